@@ -52,8 +52,6 @@ class Basis:
 
 @dataclass(frozen=True)
 class Components(Shown):
-    """What `token_components` finds."""
-
     scores: Float[Tensor, "picture row col component"]
     shares: Float[Tensor, " component"]  # of the whole variance of all pictures' patches
     basis: Float[Tensor, "component width"]
@@ -107,14 +105,12 @@ def basis_of(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
     mean = sum(part.sum(dim=0, dtype=torch.float64) for part in parts) / number
     centred = (part.double() - mean for part in parts)
     if width <= number:  # the smaller of two Gram matrices has the same eigenvalues
-        covariance = sum(part.mT @ part for part in centred)
-        values, found = torch.linalg.eigh(covariance)
-        directions, whole = found.mT.flip(0)[:count], covariance.trace()
-    else:  # its eigenvectors are carried over; along what does not vary any direction will do
-        every = torch.cat(list(centred))
-        values, found = torch.linalg.eigh(every @ every.mT)
-        directions, whole = torch.linalg.qr(every.mT @ found.flip(1)[:, :count]).Q.mT, every.square().sum()
-    return _basis(mean, directions, values.flip(0)[:count], whole, number)
+        return _basis_of_products(mean, sum(part.mT @ part for part in centred), number, count)
+    every = torch.cat(list(centred))
+    values, found = torch.linalg.eigh(every @ every.mT)
+    # its eigenvectors are carried over; along what does not vary any direction will do
+    directions = torch.linalg.qr(every.mT @ found.flip(1)[:, :count]).Q.mT
+    return _basis(mean, directions, values.flip(0)[:count], every.square().sum(), number)
 
 
 class Scatter:
@@ -134,9 +130,12 @@ class Scatter:
 
     def basis(self, count: int = 3) -> Basis:
         """The first `count` principal directions of all of them, as `basis_of` has them."""
-        values, found = torch.linalg.eigh(self.products)
-        directions, whole = found.mT.flip(0)[:count], self.products.trace()
-        return _basis(self.mean, directions, values.flip(0)[:count], whole, self.count)
+        return _basis_of_products(self.mean, self.products, self.count, count)
+
+
+def _basis_of_products(mean: Tensor, products: Tensor, number: int, count: int) -> Basis:
+    values, found = torch.linalg.eigh(products)
+    return _basis(mean, found.mT.flip(0)[:count], values.flip(0)[:count], products.trace(), number)
 
 
 def _basis(mean: Tensor, directions: Tensor, values: Tensor, whole: Tensor, number: int) -> Basis:

@@ -34,7 +34,8 @@ It does not show that a line stands in its right place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from einops import rearrange
@@ -103,14 +104,13 @@ class Evidence(Tabled):
             raise VitvizError(f"Given accounts of {shapes[0]} and {shapes[1]}; expected the same shape.")
         both = self.deviation is not None and before.deviation is not None
         ratio = self.deviation / before.deviation if held and both else 1.0
-        lines = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _WHOLE}
-        found = {name: _less(value, getattr(before, name), ratio) for name, value in lines.items()}
-        constants = self.norm_bias + self.head_bias
-        return Evidence(
-            **found, logit=self.logit - before.logit, norm_bias=self.norm_bias - before.norm_bias,
-            head_bias=self.head_bias - before.head_bias,
-            norm=(1 - ratio) * (self.total - constants) + self.norm - before.norm,
-        )  # fmt: skip
+        found = {
+            name: _less(value, getattr(before, name), 1.0 if name in _WHOLE else ratio)
+            for name, value in vars(self).items()
+            if name != "deviation"
+        }
+        divided = self.total - (self.norm_bias + self.head_bias)
+        return Evidence(**found | {"norm": (1 - ratio) * divided + self.norm - before.norm})
 
     @property
     def constants(self) -> dict[str, float]:
@@ -123,7 +123,6 @@ class Evidence(Tabled):
 
     @property
     def total(self) -> float:
-        """The sum of all lines."""
         return self.heads.sum().item() + sum(self.constants.values())
 
     @property
@@ -148,14 +147,13 @@ class Evidence(Tabled):
         return [*found, row("norm's bias", self.norm_bias), row("head's bias", self.head_bias)]
 
 
-_WHOLE = ("logit", "norm_bias", "head_bias", "deviation", "norm")  # what no deviation divides
+_WHOLE = ("logit", "norm_bias", "head_bias")  # what no deviation divides
 
 
 def _less(after, before, ratio: float):
     """One line's change: numbers, tensors in which what was left out is 0, or pooling's lines."""
     if isinstance(after, PoolLines):
-        pairs = ((one.name, getattr(after, one.name), getattr(before, one.name)) for one in fields(after))
-        return PoolLines(**{name: _less(one, other, ratio) for name, one, other in pairs})
+        return PoolLines(*map(partial(_less, ratio=ratio), vars(after).values(), vars(before).values()))
     if isinstance(after, Tensor):
         return after.nan_to_num() * ratio - before.nan_to_num()
     return None if after is None else after * ratio - before

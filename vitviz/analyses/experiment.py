@@ -91,13 +91,12 @@ def experiment_of(
         except UnsupportedModel as reason:
             refused[way] = said(reason)
             del found[way]
-    probability, kept = (
-        {way: torch.stack([one[score] for one in points]) for way, points in found.items()}
+    by_score = {
+        score: {way: torch.stack([one[score] for one in points]) for way, points in found.items()}
         for score in SCORES
-    )
-    asked_about = (kind, answer, trace.named(answer), trace.grid.patches, tuple(map(int, steps)))
-    computed = (refused, trace.dtype, trace.deviation)
-    return Experiment(trace.checkpoint, *asked_about, probability, kept, *computed)
+    }
+    about = (trace.checkpoint, kind, answer, trace.named(answer), trace.grid.patches, tuple(map(int, steps)))
+    return Experiment(*about, **by_score, refused=refused, dtype=trace.dtype, deviation=trace.deviation)
 
 
 def scores_of(

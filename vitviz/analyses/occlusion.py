@@ -17,6 +17,7 @@ from math import gcd
 from typing import Any
 
 import numpy as np
+from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -89,9 +90,9 @@ def shuffled_pieces(grid: Grid, side: int, seed: int) -> Int[np.ndarray, " patch
     while (order == np.arange(len(order))).all():  # of few pieces, one draw in some would move nothing
         seed += 1_000
         order = permutation(rows * cols, seed)
-    patches = np.arange(grid.patches).reshape(rows, side, cols, side)
-    moved = patches.transpose(0, 2, 1, 3).reshape(rows * cols, side, side)[order]
-    return moved.reshape(rows, cols, side, side).transpose(0, 2, 1, 3).reshape(-1)
+    cut = "(row down col across) -> (row col) down across"
+    pieces = rearrange(np.arange(grid.patches), cut, down=side, col=cols, across=side)
+    return rearrange(pieces[order], "(row col) down across -> (row down col across)", col=cols)
 
 
 def mean_and_error(values: Float[Tensor, " draw"]) -> tuple[float, float]:

@@ -65,8 +65,8 @@ def patch_cosines(
     """
     own, asked = _directions_of(trace, of, layer, centred, norm)
     cosines = (own @ asked.mT).clamp(-1, 1).to(trace.tokens[0])
-    laid = over_grid(of, over_grid(trace, cosines).flatten(0, 1).mT)
-    return laid.flatten(0, 1).mT.unflatten(0, (trace.grid.rows, -1)).unflatten(2, (of.grid.rows, -1))
+    laid = over_grid(of, rearrange(over_grid(trace, cosines), "row col patch2 -> patch2 row col"))
+    return rearrange(laid, "row2 col2 row col -> row col row2 col2")
 
 
 def _directions_of(

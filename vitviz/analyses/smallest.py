@@ -88,9 +88,7 @@ def flows(
             readers = readers if norm is None else readers / norm.deviation(trace.tokens[layer])[:, None]
             back = back + readers.sum(dim=0)
         ends = [one for one in ("embedding", "positions") if getattr(stream, one) is not None]
-        writers = [Writer(one) for one in ends]
-        for earlier in range(layer):
-            writers += [*(Writer("head", earlier, head) for head in range(heads)), Writer("mlp", earlier)]
+        writers = [one.writer for one in edges_into(layer, None, heads, "answer", "positions" in ends)]
         # made at once: small results that are kept between large ones would leave no room for these again
         table = basis.new_zeros(len(writers), len(readers))
         for some in rows:

@@ -130,7 +130,6 @@ class Writers(Shown):
 
     @property
     def total(self) -> float:
-        """The sum of all lines."""
         return sum(part for _, part in self.lines())
 
     @property

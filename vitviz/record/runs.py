@@ -45,9 +45,8 @@ class Without(Shown):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "heads", _sorted("heads", self.heads, _pair))
-        put(self, "mlps", _sorted("mlps", self.mlps, lambda layer: _whole("mlps", layer)))
-        put(self, "patches", _sorted("patches", self.patches, lambda patch: _whole("patches", patch)))
+        for name, clean in (("heads", _pair), ("mlps", _whole), ("patches", _whole)):
+            put(self, name, _sorted(name, getattr(self, name), clean))
         for name, known in (("heads_as", HEADS_AS), ("patches_as", PATCHES_AS)):
             if (given := getattr(self, name)) not in known:
                 raise VitvizError(f"Given {name}={given!r}; expected one of {', '.join(known)}.")
@@ -130,13 +129,13 @@ def _sorted(name: str, given: Iterable, clean) -> tuple:
             f"Given {name}={given!r}; expected several, such as"
             f" {name}=[{'(7, 1)' if name == 'heads' else '0'}]."
         )
-    return tuple(sorted({clean(one) for one in given}))
+    return tuple(sorted({clean(name, one) for one in given}))
 
 
-def _pair(given) -> tuple[int, ...]:
+def _pair(name: str, given) -> tuple[int, ...]:
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise VitvizError(f"Given {given!r} among heads; expected (layer, head), both from 0.")
-    return tuple(_whole("heads", number) for number in given)
+    return tuple(_whole(name, number) for number in given)
 
 
 def _whole(name: str, number) -> int:

@@ -55,10 +55,9 @@ def measured(plan: Plan, measuring: Measuring, done: set[int], workers: int) -> 
             "Workers are Ray's actors, and Ray is not installed: pip install 'vitviz[cluster]', or leave"
             " workers out; one process needs none."
         ) from None
-    left = ((place, item) for place, item in plan.items() if place // plan.part not in done)
     rows = [
         {"number": number, "items": pickle.dumps(list(some))}
-        for number, some in groupby(left, key=lambda one: one[0] // plan.part)
+        for number, some in groupby(plan.items(done), key=lambda one: one[0] // plan.part)
     ]
     if not rows:
         return

@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -170,23 +171,19 @@ def quantiles_of(
     `parts` is asked for all of them as often as it takes: once, unless pictures are many.
     """
     room = max(1, ROOM // max(1, pictures))
-    sizes = {name: int(np.prod(shape, dtype=int)) for name, shape in shapes.items()}
-    left = [(name, start) for name, size in sizes.items() for start in range(0, size, room)]
-    found = {name: np.full((len(RANKS), size), np.nan) for name, size in sizes.items()}
-    while left:
-        free, some = room, []
-        while left and (not some or min(room, sizes[left[0][0]] - left[0][1]) <= free):
-            some.append(left.pop(0))
-            free -= min(room, sizes[some[-1][0]] - some[-1][1])
-        values: dict[tuple[str, int], list[np.ndarray]] = {piece: [] for piece in some}
-        for row in (row for part in parts() for row in part.rows):
-            for name, start in some:
-                if name in row.values:
-                    values[name, start].append(row.values[name].ravel()[start : start + room])
-        for (name, start), rows in values.items():
-            if rows:
-                found[name][:, start : start + room] = _of_columns(np.stack(rows))
-    return {name: one.reshape(len(RANKS), *shapes[name]) for name, one in found.items()}
+    none = {name: np.full(shape, np.nan, np.float32) for name, shape in shapes.items()}
+    ends = [0, *accumulate(one.size for one in none.values())]
+    found = np.full((len(RANKS), ends[-1]), np.nan)
+
+    def side_by_side(row: Row) -> np.ndarray:
+        return np.concatenate([row.values.get(name, one).ravel() for name, one in none.items()])
+
+    for start in range(0, ends[-1], room):
+        some = slice(start, start + room)
+        if rows := [side_by_side(row)[some].copy() for part in parts() for row in part.rows]:
+            found[:, some] = _of_columns(np.stack(rows))
+    each = zip(shapes.items(), pairwise(ends), strict=True)
+    return {name: found[:, a:b].reshape(len(RANKS), *shape) for (name, shape), (a, b) in each}
 
 
 def _of_columns(values: np.ndarray) -> np.ndarray:

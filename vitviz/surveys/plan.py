@@ -5,7 +5,7 @@ import json
 import platform
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -41,14 +41,15 @@ class Plan:
         """How many pictures it will be, the unreadable counted; None where the source cannot say."""
         return min(self.described.count, self.limit or self.described.count) or None
 
-    def items(self) -> Iterator[tuple[int, Item]]:
-        """Each with its place in the survey, from 0; drawn ones in the source's order."""
+    def items(self, done: Container[int] = ()) -> Iterator[tuple[int, Item]]:
+        """Those of parts not `done`, each with its place, from 0; drawn ones in the source's order."""
         wanted, place = self._drawn(), 0
         for number, item in enumerate(self.source):
             if self.limit is not None and place >= self.limit:
                 return
             if wanted is None or number in wanted:
-                yield place, item
+                if place // self.part not in done:
+                    yield place, item
                 place += 1
 
     def _drawn(self) -> set[int] | None:
@@ -76,7 +77,6 @@ class Plan:
 
 
 def version_of(package: str) -> str:
-    """The installed version."""
     try:
         return version(package)
     except PackageNotFoundError:

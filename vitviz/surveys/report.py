@@ -111,12 +111,13 @@ def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray], table: str) -> 
     """The page; names of pictures and labels, which strangers may have chosen, are shown as text."""
     one = "one picture" if survey.images == 1 else f"{survey.images} pictures"
     title = f"vitviz survey: {survey.checkpoint}, {one}"
+    each = survey.quantities.items()
     left_out = f"; {survey.left_out} could not be read and were left out" if survey.left_out else ""
     body = [
         f"<h1>{_text(title)}</h1><p>Means over {one}{left_out}, ± their standard errors. A row a picture is"
         f" in {table}, the averages are in averages.npz, what was left out is in skipped.csv. Layers and"
         " heads count from 1 here, from 0 in the files.</p>",
-        *(_figure(name, *one, quantiles[name]) for name, *one in _measured(survey)),
+        *(_figure(name, what, survey.sums[name], quantiles[name]) for name, what in each),
         _numbers(survey),
         _trial(survey),
         _words(survey),
@@ -129,10 +130,6 @@ def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray], table: str) -> 
     ]
     head = f"{HEAD}<title>{_text(title)}</title><style>{STYLE}</style>"
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'
-
-
-def _measured(survey: Survey) -> Iterable[tuple[str, Quantity, Moments]]:
-    return ((name, what, survey.sums[name]) for name, what in survey.quantities.items())
 
 
 def _figure(name: str, what: Quantity, sums: Moments, quantiles: np.ndarray) -> str:
@@ -154,10 +151,11 @@ def _figure(name: str, what: Quantity, sums: Moments, quantiles: np.ndarray) -> 
 
 
 def _numbers(survey: Survey) -> str:
+    single = ((what, survey.sums[name]) for name, what in survey.quantities.items() if not what.axes)
     rows = [
         (what.title, f"{float(sums.mean):.5g} ± {float(sums.error):.2g}", what.unit, sums.count)
-        for _, what, sums in _measured(survey) if not what.axes
-    ]  # fmt: skip
+        for what, sums in single
+    ]
     return _table(("", "mean", "unit", "pictures"), rows) if rows else ""
 
 
@@ -165,9 +163,8 @@ def _trial(survey: Survey) -> str:
     """Where maps stand that were on trial, by protocol."""
     if "trial.most" not in survey.sums:
         return ""
-    from vitviz.analyses.trials.standing import HEAD, said_of_refused, table
+    from vitviz.analyses.trials.standing import HEAD, said_of_refused, table, trial_in
 
-    protocols = next(one for one in survey.measures if one.name == "trial").protocols
     said = (
         "<p>Areas of the answer's probability over the share of patches removed, in %, ± standard errors."
         " Who shares a rank cannot be told apart: the rank is 1 and as many more as lie ahead by over two"
@@ -177,7 +174,7 @@ def _trial(survey: Survey) -> str:
     return "".join(
         f"<h2>Maps on trial, patches removed: {_text(protocol)}</h2>{said}"
         + _table(HEAD, table(survey, place))
-        for place, protocol in enumerate(protocols)
+        for place, protocol in enumerate(trial_in(survey).protocols)
     )
 
 

@@ -110,7 +110,6 @@ class Part:
 
     @classmethod
     def of(cls, batches: Iterable[Part]) -> Part:
-        """What was measured batch by batch."""
         rows, skipped, grams, spreads = [], [], [], {}
         for one in batches:
             rows, skipped, grams = rows + one.rows, skipped + one.skipped, [*grams, *one.grams]

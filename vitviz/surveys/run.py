@@ -133,14 +133,13 @@ def _through(
 ) -> tuple[Survey, bool]:
     """All pictures not done yet; whether it came to the end. Without parts the same, kept nowhere."""
     done, at, goes_on = set(parts.numbers()) if parts else set(), 0, True
-    left = ((place, item) for place, item in plan.items() if place // plan.part not in done)
 
     def every() -> Iterator[Part]:
         nonlocal at, goes_on
         for number in sorted(done):
             at += len(part := parts.read(number))
             yield part
-        for number, some in groupby(measuring.ahead(left), key=lambda one: one[0] // plan.part):
+        for number, some in groupby(measuring.ahead(plan.items(done)), key=lambda one: one[0] // plan.part):
             batches = []
             while goes_on and (one := list(islice(some, measuring.batch))):
                 batches.append(measuring.measured(one))

@@ -8,6 +8,7 @@ the column's metadata; in CSV a column a number, such as distance.distance.3.0 f
 import csv
 import os
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +60,12 @@ class Rows(_Table):
     def __init__(self, survey: Survey, folder: Path):
         super().__init__(folder, "pictures", _pyarrow())
         self._survey = survey
-        self._shapes = {name: survey.sums[name].mean.shape for name in survey.quantities}
-        places = ((name, place) for name, shape in self._shapes.items() for place in np.ndindex(shape))
+        self._none = {name: np.full(survey.sums[name].mean.shape, None) for name in survey.quantities}
+        places = ((name, place) for name, none in self._none.items() for place in np.ndindex(none.shape))
         columns = [*FACTS, *(".".join(map(str, (name, *place))) for name, place in places)]
         self._writer = self._begun(columns)
 
     def add(self, part: Part) -> None:
-        """One part's pictures."""
         if not self._arrow:
             self._writer.writerows(map(self._line, part.rows))
         elif part.rows:
@@ -78,18 +78,15 @@ class Rows(_Table):
         return [row.index, row.name, given, row.label, answer, named, row.probability, row.of_label]
 
     def _line(self, row: Row) -> list[Any]:
-        numbers = []
-        for name, shape in self._shapes.items():
-            size = int(np.prod(shape, dtype=int))
-            numbers += row.values[name].ravel().tolist() if name in row.values else [None] * size
-        return [*map(harmless, self._facts(row)), *numbers]
+        numbers = (row.values.get(name, none).ravel().tolist() for name, none in self._none.items())
+        return [*map(harmless, self._facts(row)), *chain(*numbers)]
 
     def _fields(self) -> list:
         arrow = self._arrow
         fields = [arrow.field(name, getattr(arrow, kind)()) for name, kind in FACTS.items()]
-        for name, shape in self._shapes.items():
-            kind = arrow.list_(arrow.float32(), int(np.prod(shape, dtype=int))) if shape else arrow.float32()
-            told = {"axes": self._survey.quantities[name].axes, "shape": " ".join(map(str, shape))}
+        for name, none in self._none.items():
+            kind = arrow.list_(arrow.float32(), none.size) if none.ndim else arrow.float32()
+            told = {"axes": self._survey.quantities[name].axes, "shape": " ".join(map(str, none.shape))}
             fields.append(arrow.field(name, kind, metadata=told))
         return fields
 
@@ -106,7 +103,6 @@ class SkippedList(_Table):
         self._writer = self._begun(["place", "name", "reason"])
 
     def add(self, part: Part) -> None:
-        """One part's."""
         self._writer.writerows([one.index, harmless(one.name), harmless(one.reason)] for one in part.skipped)
 
 
@@ -118,7 +114,6 @@ class Long(_Table):
         self._measure = measure
 
     def add(self, part: Part) -> None:
-        """One part's pictures."""
         rows = []
         for row in part.rows:
             facts = {"place": row.index, "name": row.name, "label": row.label, "answer": row.answer}
@@ -140,7 +135,6 @@ class Long(_Table):
 
 
 def _pyarrow() -> Any:
-    """The library, where it is installed."""
     try:
         import pyarrow
     except ImportError:

@@ -1,4 +1,3 @@
-# ruff: noqa: F401 (names for whoever imports this room)
 """Every kind of map of which patch an answer is made of: a function of `Passes`, a `Relevance` out.
 
 `METHODS` are all of them by name, the controls last. Each says in its docstring its formula, whose it is, and
@@ -8,36 +7,22 @@ what it does not show. LRP's rules with halved gradients (AttnLRP) are left out:
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from vitviz.analyses.relevance.attention_maps import (
-    attention_grad_cam,
-    attention_gradient,
-    chefer,
-    gradient_rollout,
-    last_attention,
-    rollout,
-)
-from vitviz.analyses.relevance.dense import (
-    clearclip,
-    likeliest,
-    maskclip,
-    maskclip_kept,
-    naclip,
-    own_patches,
-    patch_scores,
-    sclip,
-)
-from vitviz.analyses.relevance.direct import centre, leave_one_out, ledger, random
-from vitviz.analyses.relevance.linear import frozen, grad_cam, hires_cam, input_gradient, integrated_gradients
-from vitviz.analyses.relevance.passes import Gradients, Passes, Path, Relevance, Weighed
+from vitviz.analyses.relevance import attention_maps, dense, direct, linear
+from vitviz.analyses.relevance.dense import likeliest as likeliest
+from vitviz.analyses.relevance.linear import integrated_gradients
+from vitviz.analyses.relevance.passes import Passes, Relevance
 from vitviz.errors import VitvizError
 
 METHODS: Mapping[str, Callable[..., Relevance]] = MappingProxyType(
     {
         function.__name__: function
         for function in (
-            ledger, frozen, gradient_rollout, chefer, grad_cam, hires_cam, attention_gradient,
-            attention_grad_cam, input_gradient, integrated_gradients, leave_one_out, rollout,
-            last_attention, own_patches, maskclip, maskclip_kept, sclip, clearclip, naclip, random, centre,
+            direct.ledger, linear.frozen, attention_maps.gradient_rollout, attention_maps.chefer,
+            linear.grad_cam, linear.hires_cam, attention_maps.attention_gradient,
+            attention_maps.attention_grad_cam, linear.input_gradient, integrated_gradients,
+            direct.leave_one_out, attention_maps.rollout, attention_maps.last_attention, dense.own_patches,
+            dense.maskclip, dense.maskclip_kept, dense.sclip, dense.clearclip, dense.naclip, direct.random,
+            direct.centre,
         )
     }
 )  # fmt: skip

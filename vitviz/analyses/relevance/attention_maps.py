@@ -46,8 +46,9 @@ def gradient_rollout(passes: Passes) -> Relevance:
     layers, nothing kept between pictures, nothing discarded, no division by the maximum. The clamp comes
     after the mean over heads, so that a head's evidence against the class is lost where others outweigh it.
     """
-    layers = [(0.5, 0.5, one.product.mean(dim=0).clamp(min=0)) for one in _layers(passes)]
-    return _carried("gradient_rollout", passes, layers)
+    layers = [one.product.mean(dim=0).clamp(min=0) for one in _layers(passes)]
+    row = carried_row(query_weights(passes.trace), layers, normed=True)  # where the half cancels
+    return _of_row("gradient_rollout", passes, row)
 
 
 def chefer(passes: Passes) -> Relevance:
@@ -56,8 +57,15 @@ def chefer(passes: Passes) -> Relevance:
     Chefer et al., ICCV 2021 (arXiv 2103.15679), from all layers; attention pooling by its rule for two
     modalities, the pooling's own C as the row. Clamped before the mean: what speaks against is not seen.
     """
-    layers = [(1.0, 1.0, one.product.clamp(min=0).mean(dim=0)) for one in _layers(passes)]
-    return _carried("chefer", passes, layers, pooled=True)
+    layers = [one.product.clamp(min=0).mean(dim=0) for one in _layers(passes)]
+    start, pooling = query_weights(passes.trace), passes.gradients().pooling
+    if pooling is None:
+        return _of_row("chefer", passes, carried_row(start, layers) - start)
+    # of queries that are not read the gradient is 0
+    own = pooling.product.clamp(min=0).mean(dim=0).sum(dim=0)
+    start = torch.zeros_like(start)
+    start[-len(own) :] = own.to(start)
+    return _of_row("chefer", passes, carried_row(start, layers))  # the pooling's own C holds no identity
 
 
 def attention_gradient(passes: Passes) -> Relevance:
@@ -84,29 +92,20 @@ def attention_grad_cam(passes: Passes) -> Relevance:
 
 # ----- how it is done
 
-Step = tuple[float, float, Tensor]  # weight of the row itself, of the row times the matrix, and the matrix
 
-
-def carried_row(row: Float[Tensor, " token"], layers: list[Step], normed: bool) -> Float[Tensor, " token"]:
-    """row M_L ... M_1, M = a I + b C, rows divided by their sums where `normed`; R itself is never made."""
-    for own, through, matrix in reversed(layers):
+def carried_row(
+    row: Float[Tensor, " token"], layers: list[Float[Tensor, "query key"]], normed: bool = False
+) -> Float[Tensor, " token"]:
+    """row M_L ... M_1, M = I + C, rows divided by their sums where `normed`; R itself is never made."""
+    for matrix in reversed(layers):
         matrix = matrix.to(row)
-        spread = row / (own + through * matrix.sum(dim=-1)) if normed else row
-        row = own * spread + through * (spread @ matrix)
+        spread = row / (1 + matrix.sum(dim=-1)) if normed else row
+        row = spread + spread @ matrix
     return row
 
 
-def _carried(method: str, passes: Passes, layers: list[Step], pooled: bool = False) -> Relevance:
-    start = query_weights(passes.trace)
-    pooling = passes.gradients().pooling
-    if pooled and pooling is not None:
-        # of queries that are not read the gradient is 0
-        own = pooling.product.clamp(min=0).mean(dim=0).sum(dim=0)
-        start = torch.zeros_like(start)
-        start[-len(own) :] = own.to(start)
-    row = carried_row(start, layers, normed=method == "gradient_rollout")
-    found = row - start if pooled and pooling is None else row  # the pooling's own C holds no identity
-    return Relevance.of(method, passes, found[passes.trace.grid.prefix :], "all layers", signed=False)
+def _of_row(method: str, passes: Passes, row: Float[Tensor, " token"]) -> Relevance:
+    return Relevance.of(method, passes, row[passes.trace.grid.prefix :], "all layers", signed=False)
 
 
 def _layers(passes: Passes) -> tuple[Weighed, ...]:

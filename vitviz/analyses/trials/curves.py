@@ -159,8 +159,6 @@ class Curves:
 
 
 def mean_of(several: Sequence[Curves]) -> Curves:
-    """The mean of curves, point by point."""
-
     def mean(side: str) -> dict[str, Tensor]:
         each = {score: [getattr(one, side)[score] for one in several] for score in SCORES}
         return {score: torch.stack(some).mean(dim=0) for score, some in each.items()}

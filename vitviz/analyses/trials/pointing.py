@@ -12,6 +12,7 @@ there does well: compare. Neither shows that a model used the object.
 from collections.abc import Sequence
 
 import torch
+from einops import reduce
 from jaxtyping import Float
 from torch import Tensor
 
@@ -28,8 +29,8 @@ def covered(grid: Grid, boxes: Sequence[Box], finer: int = 8) -> Float[Tensor, "
     >>> covered(Grid(1, 2, (4, 4)), [(2, 0, 4, 4)]).tolist()
     [[0.5, 0.0]]
     """
-    inside = _inside(grid, boxes, finer)
-    return inside.double().unflatten(1, (grid.cols, finer)).unflatten(0, (grid.rows, finer)).mean(dim=(1, 3))
+    inside = _inside(grid, boxes, finer).double()
+    return reduce(inside, "(row down) (col across) -> row col", "mean", row=grid.rows, col=grid.cols)
 
 
 def hit(values: Float[Tensor, "row col"], grid: Grid, boxes: Sequence[Box]) -> float:

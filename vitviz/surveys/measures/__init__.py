@@ -29,16 +29,13 @@ class Distance:
 
     def of(self, seen: Seen):
         measured = seen.once(analyses.distances)
-        return {name: getattr(measured, name).cpu().numpy() for name in ("distance", "renormalised")}
+        return {one.name: getattr(measured, one.name).cpu().numpy() for one in self.quantities}
 
 
-class PrefixMass:
+class PrefixMass(Distance):
     name = "prefix_mass"
     says = "the share of the patches' attention that goes to prefix tokens, by head"
     quantities = (Quantity("prefix_mass", "layer head", "Attention on prefix tokens", "share, 0 to 1"),)
-
-    def of(self, seen: Seen):
-        return {"prefix_mass": seen.once(analyses.distances).prefix_mass.cpu().numpy()}
 
 
 class Entropy:

@@ -89,14 +89,11 @@ class TrialMeasure:
             return {}
         first, second = logits.topk(2).indices.tolist() if len(logits) > 1 else (0, 0)
         target = seen.label if self.label else first
-        passes = maps.explained(seen.inspector, seen.trace, target)
         made, seed = {}, self._seed_of(seen)
         trials, asked = [], {"draws": 1, "groups": 10 * self.saco}
         for protocol in self.protocols:
-            one = passes
-            if protocol != "dropped":
-                one = maps.explained(seen.inspector, seen.trace, target, protocol)
-            trials.append(trial_of(one, self.methods, protocol, seed, self.shares, made=made, **asked))
+            passes = maps.explained(seen.inspector, seen.trace, target, protocol)
+            trials.append(trial_of(passes, self.methods, protocol, seed, self.shares, made=made, **asked))
             made = dict(trials[0].maps)
         for method, reason in trials[0].refused.items():
             seen.refused[f"{self.name}.{method}"] = reason
