@@ -45,6 +45,7 @@ def test_filters_need_no_picture_and_pixels_are_as_asked_for(said, tmp_path):
         (("rollout",), "hand in a trace"),
         (("rollout", "coffee", "-o", "x.gif"), "no format 'gif'"),
         (("rollout", "coffee", "--set", "fusion"), "name=value"),
+        (("rollout", "coffee", "--set", "dark=1"), "with a view's setting"),
         (("rollout", "nowhere.jpg"), "nowhere.jpg"),
         (("tour", "coffee"), "walk of many steps"),
     ],

@@ -53,6 +53,7 @@ def test_films_have_every_frame_that_is_asked_for(said, clip, tmp_path):
         (("-o", "x.mp4", "--view", "filters"), "not of one picture"),
         (("-o", "x.csv", "--most-frames", "2"), "goes on beyond"),
         (("-o", "x.csv", "--set", "fusion"), "name=value"),
+        (("-o", "x.csv", "--set", "start=1"), "with a view's setting"),
     ],
 )
 def test_mistakes_end_with_a_sentence(said, clip, given, words):

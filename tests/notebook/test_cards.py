@@ -101,6 +101,11 @@ def test_a_map_has_the_colours_of_its_numbers_and_says_both_ends(results):
     assert f"{found.explained:.4g} of {found.answer:.4g}" in page.said
 
 
+def test_a_map_of_nothing_is_neither_for_nor_against(results):
+    page = Reader(html(replace(results["relevance"], map=results["relevance"].map * 0)))
+    np.testing.assert_allclose(numbers(page.pictures[0], -1.0, 1.0, "balance"), 0, atol=1 / 127)
+
+
 def test_a_patch_that_was_left_out_is_grey(inspector, image):
     trace = inspector.trace(image, without=vitviz.Without(patches=[0, 17]))
     page = Reader(vitviz.rollout(trace)._repr_html_())

@@ -50,7 +50,7 @@ def test_the_settings_begin_as_given(explorer):
 
 def test_rollout_is_held_for_the_settings_that_were_asked_for(inspector, trace, image):
     cell = vitviz.show(
-        "rollout", inspector, trace, image=image, live=["fusion", "discard"], residual=0.25, layers="2-5"
+        "rollout", inspector, trace, image=image, live=["fusion", "discard"], residual=0.25, layers=(2, 5)
     )
     parts = held(cell)["parts"]
     for fusion, discard in (("mean", 0), ("max", 0.9), ("min", 0.35)):

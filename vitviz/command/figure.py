@@ -1,5 +1,7 @@
 """`vitviz figure`: one view of one picture as a file for print."""
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -50,9 +52,9 @@ def figure(
     Settings are those of the page, by the names in its links; layers and heads count from 1, patches from 0.
     Without -o the file lies in this folder, named by view, checkpoint and settings.
     """
-    settings = settings_of(given)
     import vitviz
 
+    settings = settings_of(given, vitviz.figure)
     photo, trace = _photo(picture), None
     inspector = vitviz.load(checkpoint, device=device, folder=weights)
     if photo is not None:
@@ -67,11 +69,16 @@ def figure(
     print(f"{path}, {path.with_suffix('.txt')}")
 
 
-def settings_of(given: list[str] | None) -> dict[str, str]:
-    """Settings as they are typed, by name; VitvizError for one without a sign between name and value."""
+def settings_of(given: list[str] | None, taken_by: Callable) -> dict[str, str]:
+    """A view's settings as they are typed, by name; VitvizError for one without a sign between name and
+    value, or that is no view's but an argument of the function they are for.
+    """
     for text in given or ():
-        if "=" not in text:
-            raise VitvizError(f"Given --set {text}; expected name=value, such as --set fusion=max.")
+        name, sign, _ = text.partition("=")
+        if not sign or name in inspect.signature(taken_by).parameters:
+            raise VitvizError(
+                f"Given --set {text}; expected name=value with a view's setting, such as --set fusion=max."
+            )
     return dict(text.split("=", 1) for text in given or ())
 
 

@@ -37,7 +37,6 @@ def video(
       vitviz video walk.mp4 --view tokens --set show=components --start 2 --stop 6 --step 3 -o walk.gif
       vitviz video walk.mp4 --view evidence -o walk.csv
     """
-    settings = settings_of(given)
     if out.suffix.lower() not in (".mp4", ".gif", ".csv"):
         raise VitvizError(f"Given {out.name}; expected a film's name in .mp4 or .gif, or a table's in .csv.")
     import vitviz
@@ -45,6 +44,7 @@ def video(
     from vitviz.prints.video import film_of
 
     checked_width(width)
+    settings = settings_of(given, vitviz.video)
     asked = {"start": start, "stop": stop, "step": step, **settings}
     asked |= {"most_seconds": most_seconds, "most_frames": most_frames}
     inspector = vitviz.load(checkpoint, device=device, folder=weights)

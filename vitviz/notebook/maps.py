@@ -17,7 +17,7 @@ from einops import rearrange
 from jaxtyping import Float, UInt8
 
 from vitviz.analyses.filters import display_scaled
-from vitviz.figures.chart import Chart, by_layer, ends
+from vitviz.figures.chart import Chart, balanced, by_layer, ends
 from vitviz.figures.colormaps import coloured
 from vitviz.figures.encode import encoded
 from vitviz.figures.overlay import overlay
@@ -93,9 +93,10 @@ def scale(low: float, high: float, colours: str, said: str, width: int = 240) ->
 
 def bounds(values: np.ndarray, diverging: bool = False) -> tuple[float, float, str]:
     """A scale over what is a number, its colours last; even about zero where numbers are for and against."""
-    low, high = ends(values)
-    most = max(-low, high)
-    return (-most, most, "balance") if diverging else (low, high, "viridis")
+    if diverging:
+        most = balanced(values)
+        return -most, most, "balance"
+    return *ends(values), "viridis"
 
 
 def squares(

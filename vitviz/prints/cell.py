@@ -23,7 +23,7 @@ import numpy as np
 from vitviz.errors import VitvizError
 from vitviz.figures.encode import encoded
 from vitviz.prints.bundle import bundled
-from vitviz.prints.figure import RETOUCHED, looked_at, spelled, upload_of
+from vitviz.prints.figure import RETOUCHED, as_linked, looked_at, spelled, upload_of
 from vitviz.record.sentence import Sentence, said, travelling
 from vitviz.record.shown import Shown
 from vitviz.record.trace import Trace
@@ -95,9 +95,8 @@ def show(
     """
     shown, subject = looked_at(view, inspector, of, before=before)
     if reason := shown.refused(subject):
-        raise VitvizError(str(reason))
-    given = {name: str(value) for name, value in settings.items()}
-    return cell_of(shown, subject, given, image, live, language, megabytes, seconds)
+        raise VitvizError(reason)
+    return cell_of(shown, subject, as_linked(shown, settings), image, live, language, megabytes, seconds)
 
 
 def cell_of(

@@ -311,9 +311,13 @@ def looked_at(
 
 def read(view: View, subject: Subject, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as Python hands them in, checked, with the defaults of all others."""
+    return view.settings(as_linked(view, settings), subject.about)
+
+
+def as_linked(view: View, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Settings as Python hands them in, each as a link spells it."""
     controls = {control.name: control for control in view.controls}
-    given = {name: spelled(controls.get(name), value) for name, value in settings.items()}
-    return view.settings(given, subject.about)
+    return {name: spelled(controls.get(name), value) for name, value in settings.items()}
 
 
 def printed(view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Figure:
