@@ -20,7 +20,7 @@ from vitviz.analyses.tail import Tail
 from vitviz.analyses.target import Asked, classes_of, score_of
 from vitviz.engine import memory
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import exactly, memory_guard
+from vitviz.engine.device import exactly, memory_guard, plainly
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import capture, gradients
 from vitviz.engine.passes.gradients import or_zero, product
@@ -155,7 +155,7 @@ class Explained:
     @in_float32()
     def patches(self, handed: Tensor | None, alone: bool) -> Tensor:
         tokens, weights = self.trace.tokens, next(self.model.parameters())
-        with torch.no_grad(), torch.autocast(weights.device.type, enabled=False), exactly(weights.device):
+        with plainly(weights.device):
             if handed is None:
                 last = tokens[-1].to(weights)
             else:
@@ -262,8 +262,7 @@ class Explained:
             classes = classes_of(self.trace, self.target)
             first, *second = self.trace.logits[classes].double().tolist()
             return first - sum(second)
-        device = self.inspector.device
-        with torch.no_grad(), torch.autocast(device.type, enabled=False), exactly(device):
+        with plainly(self.inspector.device):
             return self._score(self.pixels).item()
 
     def _by_patch(self, pixels: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from vitviz.engine import readouts
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import DTYPES, exactly, memory_guard, name_of, synchronise
+from vitviz.engine.device import DTYPES, memory_guard, name_of, plainly, synchronise
 from vitviz.engine.forks import lock_of
 from vitviz.engine.passes import capture, copies, experiments, interventions, precision, record
 from vitviz.engine.passes.recording import TOLERANCE, check_plain, check_truth
@@ -168,12 +168,8 @@ class Forward:
         edit: interventions.Edit | None = None,
     ):  # fmt: skip
         placed = self.placed
-        with (
-            torch.no_grad(),
-            torch.autocast(placed.device.type, enabled=False),
-            exactly(placed.device),
-            capture.recorded(model, check=check, changes=changes, edit=edit) as recording,
-        ):
+        recorded = capture.recorded(model, check=check, changes=changes, edit=edit)
+        with plainly(placed.device), recorded as recording:
             synchronise(placed.device)
             start = time.perf_counter()
             logits = model(pixels)

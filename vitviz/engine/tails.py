@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from vitviz.analyses.tail import AttentionPooling, Head, Length, Norm, Pooling, Projection, Tail
 from vitviz.analyses.writers import Reader, Side
 from vitviz.engine.cosine import CosineHead
-from vitviz.engine.device import exactly
+from vitviz.engine.device import plainly
 from vitviz.engine.reading.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.errors import UnsupportedModel
 from vitviz.record.sentence import Sentence, not_applicable, said
@@ -169,7 +169,7 @@ def read_now(model: nn.Module, tokens: Tensor, pre_logits: bool = False) -> Tens
     the head is given where asked for `pre_logits`.
     """
     weights = next(model.parameters())
-    with torch.no_grad(), torch.autocast(weights.device.type, enabled=False), exactly(weights.device):
+    with plainly(weights.device):
         last = tokens[None].to(weights.device, weights.dtype)
         return model.forward_head(model.norm(last), pre_logits=pre_logits)[0].float().cpu()
 

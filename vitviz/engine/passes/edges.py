@@ -21,7 +21,7 @@ from vitviz.analyses.effects import SIDES
 from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.writers import Stream, Writer, read
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import exactly, memory_guard
+from vitviz.engine.device import memory_guard, plainly
 from vitviz.engine.passes import capture
 from vitviz.engine.tails import PRE_NORM, scale_of
 from vitviz.errors import UnsupportedModel
@@ -194,6 +194,5 @@ def edged(model: nn.Module, pixels: Tensor, ledger: Ledger, stream: Stream, remo
     if type(blocks[0]).__name__ not in PRE_NORM or stream.gates or stream.entry is not None:
         raise UnsupportedModel(not_applicable(ledger.trace.checkpoint, Sentence(MIXED)))
     one = _Edged(blocks, ledger, stream, removals, usual)
-    with torch.no_grad(), torch.autocast(pixels.device.type, enabled=False), exactly(pixels.device):
-        with capture.heard(model, blocks, one):
-            return model(pixels.expand(len(removals), -1, -1, -1)).cpu()
+    with plainly(pixels.device), capture.heard(model, blocks, one):
+        return model(pixels.expand(len(removals), -1, -1, -1)).cpu()

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import exactly
+from vitviz.engine.device import plainly
 from vitviz.engine.passes import capture
 from vitviz.engine.passes.biases import additive
 from vitviz.engine.pictures.painted import instead
@@ -39,7 +39,7 @@ def answers_to(model: Callable[[Tensor], Tensor], batches: Iterable[Tensor]) -> 
     found = []
     for some in batches:
         stopping.check()
-        with torch.no_grad(), torch.autocast(some.device.type, enabled=False), exactly(some.device):
+        with plainly(some.device):
             found.append(model(some))
     return torch.cat(found).cpu()
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from vitviz.analyses.tail import Pooling
 from vitviz.analyses.writers import Stream
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import exactly, memory_guard
+from vitviz.engine.device import memory_guard, plainly
 from vitviz.engine.passes import capture, interventions
 from vitviz.engine.passes.branches import BRANCHES, branches_of
 from vitviz.engine.tails import at_least_float32, held, norm_of, reader_of
@@ -93,9 +93,8 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
     """The same of a model and its input, a batch of one."""
     blocks, name = capture.transformer_blocks(model), trace.checkpoint
     one = _Wide(capture.Pass(len(blocks), False, {}, edit), model, blocks)
-    with torch.no_grad(), torch.autocast(pixels.device.type, enabled=False), exactly(pixels.device):
-        with capture.heard(model, blocks, one):
-            model(pixels)
+    with plainly(pixels.device), capture.heard(model, blocks, one):
+        model(pixels)
     recording, branches = one.own.recording, one.branches
     first, last = (held(recording.tokens[i][0]) for i in (0, -1))
     if not _alike(first, trace.tokens[0]) or not _alike(last, trace.tokens[-1]):

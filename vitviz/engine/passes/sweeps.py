@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from vitviz.analyses.effects import Effects
 from vitviz.analyses.target import classes_of, score_of
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import exactly, memory_guard
+from vitviz.engine.device import memory_guard, plainly
 from vitviz.engine.passes import capture, wiring
 from vitviz.engine.passes.interventions import heads_of, in_place, put_instead
 from vitviz.engine.pictures.preprocess import Prepared
@@ -112,9 +112,8 @@ class _Ready:
 @contextmanager
 def _passing(forward: Forward) -> Iterator[None]:
     device, name = forward.placed.device, f"Taking parts of {forward.placed.checkpoint.name} away"
-    with torch.no_grad(), torch.autocast(device.type, enabled=False), exactly(device):
-        with memory_guard(device, name):
-            yield
+    with plainly(device), memory_guard(device, name):
+        yield
 
 
 @in_float32()
