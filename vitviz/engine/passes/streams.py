@@ -18,7 +18,7 @@ from vitviz.analyses.tail import Pooling
 from vitviz.analyses.writers import Stream
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import memory_guard, plainly
-from vitviz.engine.passes import capture, interventions
+from vitviz.engine.passes import capture, interventions, record
 from vitviz.engine.passes.branches import BRANCHES, branches_of
 from vitviz.engine.tails import at_least_float32, held, norm_of, reader_of
 from vitviz.errors import UnsupportedModel, VitvizError
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from vitviz.engine.inspector import Inspector
 
 EVERY = Pooling("average", ((0, None),), None, None)  # as if every token were read
-PREFIX = ("cls_token", "dist_token", "reg_token")  # timm's order in the sequence
 UNLIKE = (
     "this pass gave other tokens than the trace has, so the trace was made by another model, or with hooks"
 )
@@ -99,7 +98,7 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
     first, last = (held(recording.tokens[i][0]) for i in (0, -1))
     if not _alike(first, trace.tokens[0]) or not _alike(last, trace.tokens[-1]):
         raise UnsupportedModel(not_applicable(name, Sentence(UNLIKE)))
-    prefix = [held(token[0]) for token in (getattr(model, one, None) for one in PREFIX) if token is not None]
+    prefix = [held(token[0]) for token in record.prefix_of(model).values()]
     embedding = torch.cat([*prefix, held(recording.patch_embedding[0]).flatten(0, -2)])[trace.places]
     table, entry = getattr(model, "pos_embed", None), norm_of(getattr(model, "norm_pre", None))
     positions = None
