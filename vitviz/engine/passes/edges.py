@@ -7,12 +7,10 @@ pass. Nothing of the model is changed: queries, keys and values are exchanged at
 its hook, and the last block's where the readout begins.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,14 +20,12 @@ from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.writers import Stream, Writer, read
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import memory_guard, plainly
+from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import capture
 from vitviz.engine.tails import PRE_NORM, scale_of
 from vitviz.errors import UnsupportedModel
 from vitviz.record import stopping
 from vitviz.record.sentence import Sentence, not_applicable
-
-if TYPE_CHECKING:
-    from vitviz.engine.inspector import Inspector
 
 Removal = Mapping[tuple, Sequence[Writer]]  # by reader, whose parts are taken out of what it reads
 MIXED = "its blocks are no plain sum of norm and branch, so a part cannot be taken out of one input alone"

@@ -5,11 +5,9 @@ reads, the same hooks (`branches`) listen at every token, and the seam keeps wha
 is that of the trace, with whatever was taken out of it, and has to end in the trace's tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,15 +16,13 @@ from vitviz.analyses.tail import Pooling
 from vitviz.analyses.writers import Stream
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import memory_guard, plainly
+from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import capture, interventions, record
 from vitviz.engine.passes.branches import BRANCHES, branches_of
 from vitviz.engine.tails import at_least_float32, held, norm_of, reader_of
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.sentence import Sentence, not_applicable
 from vitviz.record.trace import Trace
-
-if TYPE_CHECKING:
-    from vitviz.engine.inspector import Inspector
 
 EVERY = Pooling("average", ((0, None),), None, None)  # as if every token were read
 UNLIKE = (
