@@ -94,9 +94,8 @@ def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
         return None
     if isinstance(head, CosineHead) and isinstance(head.own, nn.Linear | nn.Identity):
         rows, added = held(head.scores.weight), held(head.scores.bias)
-        linear = isinstance(head.own, nn.Linear)
-        projection, bias = (held(head.own.weight), held(head.own.bias)) if linear else (None, None)
-        weights = rows @ projection.to(rows) if linear else rows
+        projection, bias = (held(getattr(head.own, name, None)) for name in ("weight", "bias"))
+        weights = rows if projection is None else rows @ projection.to(rows)
         constant = torch.zeros_like(added) if bias is None else rows @ bias.to(rows)
         slots = weights.chunk(2 if pooling.kind == "class and average" else 1, dim=1)
         return Head(slots, constant, length=Length(projection, bias, added))
@@ -138,9 +137,8 @@ def reader_of(block: nn.Module) -> Reader:
         one = block.in_proj if parallel else attention.qkv
         begin = len(one.weight) - 3 * attention.num_heads * attention.head_dim if parallel else 0
         weights = one.weight[begin:].chunk(3)
-        biases = (None,) * 3 if one.bias is None else one.bias[begin:].chunk(3)
-        if one.bias is None:
-            biases = [getattr(attention, f"{name}_bias", None) for name in "qkv"]
+        apart = [getattr(attention, f"{name}_bias", None) for name in "qkv"]
+        biases = apart if one.bias is None else one.bias[begin:].chunk(3)
     else:
         ones = [getattr(attention, f"{name}_proj") for name in "qkv"]
         weights, biases = [one.weight for one in ones], [one.bias for one in ones]

@@ -117,12 +117,12 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
         embedding=embedding,
         positions=positions,
         entry=entry,
-        heads=tuple(held(one) for one in one.heads),
+        heads=tuple(map(held, one.heads)),
         mlps=tuple(mlp if scale is None else mlp * scale.to(mlp) for mlp, scale in scales),
         inner=kept(branches.inner),
         post=kept(branches.post),
         gates=kept(branches.gates),
-        turns=tuple(None if one is None else held(one) for one in one.turns),
+        turns=tuple(map(held, one.turns)),
         halves=bool(getattr(getattr(blocks[0], "attn", None), "rotate_half", False)),
     )
 
