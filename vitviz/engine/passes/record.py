@@ -104,7 +104,7 @@ def grid_of(model: nn.Module) -> Grid:
     return Grid(int(size[0]), int(size[1]), patch_size(embed), tuple(names))
 
 
-def prefix_of(model: nn.Module) -> dict[str, Float[Tensor, "1 token width"]]:
+def prefix_of(model: nn.Module) -> dict[str, Float[Tensor, "1 _ width"]]:
     """What stands before the patches, by kind, in timm's order in the sequence; without positions."""
     kinds = {"class": "cls_token", "distillation": "dist_token", "register": "reg_token"}
     found = {kind: getattr(model, name, None) for kind, name in kinds.items()}
