@@ -5,24 +5,19 @@ the place of the norms are exchanged, or the picture is resized and normalised o
 weights in the same file is read for its answer alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from PIL import Image
 from torch import nn
 
 from vitviz.engine.checkpoint import Assumption
 from vitviz.engine.fitting.load import load
+from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import copies
 from vitviz.engine.pictures.preprocess import Preprocessing, prepare
 from vitviz.engine.reading.given import Given
 from vitviz.errors import VitvizError
-
-if TYPE_CHECKING:
-    from vitviz.engine.inspector import Inspector
 
 
 def outcomes(

@@ -69,6 +69,13 @@ def exactly(device: torch.device) -> AbstractContextManager[None]:
     return whole_convolutions() if device.type == "cuda" else nullcontext()
 
 
+@contextmanager
+def plainly(device: torch.device) -> Iterator[None]:
+    """As a model answers: no gradients, its own precision whatever autocast says, float32 as float32."""
+    with torch.no_grad(), torch.autocast(device.type, enabled=False), exactly(device):
+        yield
+
+
 def compute_alone() -> None:
     """One CPU thread from here on: a forked process lacks its parent's, and may wait for them for ever."""
     torch.set_num_threads(1)

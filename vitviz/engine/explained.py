@@ -20,7 +20,7 @@ from vitviz.analyses.tail import Tail
 from vitviz.analyses.target import Asked, classes_of, score_of
 from vitviz.engine import memory
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import exactly, memory_guard
+from vitviz.engine.device import exactly, memory_guard, plainly
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import capture, gradients
 from vitviz.engine.passes.gradients import or_zero, product
@@ -155,7 +155,7 @@ class Explained:
     @in_float32()
     def patches(self, handed: Tensor | None, alone: bool) -> Tensor:
         tokens, weights = self.trace.tokens, next(self.model.parameters())
-        with torch.no_grad(), torch.autocast(weights.device.type, enabled=False), exactly(weights.device):
+        with plainly(weights.device):
             if handed is None:
                 last = tokens[-1].to(weights)
             else:
@@ -192,8 +192,6 @@ class Explained:
             raise UnsupportedModel(not_applicable(self.trace.checkpoint, Sentence(NO_NORM)))
         return Sentence("the last block's norm before attention")
 
-    # ----- how it is done
-
     @in_float32()
     def _pass(self, held: bool) -> Gradients:
         self._require_room(attentions=not held)
@@ -205,34 +203,29 @@ class Explained:
         self._check(one, answer, held)
         activation = None if held else self._activation(one)
         attentions = [*(call[0] for call in one.attentions if call), *one.pooling[-1:]]
-        pixels, lines = leaf if leaf.requires_grad else None, [line.leaf for line in one.lines]
-        wanted = [*one.tokens, *lines, pixels, activation, *attentions]
-        asked = [tensor for tensor in wanted if tensor is not None]
+        asked = [*one.tokens, *(line.leaf for line in one.lines), *attentions]
+        asked += [leaf] if leaf.requires_grad else []
+        asked += [] if activation is None else [activation]
         device = self.inspector.device
         with memory_guard(device, f"The gradient of {self.trace.checkpoint}"), exactly(device):
-            found = iter(torch.autograd.grad(answer, asked, allow_unused=True))
-        slopes = [None if tensor is None else next(found) for tensor in wanted]
-        return self._collected(one, answer.item(), wanted, slopes)
-
-    def _collected(self, one: gradients.Opened, answer: float, wanted: list, slopes: list) -> Gradients:
-        depths, lines = len(one.tokens), len(one.lines)
-        each = zip(wanted[:depths], slopes[:depths], strict=True)
-        tokens = torch.stack([product(token, slope).sum(dim=-1)[0] for token, slope in each])
-        constants = {kind: torch.zeros(depths + 1, dtype=torch.float64) for kind in KINDS}
-        for line, slope in zip(one.lines, slopes[depths : depths + lines], strict=True):
-            constants[line.kind][line.depth + 1] += product(line.leaf, slope).sum().cpu()
-        pixels, activation, *attentions = wanted[depths + lines :]
-        pixel_slope, activation_slope, *attention_slopes = slopes[depths + lines :]
-        each = zip(attentions, attention_slopes, strict=True)
-        weighed = [Weighed(one.detach()[0].cpu(), or_zero(one, slope)[0].cpu()) for one, slope in each]
-        patches = self.trace.grid.patches
+            found = torch.autograd.grad(answer, asked, allow_unused=True)
+        slopes = {id(tensor): slope for tensor, slope in zip(asked, found, strict=True)}
+        tokens = [product(token, slopes[id(token)]).sum(dim=-1)[0] for token in one.tokens]
+        constants = {kind: torch.zeros(len(tokens) + 1, dtype=torch.float64) for kind in KINDS}
+        for line in one.lines:
+            constants[line.kind][line.depth + 1] += product(line.leaf, slopes[id(line.leaf)]).sum().cpu()
+        sloped = ((weights, or_zero(weights, slopes[id(weights)])) for weights in attentions)
+        weighed = [Weighed(weights.detach()[0].cpu(), slope[0].cpu()) for weights, slope in sloped]
+        activations = activation_slopes = None
+        if activation is not None:
+            both = activation.detach(), or_zero(activation, slopes[id(activation)])
+            activations, activation_slopes = (one[0, -self.trace.grid.patches :].cpu() for one in both)
         return Gradients(
-            answer=answer, tokens=tokens.cpu(), constants=constants,
-            pixels=None if pixels is None else self._by_patch(product(pixels, pixel_slope)),
+            answer=answer.item(), tokens=torch.stack(tokens).cpu(), constants=constants,
+            pixels=self._by_patch(product(leaf, slopes[id(leaf)])) if leaf.requires_grad else None,
             attentions=tuple(weighed[: len(self.blocks)]),
             pooling=weighed[len(self.blocks)] if len(weighed) > len(self.blocks) else None,
-            activations=None if activation is None else activation.detach()[0, -patches:].cpu(),
-            slopes=None if activation is None else or_zero(activation, activation_slope)[0, -patches:].cpu(),
+            activations=activations, slopes=activation_slopes,
         )  # fmt: skip
 
     def _activation(self, one: gradients.Opened) -> Tensor | None:
@@ -262,8 +255,7 @@ class Explained:
             classes = classes_of(self.trace, self.target)
             first, *second = self.trace.logits[classes].double().tolist()
             return first - sum(second)
-        device = self.inspector.device
-        with torch.no_grad(), torch.autocast(device.type, enabled=False), exactly(device):
+        with plainly(self.inspector.device):
             return self._score(self.pixels).item()
 
     def _by_patch(self, pixels: Tensor) -> Tensor:

@@ -6,22 +6,23 @@ do the threads that torch computed with, but a child's first pass would wait for
 
 import os
 import threading
+from contextlib import AbstractContextManager
 from weakref import WeakKeyDictionary
 
 import torch
 
-_owners: WeakKeyDictionary[object, tuple[str, ...]] = WeakKeyDictionary()
+_owners: WeakKeyDictionary[object, str] = WeakKeyDictionary()
 
 
-def renew_lock_of(owner: object, *names: str) -> None:
-    """A forked process finds `owner._lock`, or the locks that are named, new and open."""
-    _owners[owner] = names or ("_lock",)
+def lock_of(owner: object, name: str = "_lock") -> AbstractContextManager:
+    """A lock to be kept as this attribute of its owner, where a forked process finds a new one, open."""
+    _owners[owner] = name
+    return threading.RLock()
 
 
 def _renew() -> None:
-    for owner, names in list(_owners.items()):
-        for name in names:
-            setattr(owner, name, threading.RLock())
+    for owner, name in list(_owners.items()):
+        setattr(owner, name, threading.RLock())
     if _owners:  # something may have been computed
         torch.set_num_threads(1)  # then nobody is waited for
 

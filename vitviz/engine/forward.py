@@ -6,7 +6,6 @@ is not what the model went on with. What is asked of it stands in `vitviz.engine
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,8 +16,8 @@ from torch import Tensor, nn
 
 from vitviz.engine import readouts
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import DTYPES, exactly, memory_guard, name_of, synchronise
-from vitviz.engine.forks import renew_lock_of
+from vitviz.engine.device import DTYPES, memory_guard, name_of, plainly, synchronise
+from vitviz.engine.forks import lock_of
 from vitviz.engine.passes import capture, copies, experiments, interventions, precision, record
 from vitviz.engine.passes.recording import TOLERANCE, check_plain, check_truth
 from vitviz.engine.passes.references import Reference, References
@@ -48,8 +47,7 @@ class Forward:
         self.references = References()  # what takes the place of heads and MLPs
         self.truthful: set[tuple[int, int]] = set()  # sizes at which the capture has been checked
         self.leaving: set[tuple[int, int]] = set()  # those at which patches were seen left out truthfully
-        self._comparing = threading.RLock()  # of `deviation`
-        renew_lock_of(self, "_comparing")
+        self._comparing = lock_of(self, "_comparing")  # of `deviation`
 
     def __reduce__(self) -> tuple:
         return Forward, (self.placed, self.deviation)
@@ -170,12 +168,8 @@ class Forward:
         edit: interventions.Edit | None = None,
     ):  # fmt: skip
         placed = self.placed
-        with (
-            torch.no_grad(),
-            torch.autocast(placed.device.type, enabled=False),
-            exactly(placed.device),
-            capture.recorded(model, check=check, changes=changes, edit=edit) as recording,
-        ):
+        recorded = capture.recorded(model, check=check, changes=changes, edit=edit)
+        with plainly(placed.device), recorded as recording:
             synchronise(placed.device)
             start = time.perf_counter()
             logits = model(pixels)

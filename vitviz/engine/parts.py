@@ -55,11 +55,13 @@ def parts_of(model: nn.Module) -> Parts:
     filters = record.patch_filters(model)
     flat = None if filters is None else rearrange(filters, "width channel row col -> width (row col channel)")
     head, classes = getattr(model, "head", None), int(getattr(model, "num_classes", 0) or 0)
+    prefix = [record.copied(token[0]) for token in record.prefix_of(model).values()]
     positions, block = getattr(model, "pos_embed", None), model.blocks[0]
     tabled = isinstance(positions, nn.Parameter) and positions.ndim == 3
     return Parts(
         embedding=None if flat is None else Linear.of(flat, model.patch_embed.proj.bias),
-        prefix=_prefix(model), positions=record.copied(positions[0]) if tabled else None,
+        prefix=torch.cat([torch.zeros(0, model.embed_dim), *prefix]),
+        positions=record.copied(positions[0]) if tabled else None,
         why_positions=experiments.why_not(model),
         mlp=getattr(getattr(getattr(block, "mlp", None), "fc2", None), "in_features", None),
         plain_blocks=type(block).__name__ in PRE_NORM,
@@ -95,10 +97,3 @@ def final_norm(
     weights = next(model.parameters())
     with torch.no_grad():
         return norm(tokens.to(weights.device, weights.dtype)[None])[0].float().cpu()
-
-
-def _prefix(model: nn.Module) -> Float[Tensor, "prefix width"]:
-    # timm's order in the sequence
-    tokens = [getattr(model, name, None) for name in ("cls_token", "dist_token", "reg_token")]
-    found = [record.copied(token[0]) for token in tokens if token is not None]
-    return torch.cat([torch.zeros(0, model.embed_dim), *found])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import operator
-import threading
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,7 +12,7 @@ from torch import nn
 from vitviz.engine import cosine, memory
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.device import DTYPES, memory_guard, pick_device, pick_dtype
-from vitviz.engine.forks import renew_lock_of
+from vitviz.engine.forks import lock_of
 from vitviz.engine.passes import capture, copies, record
 from vitviz.engine.passes.hooks import Hooks
 from vitviz.errors import UnsupportedModel, VitvizError
@@ -98,8 +97,7 @@ class Placed:
         self.hooks = Hooks()
         capture.transformer_blocks(self.model)
         self.sizes: dict[tuple[int, int], nn.Module] = {self.preprocessing.size: self.model}
-        self.lock = threading.RLock()  # of the variants for other sizes; never held during a pass
-        renew_lock_of(self, "lock")
+        self.lock = lock_of(self, "lock")  # of the variants for other sizes; never held during a pass
 
     def grid(self, size: tuple[int, int] | None = None) -> Grid:
         """The patch grid at the checkpoint's own input size, or at another (height, width)."""
@@ -131,8 +129,7 @@ class Placed:
         return {**vars(self), **here, "lock": None, "hooks": None}
 
     def __setstate__(self, state: dict) -> None:
-        vars(self).update(state, lock=threading.RLock(), hooks=Hooks())
-        renew_lock_of(self, "lock")
+        vars(self).update(state, lock=lock_of(self, "lock"), hooks=Hooks())
 
     def size(self, asked: int | tuple[int, int] | None) -> tuple[int, int]:
         """The (height, width) asked for, or the checkpoint's own; VitvizError where it does not fit."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from vitviz.analyses.tail import AttentionPooling, Head, Length, Norm, Pooling, Projection, Tail
 from vitviz.analyses.writers import Reader, Side
 from vitviz.engine.cosine import CosineHead
-from vitviz.engine.device import exactly
+from vitviz.engine.device import plainly
 from vitviz.engine.reading.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.errors import UnsupportedModel
 from vitviz.record.sentence import Sentence, not_applicable, said
@@ -94,9 +94,8 @@ def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
         return None
     if isinstance(head, CosineHead) and isinstance(head.own, nn.Linear | nn.Identity):
         rows, added = held(head.scores.weight), held(head.scores.bias)
-        linear = isinstance(head.own, nn.Linear)
-        projection, bias = (held(head.own.weight), held(head.own.bias)) if linear else (None, None)
-        weights = rows @ projection.to(rows) if linear else rows
+        projection, bias = (held(getattr(head.own, name, None)) for name in ("weight", "bias"))
+        weights = rows if projection is None else rows @ projection.to(rows)
         constant = torch.zeros_like(added) if bias is None else rows @ bias.to(rows)
         slots = weights.chunk(2 if pooling.kind == "class and average" else 1, dim=1)
         return Head(slots, constant, length=Length(projection, bias, added))
@@ -138,9 +137,8 @@ def reader_of(block: nn.Module) -> Reader:
         one = block.in_proj if parallel else attention.qkv
         begin = len(one.weight) - 3 * attention.num_heads * attention.head_dim if parallel else 0
         weights = one.weight[begin:].chunk(3)
-        biases = (None,) * 3 if one.bias is None else one.bias[begin:].chunk(3)
-        if one.bias is None:
-            biases = [getattr(attention, f"{name}_bias", None) for name in "qkv"]
+        apart = [getattr(attention, f"{name}_bias", None) for name in "qkv"]
+        biases = apart if one.bias is None else one.bias[begin:].chunk(3)
     else:
         ones = [getattr(attention, f"{name}_proj") for name in "qkv"]
         weights, biases = [one.weight for one in ones], [one.bias for one in ones]
@@ -169,7 +167,7 @@ def read_now(model: nn.Module, tokens: Tensor, pre_logits: bool = False) -> Tens
     the head is given where asked for `pre_logits`.
     """
     weights = next(model.parameters())
-    with torch.no_grad(), torch.autocast(weights.device.type, enabled=False), exactly(weights.device):
+    with plainly(weights.device):
         last = tokens[None].to(weights.device, weights.dtype)
         return model.forward_head(model.norm(last), pre_logits=pre_logits)[0].float().cpu()
 

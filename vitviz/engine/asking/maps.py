@@ -152,18 +152,12 @@ def randomised(inspector: Inspector, blocks: int, seed: int) -> Inspector:
     parts = [getattr(twin.model, name, None) for name in HEADS]
     parts += capture.transformer_blocks(twin.model)[count - blocks :]
     generator = torch.Generator().manual_seed(seed)
-    for part in parts:
-        if isinstance(part, nn.Module):
-            _draw(part, generator)
-    twin.model.eval()
-    return twin
-
-
-def _draw(part: nn.Module, generator: torch.Generator) -> None:
-    """New parameters in the place of those that are shared."""
-    for module in part.modules():
+    for module in [module for part in parts if isinstance(part, nn.Module) for module in part.modules()]:
         for name, given in list(module.named_parameters(recurse=False)):
             value = given.detach().float().cpu()
             deviation = value.std().item() if value.numel() > 1 else 0.0
             drawn = value.mean() + deviation * torch.randn(value.shape, generator=generator)
+            # in the place of one that is shared
             setattr(module, name, nn.Parameter(drawn.to(given), requires_grad=False))
+    twin.model.eval()
+    return twin

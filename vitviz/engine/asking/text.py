@@ -5,8 +5,6 @@ with both towers' weights beside it. It stands on the inspector's device and is 
 English as a rule, because the pictures' captions were.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Sequence
@@ -15,17 +13,19 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from vitviz.engine import memory
+from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import memory_guard
 from vitviz.engine.finding import hub
 from vitviz.engine.finding.files import if_there
 from vitviz.engine.finding.hub_answers import NoSuchFile
+from vitviz.engine.inspector import Inspector
 from vitviz.engine.reading.contrastive import CONFIG, TOWERS, projecting
 from vitviz.engine.reading.folder import read_json, understood
 from vitviz.engine.reading.weights import bytes_held, shapes
@@ -33,9 +33,6 @@ from vitviz.errors import CheckpointError, HubError, UnsupportedModel, VitvizErr
 from vitviz.record import stopping
 from vitviz.record.asked import plain, with_text
 from vitviz.record.classes import Classes
-
-if TYPE_CHECKING:
-    from vitviz.engine import Checkpoint, Inspector
 
 AT_ONCE = 64  # sentences
 TOKENIZERS = ("tokenizer_config.json", "tokenizer.json", "special_tokens_map.json")

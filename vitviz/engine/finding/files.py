@@ -37,7 +37,7 @@ def files_of(checkpoint: Checkpoint, progress: hub.Progress | None = None, token
     with permitted(checkpoint.name):
         weights = weights_file(path) if path.is_dir() else path
         there = weights is not None and weights.is_file()
-    if weights is None or not there:
+    if not there:
         raise CheckpointError(
             f"{checkpoint.name} has no weights (any more): expected {path.name} to be or to hold a file"
             f" ending in {', '.join(SUFFIXES)}. Put it back, or choose another checkpoint."

@@ -75,8 +75,6 @@ class Pass:
             call.replaced, call.given = edit.heads[layer], given[:, list(edit.heads[layer])]
         return given
 
-    # ----- moments, in the order of a pass
-
     def _patches(self, layer: int, args: tuple, output: Any) -> None:
         embedded = output[0] if isinstance(output, tuple) else output
         # A model of dynamic size keeps rows and columns apart until positions are added.

@@ -7,12 +7,10 @@ pass. Nothing of the model is changed: queries, keys and values are exchanged at
 its hook, and the last block's where the readout begins.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,15 +19,13 @@ from vitviz.analyses.effects import SIDES
 from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.writers import Stream, Writer, read
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import exactly, memory_guard
+from vitviz.engine.device import memory_guard, plainly
+from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import capture
 from vitviz.engine.tails import PRE_NORM, scale_of
 from vitviz.errors import UnsupportedModel
 from vitviz.record import stopping
 from vitviz.record.sentence import Sentence, not_applicable
-
-if TYPE_CHECKING:
-    from vitviz.engine.inspector import Inspector
 
 Removal = Mapping[tuple, Sequence[Writer]]  # by reader, whose parts are taken out of what it reads
 MIXED = "its blocks are no plain sum of norm and branch, so a part cannot be taken out of one input alone"
@@ -194,6 +190,5 @@ def edged(model: nn.Module, pixels: Tensor, ledger: Ledger, stream: Stream, remo
     if type(blocks[0]).__name__ not in PRE_NORM or stream.gates or stream.entry is not None:
         raise UnsupportedModel(not_applicable(ledger.trace.checkpoint, Sentence(MIXED)))
     one = _Edged(blocks, ledger, stream, removals, usual)
-    with torch.no_grad(), torch.autocast(pixels.device.type, enabled=False), exactly(pixels.device):
-        with capture.heard(model, blocks, one):
-            return model(pixels.expand(len(removals), -1, -1, -1)).cpu()
+    with plainly(pixels.device), capture.heard(model, blocks, one):
+        return model(pixels.expand(len(removals), -1, -1, -1)).cpu()

@@ -51,15 +51,15 @@ class Held:
     def __init__(self) -> None:
         self._gate: Tensor | None = None
 
-    def replacement(self, func: Callable) -> Callable | None:
-        """What is called in a function's place; None for one that is left as it is."""
+    def call(self, func: Callable, *args, **kwargs) -> Any:
+        """What a function gives in this pass."""
         if func in GATED:
-            return lambda *args, **kwargs: self._gated(func, *args, **kwargs)
+            return self._gated(func, *args, **kwargs)
         if func in STOPPED:
-            return lambda *args, **kwargs: func(*args, **kwargs).detach()
+            return func(*args, **kwargs).detach()
         if func in PRODUCTS:
-            return lambda *args, **kwargs: self._product(func, *args, **kwargs)
-        return _NORMS.get(func)
+            return self._product(func, *args, **kwargs)
+        return _NORMS.get(func, func)(*args, **kwargs)
 
     def _gated(self, func: Callable, x: Tensor, *args, **kwargs) -> Tensor:
         kwargs.pop("inplace", None)  # of what stands in the graph
@@ -132,8 +132,6 @@ class Opened:
         }
         self._leaves: dict[int, Tensor] = {}
 
-    # ----- hooks
-
     def heard(self, moment: str, layer: int, args: tuple, output: Any) -> tuple | None:
         """Tokens that enter a block; where no pixel asks for a gradient, the first block's are the leaf."""
         if moment == "output" and layer == self._last:
@@ -150,8 +148,6 @@ class Opened:
         self.tokens.append(tokens)
         return ((tokens, *args[1:]), output) if begins else None
 
-    # ----- calls
-
     def attend(self, func: Callable, *args, **kwargs) -> Any:
         """One call of torch's in the pass, whichever."""
         if func in _BIASED:
@@ -160,8 +156,8 @@ class Opened:
         kwargs = {name: self._constant(one) for name, one in kwargs.items()}
         if func is F.scaled_dot_product_attention:
             return self._attend(*args, **kwargs)
-        replaced = None if self._held is None else self._held.replacement(func)
-        found = (replaced or func)(*args, **kwargs)
+        held = self._held
+        found = func(*args, **kwargs) if held is None else held.call(func, *args, **kwargs)
         if func in _NORMS:
             self.normed.setdefault(self._depth, found)
         return found

@@ -3,14 +3,13 @@
 A model is copied for other sizes and devices; hooks that stayed on it would be copied too, and never end.
 """
 
-import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from torch import Tensor, nn
 
-from vitviz.engine.forks import renew_lock_of
+from vitviz.engine.forks import lock_of
 from vitviz.engine.passes.capture import Change, transformer_blocks
 from vitviz.engine.passes.wiring import MOMENTS
 from vitviz.errors import VitvizError
@@ -20,10 +19,9 @@ class Hooks:
     """What the user has asked for on one inspector."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = lock_of(self)
         # replaced as a whole: a pass keeps what it began with
         self._asked: tuple[tuple[str, Change], ...] = ()
-        renew_lock_of(self)
 
     def __bool__(self) -> bool:
         return bool(self._asked)

@@ -92,17 +92,23 @@ def grid_of(model: nn.Module) -> Grid:
             f"{type(model).__name__} does not cut its input into a fixed grid of patches; choose a plain"
             " Vision Transformer."
         )
-    tokens = (("cls_token", "class"), ("dist_token", "distillation"))
-    names = [name for parameter, name in tokens if getattr(model, parameter, None) is not None]
-    registers = getattr(model, "reg_token", None)
-    if registers is not None:
-        names += [f"register {i + 1}" for i in range(registers.shape[1])]
+    names = []
+    for kind, token in prefix_of(model).items():
+        registers = [f"register {i + 1}" for i in range(token.shape[1])]
+        names += registers if kind == "register" else [kind]
     if len(names) != getattr(model, "num_prefix_tokens", len(names)):
         raise UnsupportedModel(
             f"{type(model).__name__} has {model.num_prefix_tokens} prefix tokens, of which only"
             f" {', '.join(names) or 'none'} are understood."
         )
     return Grid(int(size[0]), int(size[1]), patch_size(embed), tuple(names))
+
+
+def prefix_of(model: nn.Module) -> dict[str, Float[Tensor, "1 _ width"]]:
+    """What stands before the patches, by kind, in timm's order in the sequence; without positions."""
+    kinds = {"class": "cls_token", "distillation": "dist_token", "register": "reg_token"}
+    found = {kind: getattr(model, name, None) for kind, name in kinds.items()}
+    return {kind: token for kind, token in found.items() if token is not None}
 
 
 def patch_size(embed: nn.Module) -> tuple[int, int]:

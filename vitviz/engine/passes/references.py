@@ -11,7 +11,6 @@ pictures, which say less. No mean says what a head does.
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from vitviz.engine.checkpoint import Checkpoint
-from vitviz.engine.forks import renew_lock_of
+from vitviz.engine.forks import lock_of
 from vitviz.engine.passes.interventions import Parts
 from vitviz.engine.pictures.preprocess import prepare
 from vitviz.record.classes import tensors_in
@@ -78,9 +77,8 @@ class References:
     """Those of one forward, each made when it is first asked for; the last few sizes are kept."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = lock_of(self)
         self._known: dict[tuple[int, int], Reference] = {}
-        renew_lock_of(self)
 
     def __reduce__(self) -> tuple:
         return References, ()

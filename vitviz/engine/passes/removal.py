@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import exactly
+from vitviz.engine.device import plainly
 from vitviz.engine.passes import capture
 from vitviz.engine.passes.biases import additive
 from vitviz.engine.pictures.painted import instead
@@ -39,7 +39,7 @@ def answers_to(model: Callable[[Tensor], Tensor], batches: Iterable[Tensor]) -> 
     found = []
     for some in batches:
         stopping.check()
-        with torch.no_grad(), torch.autocast(some.device.type, enabled=False), exactly(some.device):
+        with plainly(some.device):
             found.append(model(some))
     return torch.cat(found).cpu()
 
@@ -82,8 +82,6 @@ class Removal:
         with capture.heard(self._model, self._blocks, one):
             return self._model(self._pixels.expand(count, -1, -1, -1))
 
-    # ----- painted over
-
     def _paint(self, kept: Tensor) -> Tensor:
         grid, (height, width) = self._grid, self._grid.patch
         cells = rearrange(_among(grid.patches, kept), "batch (row col) -> batch row col", row=grid.rows)
@@ -99,9 +97,6 @@ def _among(count: int, kept: Tensor) -> Tensor:
     """Of so many, which are kept: (batch, count)."""
     none = torch.zeros(len(kept), count, dtype=torch.bool, device=kept.device)
     return none.scatter_(1, kept, True)
-
-
-# ----- dropped
 
 
 class _Removing:

@@ -5,11 +5,9 @@ reads, the same hooks (`branches`) listen at every token, and the seam keeps wha
 is that of the trace, with whatever was taken out of it, and has to end in the trace's tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,19 +15,16 @@ from torch import Tensor, nn
 from vitviz.analyses.tail import Pooling
 from vitviz.analyses.writers import Stream
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import exactly, memory_guard
-from vitviz.engine.passes import capture, interventions
+from vitviz.engine.device import memory_guard, plainly
+from vitviz.engine.inspector import Inspector
+from vitviz.engine.passes import capture, interventions, record
 from vitviz.engine.passes.branches import BRANCHES, branches_of
 from vitviz.engine.tails import at_least_float32, held, norm_of, reader_of
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.sentence import Sentence, not_applicable
 from vitviz.record.trace import Trace
 
-if TYPE_CHECKING:
-    from vitviz.engine.inspector import Inspector
-
 EVERY = Pooling("average", ((0, None),), None, None)  # as if every token were read
-PREFIX = ("cls_token", "dist_token", "reg_token")  # timm's order in the sequence
 UNLIKE = (
     "this pass gave other tokens than the trace has, so the trace was made by another model, or with hooks"
 )
@@ -93,14 +88,13 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
     """The same of a model and its input, a batch of one."""
     blocks, name = capture.transformer_blocks(model), trace.checkpoint
     one = _Wide(capture.Pass(len(blocks), False, {}, edit), model, blocks)
-    with torch.no_grad(), torch.autocast(pixels.device.type, enabled=False), exactly(pixels.device):
-        with capture.heard(model, blocks, one):
-            model(pixels)
+    with plainly(pixels.device), capture.heard(model, blocks, one):
+        model(pixels)
     recording, branches = one.own.recording, one.branches
     first, last = (held(recording.tokens[i][0]) for i in (0, -1))
     if not _alike(first, trace.tokens[0]) or not _alike(last, trace.tokens[-1]):
         raise UnsupportedModel(not_applicable(name, Sentence(UNLIKE)))
-    prefix = [held(token[0]) for token in (getattr(model, one, None) for one in PREFIX) if token is not None]
+    prefix = [held(token[0]) for token in record.prefix_of(model).values()]
     embedding = torch.cat([*prefix, held(recording.patch_embedding[0]).flatten(0, -2)])[trace.places]
     table, entry = getattr(model, "pos_embed", None), norm_of(getattr(model, "norm_pre", None))
     positions = None
@@ -123,12 +117,12 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
         embedding=embedding,
         positions=positions,
         entry=entry,
-        heads=tuple(held(one) for one in one.heads),
+        heads=tuple(map(held, one.heads)),
         mlps=tuple(mlp if scale is None else mlp * scale.to(mlp) for mlp, scale in scales),
         inner=kept(branches.inner),
         post=kept(branches.post),
         gates=kept(branches.gates),
-        turns=tuple(None if one is None else held(one) for one in one.turns),
+        turns=tuple(map(held, one.turns)),
         halves=bool(getattr(getattr(blocks[0], "attn", None), "rotate_half", False)),
     )
 

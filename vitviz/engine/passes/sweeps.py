@@ -5,12 +5,10 @@ layer are kept from one pass, and for a head of layer l the blocks from l on are
 family hands to its blocks (rotary tables, shared bias) as it was. Only answers are recorded.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,17 +16,14 @@ from torch import Tensor, nn
 from vitviz.analyses.effects import Effects
 from vitviz.analyses.target import classes_of, score_of
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import exactly, memory_guard
+from vitviz.engine.device import memory_guard, plainly
+from vitviz.engine.forward import Forward
 from vitviz.engine.passes import capture, wiring
 from vitviz.engine.passes.interventions import heads_of, in_place, put_instead
 from vitviz.engine.pictures.preprocess import Prepared
 from vitviz.errors import VitvizError, whole_number
 from vitviz.record import stopping
 from vitviz.record.runs import Without
-
-if TYPE_CHECKING:
-    from vitviz.engine.forward import Forward
-
 
 BATCH = 16  # parts that are taken away at once
 
@@ -112,9 +107,8 @@ class _Ready:
 @contextmanager
 def _passing(forward: Forward) -> Iterator[None]:
     device, name = forward.placed.device, f"Taking parts of {forward.placed.checkpoint.name} away"
-    with torch.no_grad(), torch.autocast(device.type, enabled=False), exactly(device):
-        with memory_guard(device, name):
-            yield
+    with plainly(device), memory_guard(device, name):
+        yield
 
 
 @in_float32()

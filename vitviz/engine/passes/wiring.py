@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from vitviz.engine.forks import renew_lock_of
+from vitviz.engine.forks import lock_of
 from vitviz.engine.passes.branches import points
 
 MOMENTS = ("input", "attn", "mlp", "output")  # of a block, in the order of the paper's equations 2 and 3
@@ -70,8 +70,8 @@ class _Wires:
 _wires: WeakKeyDictionary[nn.Module, _Wires] = WeakKeyDictionary()
 
 
-_lock = threading.RLock()  # taps are set, taken away, and copied with their model by one thread at a time
-renew_lock_of(sys.modules[__name__])
+# taps are set, taken away, and copied with their model by one thread at a time
+_lock = lock_of(sys.modules[__name__])
 
 
 @contextmanager

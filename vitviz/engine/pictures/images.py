@@ -129,20 +129,18 @@ def _identified(name: str, data: bytes) -> Image.Image:
 def check_size(name: str, size: tuple[int, int]) -> None:
     """Raises ImageError where a picture (width, height) is empty, too large, or too elongated."""
     width, height = size
+    this = f"{name} is {width} x {height} pixels"
     if min(size) < 1:
-        raise ImageError(
-            f"{name} is {width} x {height} pixels: expected at least 1 x 1. Choose another picture."
-        )
+        raise ImageError(f"{this}: expected at least 1 x 1. Choose another picture.")
     if width * height > MAX_PIXELS:
         raise ImageError(
-            f"{name} is {width} x {height} pixels, {width * height / 1e6:.4g} million: "
-            f"at most {MAX_PIXELS // 10**6} million are accepted. Make it smaller and try again."
+            f"{this}, {width * height / 1e6:.4g} million: at most {MAX_PIXELS // 10**6} million are accepted."
+            " Make it smaller and try again."
         )
     if max(size) > MAX_ELONGATION * min(size):
         raise ImageError(
-            f"{name} is {width} x {height} pixels, its longer side {max(size) / min(size):.4g} times the"
-            f" shorter: at most {MAX_ELONGATION} times is accepted. Crop it to a less elongated part and try"
-            " again."
+            f"{this}, its longer side {max(size) / min(size):.4g} times the shorter: at most {MAX_ELONGATION}"
+            " times is accepted. Crop it to a less elongated part and try again."
         )
 
 

@@ -14,8 +14,6 @@
 What it does not show: no photograph in training was painted over; a hard edge is part of what is answered.
 """
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

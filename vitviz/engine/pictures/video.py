@@ -7,8 +7,6 @@ pixels; it ends as soon as nobody reads on. A damaged frame ends all: what a dec
 was never filmed. Sound, subtitles and covers are left out; colours are as ffmpeg converts them.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import re

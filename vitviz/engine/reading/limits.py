@@ -5,7 +5,7 @@ published Vision Transformer (its largest, of 22 billion parameters, has 48 bloc
 """
 
 import zipfile
-from collections.abc import Iterable, Sized
+from collections.abc import Sized
 from pathlib import Path
 
 from vitviz.errors import CheckpointError
@@ -18,13 +18,12 @@ _INFLATED, _RATIO = 100_000_000, 10  # bytes, and how many times its own size an
 _OVERLAP = 4  # how often the same numbers may be shared by tensors
 
 
-def require_few(names: Iterable[object], path: Path) -> None:
+def require_few(names: Sized, path: Path) -> None:
     """CheckpointError for more tensors in a file than any Vision Transformer has."""
-    count = sum(1 for _ in names)
-    if count > TENSORS:
+    if len(names) > TENSORS:
         raise CheckpointError(
-            f"{path.name} names {count:,} tensors; expected are at most {TENSORS:,}, and a Vision Transformer"
-            " has some hundred. Save the model's weights alone."
+            f"{path.name} names {len(names):,} tensors; expected are at most {TENSORS:,}, and a Vision"
+            " Transformer has some hundred. Save the model's weights alone."
         )
 
 

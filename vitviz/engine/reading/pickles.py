@@ -11,7 +11,6 @@ import pickle
 import pickletools
 import re
 import sys
-import threading
 import zipfile
 from collections.abc import Iterator
 from itertools import islice
@@ -20,12 +19,11 @@ from typing import IO, Any
 
 import torch
 
-from vitviz.engine.forks import renew_lock_of
+from vitviz.engine.forks import lock_of
 from vitviz.engine.reading import limits
 from vitviz.errors import CheckpointError
 
-_UNPICKLING = threading.RLock()  # what torch may unpickle is one list for the whole process
-renew_lock_of(sys.modules[__name__], "_UNPICKLING")
+_UNPICKLING = lock_of(sys.modules[__name__], "_UNPICKLING")  # torch has one list of what it may unpickle
 _INSTRUCTIONS = 500_000  # some 25 for each tensor are usual
 _STREAMS = 5  # pickles in a file of torch's older form, before the numbers begin
 _NEEDED = re.compile(
