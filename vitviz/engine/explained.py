@@ -178,7 +178,7 @@ class Explained:
             with gradients.opened(self.model, self.blocks, held=False, lines=False, weigh=False):
                 (slope,) = torch.autograd.grad(self._score(pixels).sum(), pixels)
             total += slope.sum(dim=0, keepdim=True)
-        with torch.no_grad(), exactly(self.inspector.device):
+        with plainly(self.inspector.device):
             start = self._score(torch.zeros_like(self.pixels)).item()
         return Path(self._by_patch(total / steps * self.pixels), start, steps)
 

@@ -1,7 +1,7 @@
 """Public: who wrote what a head reads, and why it looks there, asked of an inspector and a trace."""
 
 import itertools
-import threading
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
@@ -19,6 +19,7 @@ from vitviz.analyses.smallest import SmallestPart
 from vitviz.analyses.target import Asked, classes_of, score_of, target_of
 from vitviz.analyses.writers import Paths, Score, Stream, Writers
 from vitviz.engine.asking.models import balanced_ledger
+from vitviz.engine.forks import lock_of
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes.edges import less, usual_of, without_edges
 from vitviz.engine.passes.streams import stream_of
@@ -34,7 +35,7 @@ ASTRAY = (
     " expected"
 )
 _streams: WeakKeyDictionary[Trace, Stream] = WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = lock_of(sys.modules[__name__])
 
 
 def writers(

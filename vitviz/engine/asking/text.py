@@ -6,7 +6,7 @@ English as a rule, because the pictures' captions were.
 """
 
 import json
-import threading
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,6 +25,7 @@ from vitviz.engine.device import memory_guard
 from vitviz.engine.finding import hub
 from vitviz.engine.finding.files import if_there
 from vitviz.engine.finding.hub_answers import NoSuchFile
+from vitviz.engine.forks import lock_of
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.reading.contrastive import CONFIG, TOWERS, projecting
 from vitviz.engine.reading.folder import read_json, understood
@@ -42,7 +43,7 @@ NO_TOWER = (
 )
 NOT_INSTALLED = "Sentences are read by open_clip, which is not installed here: pip install open-clip-torch."
 _kept: dict[tuple, tuple[Any, Callable]] = {}  # the last tower, with its tokenizer
-_lock = threading.Lock()
+_lock = lock_of(sys.modules[__name__])
 
 
 def text(
