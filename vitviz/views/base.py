@@ -20,13 +20,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vitviz.errors import Unknown, VitvizError
+from vitviz.errors import Unknown, VitvizError, WrongSetting
 from vitviz.figures.chart import Chart, travelled
 from vitviz.figures.paper.plates import Panel, Plate
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence
 from vitviz.views import printing
-from vitviz.views.controls import DIFFERENCE, About, Choice, Control, Whole, Wholes, parsed
+from vitviz.views.controls import DIFFERENCE, About, Choice, Control, Whole, Wholes
 from vitviz.views.sequence import placed
 from vitviz.views.shared import packed
 from vitviz.views.subject import Subject
@@ -226,16 +226,13 @@ class View(ABC):
         """Its figure for print, by its printed.py or of map and chart; VitvizError says why there is none."""
         if not self.printable:
             raise VitvizError(self.unprinted or Sentence(printing.NO_PRINT, view=self.title))
-        by = printing.derived
-        if self._prints:
-            by = importlib.import_module(f"{type(self).__module__}.printed").plate
-        return by(self, subject, settings, asked)
+        own = self._prints and importlib.import_module(f"{type(self).__module__}.printed")
+        return (own.plate if own else printing.derived)(self, subject, settings, asked)
 
     def over_layers(self, settings: Mapping[str, Any], about: About) -> printing.Film:
         """Each frame of its film over the layers, by name and settings; none where nothing grows."""
-        grows = {"layer": printing.each_layer, "depth": printing.each_depth}
-        found = [grows[one.name] for one in self.controls if self.mapped and one.name in grows]
-        return found[0](settings, about) if found else ()
+        found = [one.name for one in self.controls if self.mapped and one.name in printing.GROWS]
+        return printing.each(found[0], settings, about) if found else ()
 
     @property
     def printable(self) -> bool:
@@ -312,8 +309,16 @@ class View(ABC):
         raise NotImplementedError(f"{self.slug} declares no files")
 
     def settings(self, given: Mapping[str, str], about: About | None = None) -> dict[str, Any]:
-        """Every control's value, checked; WrongSetting for what does not fit."""
-        return parsed(self.controls, given, about, self.title)
+        """Every control's value, checked, or its default; WrongSetting says what does not fit."""
+        known = {control.name: control for control in self.controls}
+        for name in given:
+            if name not in known:
+                expected = ", ".join(known) or "none"
+                raise WrongSetting(f"{self.title} has no setting {name[:60]!r}; it has {expected}.")
+        return {
+            name: control.parse(given.get(name, str(control.start(about))), about)
+            for name, control in known.items()
+        }
 
     def set_choice(self, given: str = "") -> str:
         """How a set of pictures is looked at, checked; "" where that leaves no choice."""

@@ -21,6 +21,7 @@ from vitviz.views.subject import Subject
 NOTHING_GROWS = "{view} has no film over the layers: nothing in it grows from one to the next."
 NO_PRINT = "{view} has no figure for print: it draws itself in the browser alone."
 Film = tuple[tuple[str, dict[str, Any]], ...]  # each frame's label and settings
+GROWS = {"layer": "Layer {layer}", "depth": "Depth {depth}"}  # settings that a film goes through: its labels
 PINS = ("#e69f00", "#56b4e9", "#009e73", "#cc79a7")  # Okabe and Ito, told apart with any colour vision
 
 
@@ -92,16 +93,10 @@ def joined(*texts: str, by: str = " · ") -> Sentence:
     return Sentence(by.join(f"{{{name}}}" for name in names), **dict(zip(names, texts, strict=True)))
 
 
-def each_layer(settings: Mapping[str, Any], about: About) -> Film:
-    """A film over the layers of a view whose setting "layer" says which is in view."""
-    layers = range(1, about.layers + 1)
-    return tuple((Sentence("Layer {layer}", layer=one), {**settings, "layer": one}) for one in layers)
-
-
-def each_depth(settings: Mapping[str, Any], about: About) -> Film:
-    """The same of a view with a setting "depth", from what enters the first layer."""
-    depths = range(about.layers + 1)
-    return tuple((Sentence("Depth {depth}", depth=one), {**settings, "depth": one}) for one in depths)
+def each(name: str, settings: Mapping[str, Any], about: About) -> Film:
+    """A film over all that a setting of GROWS may say is in view; depth 0 enters the first layer."""
+    places = range(int(name == "layer"), about.layers + 1)
+    return tuple((Sentence(GROWS[name], **{name: one}), {**settings, name: one}) for one in places)
 
 
 def layers_to(first: int, last: int) -> Sentence:

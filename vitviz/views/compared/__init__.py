@@ -1,9 +1,7 @@
 """How alike two checkpoints, two depths or two moments of a training are, over a set of pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,15 +9,11 @@ from vitviz import analyses
 from vitviz.errors import WrongSetting
 from vitviz.figures.chart import BLUE, ORANGE, Chart, Matrix, Scale, Series, travelled
 from vitviz.record.sentence import Sentence
-from vitviz.views import late
 from vitviz.views.base import Item, Needs, View, Words, as_json, drawn
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import joined
 from vitviz.views.shared import packed
 from vitviz.views.subject import Subject
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SKIPS = ("attention_patches", "mlp_patches", "attention_class", "mlp_class")
 CURVES = ("distance", "distance_of_even", "entropy", *SKIPS)
@@ -117,7 +111,7 @@ class Compared(View):
     )  # fmt: skip
 
     charted = ("tokens", "curve")
-    also = (NO_SET, TAKEN_AWAY, NO_SECOND, NO_FILM, NO_CLASS, TOO_FEW)
+    also = (NO_SET, TAKEN_AWAY)
 
     def unsupported(self, subject: Subject) -> str | None:
         survey = subject.survey
@@ -126,8 +120,7 @@ class Compared(View):
         return TAKEN_AWAY if subject.trace is not None and subject.trace.without else None
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
-        missing = self.summary(subject)["missing"]
-        gone = {"curves", "cka", "error", "steps", *(["looked"] if "film" in missing else [])}
+        gone = {"curves", "cka", "error", "steps", *(() if subject.film() else ("looked",))}
         return tuple(item for item in self.items if item.name not in gone)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
@@ -143,12 +136,11 @@ class Compared(View):
         }
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
-        if name == "cka":
-            return self._matrix(subject, settings, analyses.cka).numpy()
+        if name in ("cka", "error"):
+            compare = analyses.cka if name == "cka" else analyses.cka_error
+            return self._compared(subject, settings, compare)
         if name == "matrix":
             return packed(travelled(self.matrix(subject, settings)))
-        if name == "error":
-            return self._matrix(subject, settings, analyses.cka_error).numpy()
         if name in ("steps", "looked"):
             return np.asarray(list(subject.film()) if name == "steps" else [_looked(subject, settings)])
         found = curves(subject)
@@ -227,16 +219,16 @@ class Compared(View):
             found |= {"second_checkpoint": np.asarray(subject.beside.checkpoint), **beside}
         return found
 
-    def _matrix(self, subject: Subject, settings: Mapping[str, Any], compare) -> Tensor:
+    def _compared(self, subject: Subject, settings: Mapping[str, Any], compare) -> np.ndarray:
         tokens, own = settings["tokens"], surveyed(subject)
         if settings["against"] != "film":
             other = own if settings["against"] == "own" else surveyed(second(subject))
-            return compare(_grams(own, tokens), _grams(other, tokens), tokens)
+            return compare(_grams(own, tokens), _grams(other, tokens), tokens).numpy()
         steps = subject.film()
         if not steps:
             raise WrongSetting(Sentence(NO_FILM))
         found = [compare(_grams(own, tokens), _grams(one, tokens), tokens).diag() for one in steps.values()]
-        return late.torch.stack(found, dim=1)
+        return np.stack([one.numpy() for one in found], axis=1)
 
 
 def measured(survey: Any) -> bool:

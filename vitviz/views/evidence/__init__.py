@@ -14,7 +14,7 @@ from vitviz.views.base import PAPER, Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Control, Slider, Text, Whole, Wholes
 from vitviz.views.evidence import charts, graph, made, printed_effects, sentences, smallest, truth, writers
 from vitviz.views.printing import Film, layers_to
-from vitviz.views.shared import WHOLE, ledger_of, likeliest, packed
+from vitviz.views.shared import ledger_of, likeliest, packed
 from vitviz.views.subject import Subject
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be accounted for."
@@ -183,8 +183,7 @@ class Evidence(View):
     )
 
     charted = (*_TRAIL, "show", "part", "layer", "paths", "tried")
-    also = {_NO_HEAD, _NO_ACCOUNT, ONE_MAP, made.EDITED, WHOLE, *made.ONE_ONLY.values()}
-    also |= {*truth.SAID, *sentences.SAID}
+    also = (*made.ONE_ONLY.values(), *(text for _, text in (*truth.INTO, *truth.PARTS_AS)))
     differs = ("map", "explained", "heads", "mlps", "biases", "lines", "sources", "direct")
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
@@ -236,9 +235,9 @@ class Evidence(View):
         if name in ("classes", "labels"):
             return packed(likeliest(trace, made.SHOWN) if name == "classes" else list(trace.labels))
         if name == "forming":
-            return trace.probabilities(made.now(subject))[:, self.summary(subject)["top"]].numpy()
+            return trace.probabilities(made.lens(subject, "now"))[:, self.summary(subject)["top"]].numpy()
         if name == "share":
-            return made.of_target(subject, settings, made.shares(subject).double()).numpy()
+            return made.of_target(subject, settings, made.lens(subject, "share").double()).numpy()
         account = made.account(subject, settings)
         if name == "explained":
             if settings["method"] == "ledger":

@@ -49,12 +49,12 @@ def of_target(subject: Subject, settings: Mapping[str, Any], table):
 
 def account(subject: Subject, settings: Mapping[str, Any]):
     asked, relative = target(subject, settings), settings["relative"] == "yes"
-    name = f"account {asked} {relative}"
-    found = subject.once(name, lambda: analyses.account_of(ledger_of(subject), asked, relative))
-    if settings.get("difference") != "on":
-        return found
-    was = before(subject)
-    return found.minus(was.once(name, lambda: analyses.account_of(ledger_of(was), asked, relative)))
+
+    def of(one: Subject):
+        name = f"account {asked} {relative}"
+        return one.once(name, lambda: analyses.account_of(ledger_of(one), asked, relative))
+
+    return of(subject).minus(of(before(subject))) if settings.get("difference") == "on" else of(subject)
 
 
 def map_of(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
@@ -92,14 +92,9 @@ def relevance(subject: Subject, settings: Mapping[str, Any]):
     return replace(found, map=found.map - was.map, **changed)
 
 
-def now(subject: Subject):
-    """The logits (depth, class) of what the classifier reads, the norm afresh."""
-    return subject.once("lens", lambda: late.models.lens(subject.inspector, subject.trace))
-
-
-def shares(subject: Subject):
-    """The shares so far (depth, class), the norm held."""
-    return subject.once("shares", lambda: late.models.lens(subject.inspector, subject.trace, form="share"))
+def lens(subject: Subject, form: str):
+    """The logits (depth, class) of what the classifier reads "now", or the "share" of them so far."""
+    return subject.once(f"lens {form}", lambda: late.models.lens(subject.inspector, subject.trace, form))
 
 
 def patches_are(subject: Subject) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vitviz.analyses.protocol import TITLES
 from vitviz.errors import UnsupportedModel
 from vitviz.figures.chart import GREY, Series, number, travelled
 from vitviz.figures.paper.plates import NARROW, Map, Plate, Table
@@ -24,8 +25,6 @@ COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#c
 FEW = "it takes two given classes at least, such as sentences, to say which is the likeliest"
 TITLE = "Each patch’s likeliest class, by {method}"
 ADDS = "Cosines of each patch alone with each class: they add up to nothing."
-OTHERS, NONE = "{count} other classes", "None: below {least}"
-SAID = (FEW, TITLE, ADDS, OTHERS, NONE)
 
 
 def several(subject: Subject) -> bool:
@@ -56,7 +55,7 @@ def entries(subject: Subject, settings: Mapping[str, Any]) -> list[tuple[int | N
     most = np.argsort(-np.bincount(found.ravel(), minlength=len(labels)), kind="stable")[: len(COLOURS)]
     named = [(i, labels[i], one) for i, one in zip(sorted(most.tolist()), COLOURS, strict=False)]
     others = len(labels) - len(named)
-    return named + ([(None, Sentence(OTHERS, count=others), GREY)] if others else [])
+    return named + ([(None, Sentence("{count} other classes", count=others), GREY)] if others else [])
 
 
 def legend(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
@@ -70,18 +69,17 @@ def arrays(subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarra
     return {"likeliest": shown, "cosines": cosines, "class_names": np.asarray(subject.trace.labels)}
 
 
-def plate(view, subject: Subject, settings: Mapping[str, Any], asked) -> Plate:
+def plate(subject: Subject, settings: Mapping[str, Any], asked) -> Plate:
     """The classes over the photograph in grey, and the legend with each one's share of the patches."""
     named, found = entries(subject, settings), arrays(subject, settings)
     own = [one for one, *_ in named]
     places = [-1 if i < 0 else own.index(i if i in own else None) for i in found["likeliest"].flat]
     shown = np.reshape(places, found["likeliest"].shape)
     colours = np.asarray([[*bytes.fromhex(colour[1:])] for *_, colour in named], np.uint8)
-    options = dict(next(one for one in view.controls if one.name == "patchwise").options)
-    title = Sentence(TITLE, method=options[settings["patchwise"]])
+    title = Sentence(TITLE, method=TITLES[settings["patchwise"]])
     values, grey = np.where(shown < 0, np.nan, found["cosines"]), seen(subject, asked, grey=True)
     drawn = Map(title, grey, values, colours[shown], opacity=0.72, aspect=shape_of(subject.grid))
-    none = Sentence(NONE, least=number(settings["least"]))
+    none = Sentence("None: below {least}", least=number(settings["least"]))
     rows, samples = [], []
     for place, (_, name, colour) in enumerate((*named, (None, none, ""))):
         first, *more = [name] if isinstance(name, Sentence) else wrap(name, 48) or [name]

@@ -11,7 +11,7 @@ from vitviz.record.sentence import Sentence
 from vitviz.views import late
 from vitviz.views.evidence import made
 from vitviz.views.printing import fixed, signed
-from vitviz.views.shared import WHOLE, recorded
+from vitviz.views.shared import WHOLE
 from vitviz.views.subject import Subject
 
 STEPS, DRAWS = 11, 3  # counts of edges that are tried, in turn; random orders
@@ -28,7 +28,6 @@ def ranked(subject: Subject, settings: Mapping[str, Any]):
     if subject.trace.without:
         raise UnsupportedModel(Sentence(WHOLE))
     asked = made.target(subject, settings)
-    recorded(subject)
     return subject.once_by_passes(
         f"ranked {asked}", lambda: late.circuits.ranked_edges(subject.inspector, subject.trace, asked)
     )
@@ -42,7 +41,6 @@ def margins(subject: Subject, settings: Mapping[str, Any]) -> tuple[np.ndarray, 
 
     def column(count: int) -> list[float]:
         kept = [[edges[i] for i in row[:count]] for row in orders]
-        recorded(subject)
         return late.circuits.margins_of(subject.inspector, subject.trace, asked, kept)
 
     found = [subject.once_by_passes(f"kept {asked} {one}", lambda one=one: column(one)) for one in counts]

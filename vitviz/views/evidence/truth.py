@@ -15,7 +15,7 @@ from vitviz.views import late
 from vitviz.views.evidence import made, writers
 from vitviz.views.evidence.printed_effects import NO_CORRELATION, alike
 from vitviz.views.printing import counted, fixed, signed, writer_name
-from vitviz.views.shared import WHOLE, packed, recorded
+from vitviz.views.shared import WHOLE, packed
 from vitviz.views.subject import Subject
 
 BATCH, MOST = 8, 48  # edges that are run at once, and of one head
@@ -26,7 +26,6 @@ RUN = "{count} of {of} edges were run, drawn at random by a fixed seed."
 ALL = "All {of} edges were run."
 CORRELATION = "Correlation of share and effect: {value}."
 NO_SHARE = "With attention held, what a query or a key reads has no share."
-SAID = [text for _, text in (*INTO, *PARTS_AS)]
 ALONG = "Shares are along the path in view, effects on all ways to the answer."
 
 
@@ -47,7 +46,6 @@ def found(subject: Subject, settings: Mapping[str, Any]) -> tuple[list, np.ndarr
         asked = some[first : first + BATCH]
 
         def lost(asked=asked):
-            recorded(subject)
             return late.circuits.losses_of(subject.inspector, subject.trace, asked, settings["parts_as"])
 
         one = asked[0]

@@ -29,7 +29,6 @@ from vitviz.views.subject import Subject
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vitviz.analyses.experiment import Experiment as Found
     from vitviz.record.grid import Grid
 
 NAMES = {"dropped": "left out of the sequence", "black": "painted black", "shuffled": "shuffled"}
@@ -140,18 +139,12 @@ class Experiment(View):
             step = min(settings["step"], len(steps) - 1)
             return np.stack([_shown(subject, way, step, settings["draw"] - 1) for way in WAYS[kind]])
         if name in SCORES:
-            return _numbers(self.whole(subject, kind), name)
+            whole = late.experiment.experiment_of(subject.trace, kind, partial(_known, subject))
+            known, missing = getattr(whole, name), np.full((len(steps), DRAWS), np.nan)
+            return np.stack([known.get(way, missing) for way in WAYS[kind]])
         if settings["step"] >= len(steps):
             raise WrongSetting(f"Given step={settings['step']}; expected one of 0 to {len(steps) - 1}.")
-        return packed(_told(subject, kind, settings["step"]))
-
-    def whole(self, subject: Subject, kind: str) -> Found:
-        """All steps, each made once."""
-        return late.experiment.experiment_of(subject.trace, kind, partial(_known, subject))
-
-    def answered(self, subject: Subject, kind: str, step: int) -> list[list[Any] | None]:
-        """By way: the likeliest classes of every draw with their shares, None where it does not exist."""
-        return [one.get("tops") for one in _told(subject, kind, step)]
+        return packed(answered(subject, kind, settings["step"]))
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
         """Mean and band of every way, at as many points as are known."""
@@ -295,24 +288,20 @@ def _known(subject: Subject, way: str, step: int) -> Tensor:
     return found
 
 
-def _numbers(found: Found, score: str) -> np.ndarray:
-    """Way, step, draw; not a number where a way does not exist."""
-    known, missing = getattr(found, score), np.full((len(found.steps), DRAWS), np.nan)
-    return np.stack([known.get(way, missing) for way in WAYS[found.kind]])
-
-
-def _told(subject: Subject, kind: str, step: int) -> list[dict[str, Any]]:
-    """By way: mean and error of each score, every draw's, and its likeliest classes with their shares."""
-    told, answer = [], int(subject.trace.logits.argmax())
+def answered(subject: Subject, kind: str, step: int) -> list[dict[str, Any]]:
+    """By way: mean and error of each score, every draw's, and its likeliest classes with their shares; or
+    "refused", why it does not exist.
+    """
+    found, answer = [], int(subject.trace.logits.argmax())
     for way in WAYS[kind]:
         logits = _answers(subject, way, step)
         if isinstance(logits, str):
-            told.append({"refused": travelling(logits)})
+            found.append({"refused": travelling(logits)})
             continue
         scores = late.experiment.scores_of(logits, answer, subject.trace)
         drawn = {name: draws.tolist() for name, draws in scores.items() if name in SCORES}
         means = {name: analyses.mean_and_error(scores[name]) for name in drawn}
         tops = [likeliest(replace(subject.trace, logits=one), TOLD) for one in logits]
-        named = [[[one["name"], one["probability"]] for one in found] for found in tops]
-        told.append({"draws": drawn, "means": means, "tops": named})
-    return told
+        named = [[[one["name"], one["probability"]] for one in top] for top in tops]
+        found.append({"draws": drawn, "means": means, "tops": named})
+    return found

@@ -12,7 +12,7 @@ from vitviz.figures.chart import travelled
 from vitviz.views.base import PAPER, Item, View, Words, as_json, changed, drawn
 from vitviz.views.controls import About, Choice, Query, Slider, Whole, Wholes
 from vitviz.views.explorer import score
-from vitviz.views.printing import Film, each_layer
+from vitviz.views.printing import Film, each
 from vitviz.views.sequence import placed
 from vitviz.views.shared import packed, sweep_of
 from vitviz.views.subject import Subject
@@ -123,11 +123,10 @@ class Explorer(View):
             require_whole(trace)
             whole = trace.on_tokens(trace.on_tokens(trace.attention(layer)).swapaxes(1, 2))
             return whole.swapaxes(1, 2).numpy()
-        if name == "line":
-            return self._line(trace, settings, token)
-        if name == "pinned":
-            lines = [self._line(trace, settings, one) for one in settings["pins"]]
-            return np.stack(lines) if lines else np.zeros((0, trace.grid.tokens))
+        if name in ("line", "pinned"):
+            asked = [token] if name == "line" else settings["pins"]
+            lines = [_lines(trace, layer, one, way)[settings["head"] - 1].numpy() for one in asked]
+            return lines[0] if name == "line" else np.reshape(lines, (-1, trace.grid.tokens))
         if name == "score":
             return packed(travelled(score.panel(self, subject, settings)))
         if name == "distances":
@@ -150,9 +149,8 @@ class Explorer(View):
         return super().found(subject, name, settings)
 
     def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
-        if settings["show"] == "rollout":  # the same at every layer
-            return super().over_layers(settings, about)
-        return each_layer(settings, about)
+        # a rollout is the same at every layer
+        return () if settings["show"] == "rollout" else each("layer", settings, about)
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         trace, layer = subject.trace, settings["layer"] - 1
@@ -170,14 +168,8 @@ class Explorer(View):
             "queries": np.asarray([str(placed(one, trace.grid)) for one in picked]),  # a token or patch
             "attention": changed(subject, settings, lines_of),
             "attention_distance": sweep_of(subject).distances.distance.numpy(),
-            "prefix_tokens": np.asarray(trace.grid.prefix_names, dtype=str),
             "grid": np.asarray([trace.grid.rows, trace.grid.cols]),
         }
-
-    def _line(self, trace, settings: Mapping[str, Any], token: int) -> np.ndarray:
-        """One head's, or the mean over the heads where that is in view."""
-        lines = _lines(trace, settings["layer"] - 1, token, settings["direction"])
-        return lines[settings["head"] - 1].numpy()
 
     def _wall(self, subject: Subject, token: int, way: str) -> np.ndarray:
         """Layer x head x patch: one token's weights over the patches everywhere; 0 of what was left out."""

@@ -58,7 +58,7 @@ class Filters(View):
         Item("raw", "filter y x channel", "all filters, largest norm first"),
         Item("norms", "filter", "Euclidean norm of each"),
     )
-    also = (_NONE, _HYBRID)
+    also = (_HYBRID,)
 
     def unsupported(self, subject: Subject) -> str | None:
         return Sentence(_NONE, checkpoint=subject.checkpoint) if self._weight(subject) is None else None

@@ -59,7 +59,7 @@ class Positions(View):
     )
     arrays = {"similarity": "row col row col", "position_embeddings": "patch width"}
     items = (drawn("similarity", "patch patch", "cosine of two position embeddings", dtype="float16"),)
-    also = (_NONE, _OTHER, *_INSTEAD.values())
+    also = (*_INSTEAD.values(),)
 
     def unsupported(self, subject: Subject) -> str | None:
         kind = subject.inspector.position_kind()

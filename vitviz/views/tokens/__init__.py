@@ -11,7 +11,7 @@ from vitviz.record.samples import samples
 from vitviz.record.sentence import Sentence
 from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
-from vitviz.views.printing import Film, each_depth, prefix_name
+from vitviz.views.printing import Film, each, prefix_name
 from vitviz.views.shared import packed
 from vitviz.views.subject import Subject
 from vitviz.views.tokens import made, together
@@ -134,7 +134,6 @@ class Tokens(View):
     charted = ("show", "depth")
     differs = ("cosines", "line", "pinned", "by_depth", "similarity")
     still = {"tint": "plain", "basis": "own"}
-    also = (LONG, *together.TEXTS)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         told = [[one.name, one.title] for one in samples()]
@@ -200,9 +199,8 @@ class Tokens(View):
         return Chart(*axes, title, bars=bars, levels=levels, whole=False, aspect=0.75)
 
     def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
-        if settings["show"] == "heads":  # which are all in one figure
-            return super().over_layers(settings, about)
-        return each_depth(settings, about)
+        # all heads are in one figure
+        return () if settings["show"] == "heads" else each("depth", settings, about)
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Those of what is shown."""
@@ -217,6 +215,5 @@ class Tokens(View):
         found = {name: self.found(subject, name, settings) for name in names}
         if settings["show"] == "components":
             found |= made.basis_taken(subject, settings)
-        found["prefix_tokens"] = np.asarray(subject.grid.prefix_names, dtype=str)
         found["grid"] = np.asarray([subject.grid.rows, subject.grid.cols])
         return found

@@ -6,7 +6,7 @@ turn of the colours is found for all of them at once, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,11 +30,6 @@ APART = (
     " and width."
 )
 SHAPE = "{depths} depths of tokens {width} numbers wide"
-VIDEO = (
-    "Components of a video have one basis for all of its frames: choose the basis of this depth (own), and"
-    " the components one by one as colours (plain)."
-)
-TEXTS = {NO_SECOND, NO_PHOTO, NO_STEPS, APART, SHAPE, VIDEO}
 
 
 def members(subject: Subject, settings: Settings) -> list[Subject]:
@@ -57,13 +52,6 @@ def members(subject: Subject, settings: Settings) -> list[Subject]:
             told = {"checkpoint": subject.checkpoint, "own": _said(subject)}
             raise WrongSetting(Sentence(APART, **told, other=one.checkpoint, others=_said(one)))
     return found
-
-
-def place(subject: Subject, found: Sequence[Subject]) -> int:
-    """Which of them this one is."""
-    if subject in found:
-        return list(found).index(subject)
-    return [one.checkpoint for one in found].index(subject.checkpoint)
 
 
 def patches(subject: Subject, depth: int, settings: Settings) -> Tensor:

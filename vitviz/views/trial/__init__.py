@@ -109,7 +109,7 @@ class Trial(View):
     files = (File("trial.csv", "Table (CSV)", "text/csv"),)
 
     charted = ("patches_as", "score")
-    also = (_NO_HEAD, _EDITED, UNTRIED, *TITLES.values())
+    also = (UNTRIED, *TITLES.values())
 
     def unsupported(self, subject: Subject) -> str | None:
         if subject.survey is not None:
