@@ -5,7 +5,6 @@ same items as its figure on the page. A view that the shared map draws needs non
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ from vitviz.figures.paper.plates import NARROW, WIDE, Map, Mark, Plate, Scale
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence
 from vitviz.views.controls import About
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 NOTHING_GROWS = "{view} has no film over the layers: nothing in it grows from one to the next."
 NO_PRINT = "{view} has no figure for print: it draws itself in the browser alone."
@@ -93,7 +92,7 @@ def joined(*texts: str, by: str = " · ") -> Sentence:
     return Sentence(by.join(f"{{{name}}}" for name in names), **dict(zip(names, texts, strict=True)))
 
 
-def each(name: str, settings: Mapping[str, Any], about: About) -> Film:
+def each(name: str, settings: Settings, about: About) -> Film:
     """A film over all that a setting of GROWS may say is in view; depth 0 enters the first layer."""
     places = range(int(name == "layer"), about.layers + 1)
     return tuple((Sentence(GROWS[name], **{name: one}), {**settings, name: one}) for one in places)
@@ -132,7 +131,7 @@ def over_which(subject: Subject) -> Sentence:
     return Sentence("Over {count} pictures.", count=subject.survey.images)
 
 
-def scaled(settings: Mapping[str, Any], values: np.ndarray, scale: Scale) -> Scale:
+def scaled(settings: Settings, values: np.ndarray, scale: Scale) -> Scale:
     """The scale of such values; even about zero where they are a difference."""
     if settings.get("difference") != "on":
         return scale
@@ -174,7 +173,7 @@ def over(
     return Map(title, picture, values, pixels, scale, None, opacity, False, marks, shape_of(subject.grid))
 
 
-def derived(view, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Plate:
+def derived(view, subject: Subject, settings: Settings, asked: Asked) -> Plate:
     """The figure of a view without a printed.py: its map, its chart, or both, and what it adds in detail."""
     chart = view.chart(subject, settings)
     mapped = view.map and shared(view, subject, settings, asked)
@@ -184,7 +183,7 @@ def derived(view, subject: Subject, settings: Mapping[str, Any], asked: Asked) -
     return Plate((panels,), chart.notes if chart else (), width=width)
 
 
-def shared(view, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Map:
+def shared(view, subject: Subject, settings: Settings, asked: Asked) -> Map:
     """What the shared map draws: its item over the patches, about zero or not."""
     item = view.map
     values = view.found(subject, item.name, settings)

@@ -13,7 +13,7 @@ from vitviz.views.base import Item, Needs, View, Words, as_json, drawn
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import joined
 from vitviz.views.shared import packed
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 SKIPS = ("attention_patches", "mlp_patches", "attention_class", "mlp_class")
 CURVES = ("distance", "distance_of_even", "entropy", *SKIPS)
@@ -43,7 +43,6 @@ LOST = "{checkpoint} has no such curve: its blocks are not understood, or it has
 
 
 class Compared(View):
-    slug = "compared"
     title = "Compared"
     needs = Needs.SET
     averages = True
@@ -135,7 +134,7 @@ class Compared(View):
             "steps": len(film) if survey is None else 0,  # of the training, to be gone through one by one
         }
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         if name in ("cka", "error"):
             compare = analyses.cka if name == "cka" else analyses.cka_error
             return self._compared(subject, settings, compare)
@@ -146,7 +145,7 @@ class Compared(View):
         found = curves(subject)
         return np.stack([found[one] for one in CURVES])
 
-    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
+    def chart(self, subject: Subject, settings: Settings) -> Chart:
         """A line for each checkpoint that has such a curve, and who has none: of different inputs as a share
         of even attention's distance, of different numbers of blocks over the relative depth.
         """
@@ -180,7 +179,7 @@ class Compared(View):
         like = {"whole": not relative, "aspect": 0.78, "unit": unit, "notes": tuple(lost)}
         return Chart(along, Sentence(UP[curve]), *ends, title, tuple(series), **like)
 
-    def matrix(self, subject: Subject, settings: Mapping[str, Any]) -> Matrix:
+    def matrix(self, subject: Subject, settings: Settings) -> Matrix:
         """CKA of any two depths, or of each with itself at every step of the training."""
         values, error = (self.item(subject, name, settings) for name in ("cka", "error"))
         film = settings["against"] == "film"
@@ -206,7 +205,7 @@ class Compared(View):
         scale, rows = Scale("viridis", 0.0, 1.0, Sentence("Likeness (CKA)")), map(str, range(len(values)))
         return Matrix(values, scale, along, down, title, rows=tuple(rows), cols=cols, told=told)
 
-    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         """The matrix, and those of the curves that there are; of the second checkpoint too."""
         survey = surveyed(subject)
         found = {name: self.item(subject, name, settings) for name in ("cka", "error")}
@@ -219,7 +218,7 @@ class Compared(View):
             found |= {"second_checkpoint": np.asarray(subject.beside.checkpoint), **beside}
         return found
 
-    def _compared(self, subject: Subject, settings: Mapping[str, Any], compare) -> np.ndarray:
+    def _compared(self, subject: Subject, settings: Settings, compare) -> np.ndarray:
         tokens, own = settings["tokens"], surveyed(subject)
         if settings["against"] != "film":
             other = own if settings["against"] == "own" else surveyed(second(subject))
@@ -265,7 +264,7 @@ def curves(subject: Subject) -> dict[str, np.ndarray]:
     return found | {one: survey.mean(f"skip.{one}") if f"skip.{one}" in known else none for one in SKIPS}
 
 
-def _looked(subject: Subject, settings: Mapping[str, Any]) -> int:
+def _looked(subject: Subject, settings: Settings) -> int:
     """Lets one step of the training look at the pictures, which is kept; how many they were."""
     film, frame = subject.film(), settings["frame"]
     if frame >= len(film):

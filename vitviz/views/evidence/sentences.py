@@ -4,9 +4,7 @@ The cosines are those of each patch alone (`vitviz.analyses.relevance.dense`). S
 their own: of more those that most patches are of. It does not show whether the likeliest is in the picture.
 """
 
-from collections.abc import Mapping
 from textwrap import wrap
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +17,7 @@ from vitviz.views import late
 from vitviz.views.evidence.made import EDITED
 from vitviz.views.printing import seen, shape_of
 from vitviz.views.shared import packed, passes_of
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7")  # Okabe and Ito
 FEW = "it takes two given classes at least, such as sentences, to say which is the likeliest"
@@ -33,7 +31,7 @@ def several(subject: Subject) -> bool:
     return classes is not None and len(classes.labels) > 1
 
 
-def likeliest(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+def likeliest(subject: Subject, settings: Settings) -> np.ndarray:
     """Every patch's likeliest class and its cosine: row, col, pair."""
     classes, method = subject.trace.classes, settings["patchwise"]
     if not several(subject):
@@ -49,7 +47,7 @@ def likeliest(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
     return subject.once_by_passes(f"likeliest {method}", make)
 
 
-def entries(subject: Subject, settings: Mapping[str, Any]) -> list[tuple[int | None, str, str]]:
+def entries(subject: Subject, settings: Settings) -> list[tuple[int | None, str, str]]:
     """The legend: classes with names and colours; last, as None, all that have no colour of their own."""
     labels, found = subject.trace.labels, likeliest(subject, settings)[..., 0].astype(int)
     most = np.argsort(-np.bincount(found.ravel(), minlength=len(labels)), kind="stable")[: len(COLOURS)]
@@ -58,18 +56,18 @@ def entries(subject: Subject, settings: Mapping[str, Any]) -> list[tuple[int | N
     return named + ([(None, Sentence("{count} other classes", count=others), GREY)] if others else [])
 
 
-def legend(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+def legend(subject: Subject, settings: Settings) -> np.ndarray:
     return packed(travelled(entries(subject, settings)))
 
 
-def arrays(subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
     """As they are taken home: -1 where the largest cosine is below the threshold."""
     found, cosines = np.moveaxis(likeliest(subject, settings).astype(float), -1, 0)
     shown = np.where(cosines >= settings["least"], found, -1).astype(int)
     return {"likeliest": shown, "cosines": cosines, "class_names": np.asarray(subject.trace.labels)}
 
 
-def plate(subject: Subject, settings: Mapping[str, Any], asked) -> Plate:
+def plate(subject: Subject, settings: Settings, asked) -> Plate:
     """The classes over the photograph in grey, and the legend with each one's share of the patches."""
     named, found = entries(subject, settings), arrays(subject, settings)
     own = [one for one, *_ in named]

@@ -7,7 +7,6 @@ it is, and stopping is not asking on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import joined
 from vitviz.views.shared import likeliest, packed
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,12 +41,10 @@ MOST = 16  # the last step of the longest: eighths of two patches
 
 
 class Experiment(View):
-    slug = "experiment"
     title = "Experiment"
     on_request = True
     every_patch = True
-    words = Words.of(
-        r"""
+    words = Words.of(r"""
         What does the answer hang on? Patches go or move at random, or the picture is changed step by step.
 
         Choose what is done, draw your guess, press the button, then move along the curve.
@@ -72,8 +69,7 @@ class Experiment(View):
         probability can stay high for a wrong answer. That an answer survives the shuffle does not say that
         the model ignores places: only that it did not need them here. What is in the middle need not be the
         object, an edge of a patch is an edge too, and photographs in training were seldom grey or turned.
-        """
-    )
+    """)
     controls = (
         Choice(
             "kind", "What is done",
@@ -115,7 +111,7 @@ class Experiment(View):
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         return tuple(self.declared(name) for name in ("orders", "plan", "point", "chart"))
 
-    def at_hand(self, subject: Subject, settings: Mapping[str, Any]) -> bool:
+    def at_hand(self, subject: Subject, settings: Settings) -> bool:
         kind = settings["kind"]
         steps = range(1, len(late.experiment.steps_of(subject.grid, kind)))
         return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
@@ -126,7 +122,7 @@ class Experiment(View):
     def summary(self, subject: Subject) -> dict[str, Any]:
         return {"answer": likeliest(subject.trace, 1)[0]}
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         kind, grid = settings["kind"], subject.grid
         if name == "orders":
             return late.experiment.orders_of(grid, kind)
@@ -146,7 +142,7 @@ class Experiment(View):
             raise WrongSetting(f"Given step={settings['step']}; expected one of 0 to {len(steps) - 1}.")
         return packed(answered(subject, kind, settings["step"]))
 
-    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
+    def chart(self, subject: Subject, settings: Settings) -> Chart:
         """Mean and band of every way, at as many points as are known."""
         kind, score, known = settings["kind"], settings["score"], settings["known"]
         told, grid = KINDS[kind], subject.grid

@@ -1,6 +1,5 @@
 """What patches become: likeness, components and lengths of tokens at any depth, and what heads share."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
 from vitviz.views.printing import Film, each, prefix_name
 from vitviz.views.shared import packed
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 from vitviz.views.tokens import made, together
 from vitviz.views.tokens.heads import matrices
 
@@ -25,7 +24,6 @@ _BASIS = ("norm", "basis", "other")
 
 
 class Tokens(View):
-    slug = "tokens"
     title = "Tokens"
     sided = True
     words = Words.of(r"""
@@ -144,7 +142,7 @@ class Tokens(View):
         gone = {*other, "similarity", "sinks", "entropy", "prefix_entropy", "cosine", "divergence"}
         return tuple(item for item in self.items if item.name not in gone)
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         trace, depth = subject.trace, settings["depth"]
         if name == "cosines" and trace.grid.tokens > WHOLE:
             raise WrongSetting(
@@ -172,7 +170,7 @@ class Tokens(View):
             return made.entropies(subject, name)
         return made.of_trace(subject)[name]
 
-    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart | None:
+    def chart(self, subject: Subject, settings: Settings) -> Chart | None:
         """How many patches have which norm, and the prefix tokens'; without the limit, which is dragged."""
         if settings["show"] != "norms":
             return None
@@ -198,11 +196,11 @@ class Tokens(View):
         levels = tuple(Level(*one, upright=True, colour=GREY) for one in named[:FEW])
         return Chart(*axes, title, bars=bars, levels=levels, whole=False, aspect=0.75)
 
-    def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
+    def over_layers(self, settings: Settings, about: About) -> Film:
         # all heads are in one figure
         return () if settings["show"] == "heads" else each("depth", settings, about)
 
-    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         """Those of what is shown."""
         names = {
             "similarity": ("similarity", "line", "pinned"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +15,8 @@ from vitviz.views.tokens import together
 
 if TYPE_CHECKING:
     from vitviz.record.trace import Trace
-    from vitviz.views.subject import Subject
+    from vitviz.views.subject import Settings, Subject
 
-Settings = Mapping[str, Any]
 LARGEST = 3  # numbers listed at each depth
 VIDEO = (
     "Components of a video have one basis for all of its frames: choose the basis of this depth (own), and"

@@ -6,8 +6,7 @@ turn of the colours is found for all of them at once, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vitviz.engine import Inspector
-    from vitviz.views.subject import Subject
+    from vitviz.views.subject import Settings, Subject
 
-Settings = Mapping[str, Any]
 NO_SECOND = "There is no second checkpoint. Choose one under “Compare, and input size”, or another basis."
 NO_PHOTO = "There is no second photograph. Choose one under Similarity, or another basis."
 NO_STEPS = "{checkpoint} is no step of a training that was kept, so its steps have no basis in common."

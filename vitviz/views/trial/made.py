@@ -1,6 +1,6 @@
 """A trial's parts, each made once and kept with the picture, and how they travel: JSON, arrays, a table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -174,5 +174,5 @@ def table(trial: Trial) -> bytes:
 
 
 def _sides(curves) -> np.ndarray:
-    sides: tuple[Mapping, Mapping] = (curves.most, curves.least)
+    sides = curves.most, curves.least
     return np.stack([np.stack([side[score].numpy() for score in SCORES]) for side in sides])
