@@ -112,7 +112,7 @@ class Slider(Control):
         whole = float(self.step).is_integer() and float(self.minimum).is_integer()
         try:
             number = int(text) if whole else float(text)
-        except (ValueError, OverflowError):
+        except ValueError:
             number = float("nan")
         high = _largest(self.maximum, about)
         if not self.minimum <= number <= high:

@@ -5,6 +5,7 @@ same items as its figure on the page. A view that the shared map draws needs non
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,9 +99,12 @@ def each(name: str, settings: Settings, about: About) -> Film:
     return tuple((Sentence(GROWS[name], **{name: one}), {**settings, name: one}) for one in places)
 
 
-def layers_to(first: int, last: int) -> Sentence:
-    """Several layers in a row, counted from 1."""
-    return Sentence("Layers {first} to {last}", first=first, last=last)
+def growing(first: int, last: int, asked: Callable[[int], dict[str, Any]]) -> Film:
+    """A film that grows by a layer, counted from 1, with each frame; `asked` are its settings up to one."""
+    return tuple(
+        (Sentence("Layers {first} to {last}", first=first, last=one), asked(one))
+        for one in range(first, last + 1)
+    )
 
 
 def signed(value: float) -> str:

@@ -12,7 +12,7 @@ from vitviz.record.sentence import Sentence, said
 from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Control, Slider, Text, Whole, Wholes
 from vitviz.views.evidence import charts, graph, made, printed_effects, sentences, smallest, truth, writers
-from vitviz.views.printing import Film, layers_to
+from vitviz.views.printing import Film, growing
 from vitviz.views.shared import ledger_of, likeliest, packed
 from vitviz.views.subject import Settings, Subject
 
@@ -46,7 +46,7 @@ CHARTS = {  # beside the map, where it is not the account
     "paths": graph.chart,
     "smallest": smallest.chart,
 }
-ARRAYS = {
+ARRAYS = {  # numbers of it that are taken home
     "writers": writers.arrays,
     "paths": graph.arrays,
     "smallest": smallest.arrays,
@@ -287,7 +287,5 @@ class Evidence(View):
     def over_layers(self, settings: Settings, about: About) -> Film:
         if settings["method"] != "ledger" or settings["show"] == "sentences":
             raise VitvizError(Sentence(ONE_MAP))
-        layers = range(1, about.layers + 1)
-        return tuple(
-            (layers_to(1, one), {**settings, "chosen": "", "patches": (), "until": one}) for one in layers
-        )
+        whole = {**settings, "chosen": "", "patches": ()}
+        return growing(1, about.layers, lambda last: {**whole, "until": last})

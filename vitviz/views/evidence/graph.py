@@ -46,7 +46,6 @@ def named(step: tuple) -> Sentence:
 
 
 def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
-    """All numbers, as they are taken home."""
     paths = found(subject, settings)
     shown = paths.paths[: settings["paths"]]
     shares = np.asarray([one.share for one in shown])

@@ -45,7 +45,6 @@ def margins(subject: Subject, settings: Settings) -> tuple[np.ndarray, np.ndarra
 
 
 def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
-    """All numbers, as they are taken home."""
     counts, found = margins(subject, settings)
     return {"edges_kept": counts, "margins": found, "edge_shares": ranked(subject, settings)[1].numpy()}
 

@@ -55,7 +55,6 @@ def found(subject: Subject, settings: Settings) -> tuple[list, np.ndarray, np.nd
 
 
 def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
-    """All numbers, as they are taken home."""
     run, shares, effects = found(subject, settings)
     names = [".".join(map(str, counted(one.writer))) for one in run]
     return {"edge_writers": np.asarray(names), "edge_lines": shares, "edge_effects": effects}

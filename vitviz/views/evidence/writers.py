@@ -47,7 +47,7 @@ def heads(subject: Subject, settings: Settings) -> np.ndarray:
 
 
 def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
-    """All numbers, as they are taken home: positions are not a number where there are none."""
+    """Positions are not a number where there are none."""
     found = writers(subject, settings)
     positions = np.nan if found.positions is None else found.positions
     return {

@@ -17,6 +17,7 @@ from vitviz import analyses
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, WAYS
 from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.figures.chart import GREY, SEVERAL, Chart, Level, Series, spoken
+from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence, said, travelling
 from vitviz.views import late
 from vitviz.views.base import Item, View, Words, as_json, drawn
@@ -27,8 +28,6 @@ from vitviz.views.subject import Settings, Subject
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from vitviz.record.grid import Grid
 
 NAMES = {"dropped": "left out of the sequence", "black": "painted black", "shuffled": "shuffled"}
 DRAWN = {

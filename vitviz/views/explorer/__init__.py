@@ -152,8 +152,8 @@ class Explorer(View):
         picked = [settings["token"], *settings["pins"]]
         found = score.arrays(self, subject, settings) if settings["beside"] == "score" else {}
         if settings["show"] == "rollout":  # query row col
-            each = [self.found(subject, "rollout", {**settings, "token": one}) for one in picked]
-            found["rollout"] = np.stack(each)
+            maps = [self.found(subject, "rollout", {**settings, "token": one}) for one in picked]
+            found["rollout"] = np.stack(maps)
 
         def lines_of(one: Subject) -> np.ndarray:
             return np.stack([_lines(one.trace, layer, at, settings["direction"]).numpy() for at in picked])

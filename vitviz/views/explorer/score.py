@@ -43,7 +43,6 @@ def account(view, subject: Subject, settings: Settings):
 
 
 def arrays(view, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
-    """All numbers, as they are taken home."""
     found, names = account(view, subject, settings)
     relative = found.relative.sum().item() + found.relative_rest
     return {

@@ -10,7 +10,7 @@ from vitviz.figures.encode import encoded
 from vitviz.figures.overlay import overlay
 from vitviz.views.base import File, View, Words, drawn
 from vitviz.views.controls import About, Choice, LayerRange, Query, Slider, Whole
-from vitviz.views.printing import Film, layers_to
+from vitviz.views.printing import Film, growing
 from vitviz.views.subject import Settings, Subject
 
 AUTO = {
@@ -97,10 +97,7 @@ class Rollout(View):
 
     def over_layers(self, settings: Settings, about: About) -> Film:
         first, last = settings["layers"] or (1, about.layers)
-        return tuple(
-            (layers_to(first, to), {**settings, "layers": (first, to), "alone": 0})
-            for to in range(first, last + 1)
-        )
+        return growing(first, last, lambda to: {**settings, "layers": (first, to), "alone": 0})
 
     def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         return {

@@ -201,7 +201,6 @@ class Tokens(View):
         return () if settings["show"] == "heads" else each("depth", settings, about)
 
     def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
-        """Those of what is shown."""
         names = {
             "similarity": ("similarity", "line", "pinned"),
             "components": ("components", "shares", "tints"),

@@ -117,7 +117,8 @@ class Tour(View):
     def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         trace = subject.trace
         if name == "embedded":
-            return made.embedded(trace)
+            both = trace.patch_embedding, trace.position_embedded
+            return np.stack([tokens.numpy() for tokens in both if tokens is not None])
         if name == "front":
             return subject.inspector.parts(trace.grid.pixels).prefix.numpy()
         if name == "filter":

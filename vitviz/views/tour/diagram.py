@@ -4,21 +4,9 @@ It draws what the checkpoint has and counts it. A block that the paper has and t
 outline with its reason in the step; rotary or relative positions stand where they act, in the attention.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from vitviz.views.tour.facts import Facts
-
-
-@dataclass(frozen=True)
-class Block:
-    """A block of the figure: texts with names in braces, filled with the diagram's values."""
-
-    step: str
-    name: str
-    size: str = ""
-    there: bool = True  # False for what this model does without
-
 
 _READ = {
     "class": "y: class token",
@@ -38,7 +26,7 @@ def figure_one(f: Facts) -> dict[str, Any]:
     """As JSON for the page: blocks in the order of the steps, what stands before the patches, the encoder."""
     kinds = [name.split()[0] for name in f.prefix]  # of tokens before the patches
     return {
-        "blocks": [vars(block) for block in _blocks(f)],
+        "blocks": _blocks(f),
         "values": f.values,
         "front": [[kind, kinds.count(kind)] for kind in dict.fromkeys(kinds)],
         "tokens": f.tokens,
@@ -47,30 +35,37 @@ def figure_one(f: Facts) -> dict[str, Any]:
     }
 
 
-def _blocks(f: Facts) -> list[Block]:
+def _block(step: str, name: str, size: str = "", there: bool = True) -> dict[str, Any]:
+    """Texts have names in braces, filled with the values; what this model does without is not `there`."""
+    return {"step": step, "name": name, "size": size, "there": there}
+
+
+def _blocks(f: Facts) -> list[dict[str, Any]]:
     grid, tokens = "{rows} × {cols} of {tall} × {wide}", "{tokens} tokens"
     turned = next((f", {kind}" for kind in ("rotary", "relative") if kind in f.positions), "")
     classified, accounted = f.classes > 0, f.classes > 0 and f.accounted
     score = "Sigmoid" if f.score == "sigmoid" else "Softmax"
     classifier = score if classified else "No classifier"
-    token = Block("token", tokens) if "class" in f.prefix else Block("token", "No class token", tokens, False)
-    place = Block("positions", "+ positions", "{table} × {width}")
-    place = place if "learned" in f.positions else Block("positions", "No E_pos", there=False)
+    token = (
+        _block("token", tokens) if "class" in f.prefix else _block("token", "No class token", tokens, False)
+    )
+    place = _block("positions", "+ positions", "{table} × {width}")
+    place = place if "learned" in f.positions else _block("positions", "No E_pos", there=False)
     return [
-        Block("picture", "Picture", "{height} × {across} × 3"),
-        Block("patches", "Convolutions" if f.stem else "Patches", grid),
-        Block("flatten", "Flattened", "" if f.stem else "{patches} × {numbers}", not f.stem),
-        Block("embedding", "Linear embedding E", "→ {width}" if f.stem else "{numbers} → {width}"),
+        _block("picture", "Picture", "{height} × {across} × 3"),
+        _block("patches", "Convolutions" if f.stem else "Patches", grid),
+        _block("flatten", "Flattened", "" if f.stem else "{patches} × {numbers}", not f.stem),
+        _block("embedding", "Linear embedding E", "→ {width}" if f.stem else "{numbers} → {width}"),
         token,
         place,
-        Block("attention", "Attention", "{heads} × {dim}" + turned if turned else "{heads} heads × {dim}"),
-        Block("layers", "MLP", "{width} → {mlp} → {width}" if f.mlp else ""),
-        Block("layers", "Encoder", "× {layers}"),
-        Block("readout", _READ.get(f.pool, "y"), "{read} → {classes}" if classified else "{read}"),
-        Block("probabilities", classifier, "{classes}" * classified, classified),
-        Block("sum", "{together} shares" if accounted else "No shares", there=accounted),
-        Block("without", "Head out", there=accounted),
-        Block("path", "One path", there=accounted),
+        _block("attention", "Attention", "{heads} × {dim}" + turned if turned else "{heads} heads × {dim}"),
+        _block("layers", "MLP", "{width} → {mlp} → {width}" if f.mlp else ""),
+        _block("layers", "Encoder", "× {layers}"),
+        _block("readout", _READ.get(f.pool, "y"), "{read} → {classes}" if classified else "{read}"),
+        _block("probabilities", classifier, "{classes}" * classified, classified),
+        _block("sum", "{together} shares" if accounted else "No shares", there=accounted),
+        _block("without", "Head out", there=accounted),
+        _block("path", "One path", there=accounted),
     ]
 
 

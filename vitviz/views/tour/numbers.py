@@ -50,12 +50,6 @@ def one_filter(subject: Subject, number: int) -> np.ndarray:
     return np.append(embedding.weight[number].numpy(), embedding.bias[number].numpy())
 
 
-def embedded(trace: Trace) -> np.ndarray:
-    """E x_p without and with E_pos: (1 or 2) x patch x width."""
-    both = trace.patch_embedding, trace.position_embedded
-    return np.stack([tokens.numpy() for tokens in both if tokens is not None])
-
-
 def worked(row: WorkedRow) -> dict[str, Any]:
     """One row of attention, step by step."""
     vectors = ("q", "products", "scores", "powers", "weights", "output")

@@ -164,8 +164,8 @@ class Trial(View):
     def at_hand(self, subject: Subject, settings: Settings) -> bool:
         if subject.survey is not None:
             return True
-        asked = target_of(subject, settings["target"]), settings["patches_as"]
-        return late.trial_made.at_hand(subject, *asked, self.order(subject))
+        target, order = target_of(subject, settings["target"]), self.order(subject)
+        return all(subject.made(late.trial_made.named(target, settings["patches_as"], one)) for one in order)
 
     def order(self, subject: Subject) -> tuple[str, ...]:
         """The methods that are tried; those that were made for sentences only where these are the classes."""
