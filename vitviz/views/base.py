@@ -190,7 +190,7 @@ class View(ABC):
 
     def __init_subclass__(cls, **more: Any):
         super().__init_subclass__(**more)
-        cls.slug = vars(cls).get("slug") or cls.__module__.rpartition(".")[-1]
+        cls.slug = getattr(cls, "slug", cls.__module__.rpartition(".")[-1])
         if cls.differs and DIFFERENCE not in cls.controls:
             cls.controls += (DIFFERENCE,)
             cls.charted = None if cls.charted is None else (*cls.charted, "difference")
@@ -231,8 +231,10 @@ class View(ABC):
         """Its figure for print, by its printed.py or of map and chart; VitvizError says why there is none."""
         if not self.printable:
             raise VitvizError(self.unprinted or Sentence(printing.NO_PRINT, view=self.title))
-        own = self._has("printed.py") and importlib.import_module(f"{type(self).__module__}.printed")
-        return (own.plate if own else printing.derived)(self, subject, settings, asked)
+        if not self._has("printed.py"):
+            return printing.derived(self, subject, settings, asked)
+        room = importlib.import_module(f"{type(self).__module__}.printed")
+        return room.plate(self, subject, settings, asked)
 
     def over_layers(self, settings: Settings, about: About) -> printing.Film:
         """Each frame of its film over the layers, by name and settings; none where nothing grows."""

@@ -113,8 +113,9 @@ class Compared(View):
     also = (NO_SET, TAKEN_AWAY)
 
     def unsupported(self, subject: Subject) -> str | None:
-        survey = subject.survey
-        if survey is None and subject.sampled is None or survey is not None and not measured(survey):
+        drawn_of, survey = {"similarity", "distance", "entropy"}, subject.survey
+        known = subject.sampled if survey is None else drawn_of <= {one.name for one in survey.measures}
+        if not known:
             return NO_SET
         return TAKEN_AWAY if subject.trace is not None and subject.trace.without else None
 
@@ -228,11 +229,6 @@ class Compared(View):
             raise WrongSetting(Sentence(NO_FILM))
         found = [compare(_grams(own, tokens), _grams(one, tokens), tokens).diag() for one in steps.values()]
         return np.stack([one.numpy() for one in found], axis=1)
-
-
-def measured(survey: Any) -> bool:
-    """Whether a survey says all that is drawn."""
-    return {"similarity", "distance", "entropy"} <= {one.name for one in survey.measures}
 
 
 def surveyed(subject: Subject) -> Any:

@@ -23,9 +23,8 @@ def embedding_explained(trace: Trace, parts: Parts, preprocessing) -> bool:
     tall, wide = trace.grid.patch
     if parts.embedding is None or parts.embedding.weight.shape[1] != tall * wide * 3:
         return False
-    pixels = (
-        trace.view.picture[:tall, :wide].astype(np.float64) / 255 - preprocessing.mean
-    ) / preprocessing.std
+    pixels = trace.view.picture[:tall, :wide].astype(np.float64) / 255
+    pixels = (pixels - preprocessing.mean) / preprocessing.std
     made = parts.embedding.weight.numpy() @ pixels.flatten() + parts.embedding.bias.numpy()
     real = trace.patch_embedding[0].numpy()
     return bool(np.abs(made - real).max() <= 1e-3 * max(np.abs(real).max(), 1e-30))
