@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import enum
 import importlib
-import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -20,16 +19,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vitviz.errors import Unknown, VitvizError
+from vitviz.errors import Unknown, VitvizError, WrongSetting
 from vitviz.figures.chart import Chart, travelled
 from vitviz.figures.paper.plates import Panel, Plate
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence
 from vitviz.views import printing
-from vitviz.views.controls import DIFFERENCE, About, Choice, Control, Whole, Wholes, parsed
+from vitviz.views.controls import DIFFERENCE, About, Choice, Control, Whole, Wholes
 from vitviz.views.sequence import placed
 from vitviz.views.shared import packed
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 LEFT_OUT = (
     "{view} is not applicable here, because patches have been left out of the sequence. Put them back, or"
@@ -121,9 +120,14 @@ class Words:
     cites: str = ""  # the work whose section, figure or equation the source begins with
 
     @classmethod
-    def of(cls, text: str, cites: str = "") -> Words:
+    def of(cls, text: str) -> Words:
         """Those of a text of five paragraphs, `what` to `caveat`."""
-        return cls(*paragraphs(text), cites)
+        return cls(*paragraphs(text))
+
+    @classmethod
+    def of_paper(cls, text: str) -> Words:
+        """The same of what is the ViT paper's own."""
+        return cls(*paragraphs(text), PAPER)
 
 
 def paragraphs(text: str) -> tuple[str, ...]:
@@ -142,7 +146,7 @@ def before(subject: Subject) -> Subject:
     return subject.original()
 
 
-def changed(subject: Subject, settings: Mapping[str, Any], of: Callable[[Subject], np.ndarray]) -> np.ndarray:
+def changed(subject: Subject, settings: Settings, of: Callable[[Subject], np.ndarray]) -> np.ndarray:
     """What `of` says of a subject; where the settings ask for it less that of the picture as it was."""
     found = of(subject)
     if settings.get("difference") != "on":
@@ -158,7 +162,7 @@ class View(ABC):
     A view with a `chart` has it beside the map, or alone.
     """
 
-    slug: ClassVar[str]
+    slug: ClassVar[str]  # the name of its folder
     title: ClassVar[str]
     words: ClassVar[Words]
     needs: ClassVar[Needs] = Needs.RUN
@@ -186,6 +190,7 @@ class View(ABC):
 
     def __init_subclass__(cls, **more: Any):
         super().__init_subclass__(**more)
+        cls.slug = getattr(cls, "slug", cls.__module__.rpartition(".")[-1])
         if cls.differs and DIFFERENCE not in cls.controls:
             cls.controls += (DIFFERENCE,)
             cls.charted = None if cls.charted is None else (*cls.charted, "difference")
@@ -200,51 +205,50 @@ class View(ABC):
     @property
     def mapped(self) -> bool:
         """Whether a script of the canvas draws it, for want of one in its folder."""
-        return not (Path(__file__).with_name(self.slug) / "view.js").is_file()
+        return not self._has("view.js")
 
     @property
     def map(self) -> Item | None:
         """The item that lies over the patches."""
         return next((item for item in self.items if item.axes.split()[-2:] == ["row", "col"]), None)
 
-    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart | None:
+    def chart(self, subject: Subject, settings: Settings) -> Chart | None:
         """Its chart, which the browser, paper, reports and notebooks draw; none by default."""
         return None
 
-    def detail(self, subject: Subject, settings: Mapping[str, Any]) -> tuple[Panel, ...]:
+    def detail(self, subject: Subject, settings: Settings) -> tuple[Panel, ...]:
         """What a print with its detail shows beside the figure."""
         return ()
 
-    def array(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def array(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         """One of the declared items as it travels, the chart among them."""
         item = self.declared(name)
         if item.says == CHART:
             return packed(travelled(self.chart(subject, settings)))
         return item.checked(self.found(subject, name, settings), subject.about)
 
-    def plate(self, subject: Subject, settings: Mapping[str, Any], asked: printing.Asked) -> Plate:
+    def plate(self, subject: Subject, settings: Settings, asked: printing.Asked) -> Plate:
         """Its figure for print, by its printed.py or of map and chart; VitvizError says why there is none."""
         if not self.printable:
             raise VitvizError(self.unprinted or Sentence(printing.NO_PRINT, view=self.title))
-        by = printing.derived
-        if self._prints:
-            by = importlib.import_module(f"{type(self).__module__}.printed").plate
-        return by(self, subject, settings, asked)
+        if not self._has("printed.py"):
+            return printing.derived(self, subject, settings, asked)
+        room = importlib.import_module(f"{type(self).__module__}.printed")
+        return room.plate(self, subject, settings, asked)
 
-    def over_layers(self, settings: Mapping[str, Any], about: About) -> printing.Film:
+    def over_layers(self, settings: Settings, about: About) -> printing.Film:
         """Each frame of its film over the layers, by name and settings; none where nothing grows."""
-        grows = {"layer": printing.each_layer, "depth": printing.each_depth}
-        found = [grows[one.name] for one in self.controls if self.mapped and one.name in grows]
-        return found[0](settings, about) if found else ()
+        found = [one.name for one in self.controls if self.mapped and one.name in printing.GROWS]
+        return printing.each(found[0], settings, about) if found else ()
 
     @property
     def printable(self) -> bool:
         """Whether it has a figure for print."""
-        return not self.unprinted and (self._prints or self.mapped or type(self).chart is not View.chart)
+        drawn = self.mapped or self._has("printed.py") or type(self).chart is not View.chart
+        return drawn and not self.unprinted
 
-    @property
-    def _prints(self) -> bool:
-        return Path(inspect.getfile(type(self))).with_name("printed.py").is_file()
+    def _has(self, file: str) -> bool:
+        return (Path(__file__).with_name(self.slug) / file).is_file()
 
     def offered(self, subject: Subject) -> tuple[Control, ...]:
         """The settings that are offered here: all by default."""
@@ -267,7 +271,7 @@ class View(ABC):
         """Whether it does not exist because patches were left out, and would if they were painted over."""
         return self.every_patch and subject.trace is not None and subject.trace.kept is not None
 
-    def at_hand(self, subject: Subject, settings: Mapping[str, Any]) -> bool:
+    def at_hand(self, subject: Subject, settings: Settings) -> bool:
         """Whether its numbers keep nobody waiting: of what is made on request, whether it has been made."""
         return not self.on_request
 
@@ -285,16 +289,16 @@ class View(ABC):
         return ()
 
     @abstractmethod
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         """One of the declared items."""
 
-    def found(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def found(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         """The same, or where the settings ask for it its difference."""
         if name not in self.differs:
             return self.item(subject, name, settings)
         return changed(subject, settings, lambda one: self.item(one, name, settings))
 
-    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         """What the user takes home, by name; the same that the figure shows."""
         return {item.name: self.found(subject, item.name, settings) for item in self.items if item.taken}
 
@@ -302,18 +306,26 @@ class View(ABC):
         """What each array of its numbers counts along, by name; a token axis begins with prefix tokens."""
         return {**{item.name: item.axes for item in self.items}, **self.arrays}
 
-    def filed(self, settings: Mapping[str, Any], grid: Grid) -> dict[str, Any]:
+    def filed(self, settings: Settings, grid: Grid) -> dict[str, Any]:
         """The settings as files tell them: a token is its prefix token's name, or its patch's number."""
         counted = {one.name for one in self.controls if isinstance(one, Whole | Wholes) and one.tokens}
         return {name: placed(value, grid) if name in counted else value for name, value in settings.items()}
 
-    def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
+    def file(self, subject: Subject, name: str, settings: Settings, upload: Any = None) -> bytes:
         """One of the declared files; `upload` is the upright picture in RGB, where there is one."""
         raise NotImplementedError(f"{self.slug} declares no files")
 
     def settings(self, given: Mapping[str, str], about: About | None = None) -> dict[str, Any]:
-        """Every control's value, checked; WrongSetting for what does not fit."""
-        return parsed(self.controls, given, about, self.title)
+        """Every control's value, checked, or its default; WrongSetting says what does not fit."""
+        known = {control.name: control for control in self.controls}
+        for name in given:
+            if name not in known:
+                expected = ", ".join(known) or "none"
+                raise WrongSetting(f"{self.title} has no setting {name[:60]!r}; it has {expected}.")
+        return {
+            name: control.parse(given.get(name, str(control.start(about))), about)
+            for name, control in known.items()
+        }
 
     def set_choice(self, given: str = "") -> str:
         """How a set of pictures is looked at, checked; "" where that leaves no choice."""

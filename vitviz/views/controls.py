@@ -16,6 +16,7 @@ from vitviz.errors import WrongSetting
 from vitviz.record.grid import Grid
 
 MOST = 99_999  # what a link may ask for before the model is known
+NAMED = ("layers", "heads", "patches", "tokens", "middle")  # what a bound or a default may name
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,10 @@ class Control:
         raise NotImplementedError
 
     def start(self, about: About | None = None) -> Any:
-        """The default."""
-        return self.default
+        """The default; empty where the model decides it, and is unknown."""
+        if self.default not in NAMED:
+            return self.default
+        return about.number(self.default) if about else ""
 
     def applies(self, settings: Mapping[str, Any]) -> bool:
         """Whether it changes anything beside these."""
@@ -109,16 +112,13 @@ class Slider(Control):
         whole = float(self.step).is_integer() and float(self.minimum).is_integer()
         try:
             number = int(text) if whole else float(text)
-        except (ValueError, OverflowError):
+        except ValueError:
             number = float("nan")
         high = _largest(self.maximum, about)
         if not self.minimum <= number <= high:
             what = "a whole number" if whole else "a number"
             raise self._refuse(text, f"{what} from {self.minimum:g} to {high:g}")
         return number
-
-    def start(self, about: About | None = None) -> float | str:
-        return _first(self.default, about)
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,6 @@ class Whole(Control):
             raise self._refuse(text, f"a whole number from {self.minimum} to {high}")
         return int(text)
 
-    def start(self, about: About | None = None) -> int | str:
-        return _first(self.default, about)
-
 
 @dataclass(frozen=True)
 class Wholes(Control):
@@ -201,7 +198,7 @@ class Wholes(Control):
 
     def parse(self, text: str, about: About | None = None) -> tuple[int, ...]:
         parts = text.split(".") if text else []
-        high = about.number(self.maximum) if about else MOST
+        high = _largest(self.maximum, about)
         fits = all(
             part.isascii() and part.isdecimal() and len(part) < 10 and int(part) <= high for part in parts
         )
@@ -232,30 +229,9 @@ def _largest(maximum: float | str, about: About | None) -> float:
     return MOST if isinstance(maximum, str) else maximum
 
 
-def _first(default: float | str, about: About | None) -> float | str:
-    """A default in the model at hand; empty where that is unknown and decides it."""
-    if not isinstance(default, str):
-        return default
-    return about.number(default) if about else ""
-
-
 DIFFERENCE = Choice(
     "difference",
     "Difference",
     "what is shown less the same of the picture as it was: not retouched, and with nothing taken away",
     options=(("off", "Off"), ("on", "After − before")),
 )
-
-
-def parsed(
-    controls: tuple[Control, ...], given: Mapping[str, str], about: About | None, title: str
-) -> dict[str, Any]:
-    """Every control's value, checked, or its default. WrongSetting says what does not fit."""
-    names = {control.name: control for control in controls}
-    for name in given:
-        if name not in names:
-            raise WrongSetting(f"{title} has no setting {name[:60]!r}; it has {', '.join(names) or 'none'}.")
-    return {
-        name: control.parse(given.get(name, str(control.start(about))), about)
-        for name, control in names.items()
-    }

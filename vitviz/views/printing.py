@@ -5,7 +5,7 @@ same items as its figure on the page. A view that the shared map draws needs non
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,12 @@ from vitviz.figures.paper.plates import NARROW, WIDE, Map, Mark, Plate, Scale
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence
 from vitviz.views.controls import About
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 NOTHING_GROWS = "{view} has no film over the layers: nothing in it grows from one to the next."
 NO_PRINT = "{view} has no figure for print: it draws itself in the browser alone."
 Film = tuple[tuple[str, dict[str, Any]], ...]  # each frame's label and settings
+GROWS = {"layer": "Layer {layer}", "depth": "Depth {depth}"}  # settings that a film goes through: its labels
 PINS = ("#e69f00", "#56b4e9", "#009e73", "#cc79a7")  # Okabe and Ito, told apart with any colour vision
 
 
@@ -92,21 +93,18 @@ def joined(*texts: str, by: str = " · ") -> Sentence:
     return Sentence(by.join(f"{{{name}}}" for name in names), **dict(zip(names, texts, strict=True)))
 
 
-def each_layer(settings: Mapping[str, Any], about: About) -> Film:
-    """A film over the layers of a view whose setting "layer" says which is in view."""
-    layers = range(1, about.layers + 1)
-    return tuple((Sentence("Layer {layer}", layer=one), {**settings, "layer": one}) for one in layers)
+def each(name: str, settings: Settings, about: About) -> Film:
+    """A film over all that a setting of GROWS may say is in view; depth 0 enters the first layer."""
+    places = range(int(name == "layer"), about.layers + 1)
+    return tuple((Sentence(GROWS[name], **{name: one}), {**settings, name: one}) for one in places)
 
 
-def each_depth(settings: Mapping[str, Any], about: About) -> Film:
-    """The same of a view with a setting "depth", from what enters the first layer."""
-    depths = range(about.layers + 1)
-    return tuple((Sentence("Depth {depth}", depth=one), {**settings, "depth": one}) for one in depths)
-
-
-def layers_to(first: int, last: int) -> Sentence:
-    """Several layers in a row, counted from 1."""
-    return Sentence("Layers {first} to {last}", first=first, last=last)
+def growing(first: int, last: int, asked: Callable[[int], dict[str, Any]]) -> Film:
+    """A film that grows by a layer, counted from 1, with each frame; `asked` are its settings up to one."""
+    return tuple(
+        (Sentence("Layers {first} to {last}", first=first, last=one), asked(one))
+        for one in range(first, last + 1)
+    )
 
 
 def signed(value: float) -> str:
@@ -137,7 +135,7 @@ def over_which(subject: Subject) -> Sentence:
     return Sentence("Over {count} pictures.", count=subject.survey.images)
 
 
-def scaled(settings: Mapping[str, Any], values: np.ndarray, scale: Scale) -> Scale:
+def scaled(settings: Settings, values: np.ndarray, scale: Scale) -> Scale:
     """The scale of such values; even about zero where they are a difference."""
     if settings.get("difference") != "on":
         return scale
@@ -179,7 +177,7 @@ def over(
     return Map(title, picture, values, pixels, scale, None, opacity, False, marks, shape_of(subject.grid))
 
 
-def derived(view, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Plate:
+def derived(view, subject: Subject, settings: Settings, asked: Asked) -> Plate:
     """The figure of a view without a printed.py: its map, its chart, or both, and what it adds in detail."""
     chart = view.chart(subject, settings)
     mapped = view.map and shared(view, subject, settings, asked)
@@ -189,7 +187,7 @@ def derived(view, subject: Subject, settings: Mapping[str, Any], asked: Asked) -
     return Plate((panels,), chart.notes if chart else (), width=width)
 
 
-def shared(view, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Map:
+def shared(view, subject: Subject, settings: Settings, asked: Asked) -> Map:
     """What the shared map draws: its item over the patches, about zero or not."""
     item = view.map
     values = view.found(subject, item.name, settings)

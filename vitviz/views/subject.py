@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from vitviz.record.grid import Grid
     from vitviz.record.trace import Trace, View
 
+Settings = Mapping[str, Any]  # the value of every setting of a view, by name
 T = TypeVar("T")
 Once = Callable[[str, Callable[[], T]], T]
 

@@ -1,9 +1,7 @@
 """How alike two checkpoints, two depths or two moments of a training are, over a set of pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,15 +9,11 @@ from vitviz import analyses
 from vitviz.errors import WrongSetting
 from vitviz.figures.chart import BLUE, ORANGE, Chart, Matrix, Scale, Series, travelled
 from vitviz.record.sentence import Sentence
-from vitviz.views import late
 from vitviz.views.base import Item, Needs, View, Words, as_json, drawn
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import joined
 from vitviz.views.shared import packed
-from vitviz.views.subject import Subject
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from vitviz.views.subject import Settings, Subject
 
 SKIPS = ("attention_patches", "mlp_patches", "attention_class", "mlp_class")
 CURVES = ("distance", "distance_of_even", "entropy", *SKIPS)
@@ -49,7 +43,6 @@ LOST = "{checkpoint} has no such curve: its blocks are not understood, or it has
 
 
 class Compared(View):
-    slug = "compared"
     title = "Compared"
     needs = Needs.SET
     averages = True
@@ -117,17 +110,17 @@ class Compared(View):
     )  # fmt: skip
 
     charted = ("tokens", "curve")
-    also = (NO_SET, TAKEN_AWAY, NO_SECOND, NO_FILM, NO_CLASS, TOO_FEW)
+    also = (NO_SET, TAKEN_AWAY)
 
     def unsupported(self, subject: Subject) -> str | None:
-        survey = subject.survey
-        if survey is None and subject.sampled is None or survey is not None and not measured(survey):
+        drawn_of, survey = {"similarity", "distance", "entropy"}, subject.survey
+        known = subject.sampled if survey is None else drawn_of <= {one.name for one in survey.measures}
+        if not known:
             return NO_SET
         return TAKEN_AWAY if subject.trace is not None and subject.trace.without else None
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
-        missing = self.summary(subject)["missing"]
-        gone = {"curves", "cka", "error", "steps", *(["looked"] if "film" in missing else [])}
+        gone = {"curves", "cka", "error", "steps", *(() if subject.film() else ("looked",))}
         return tuple(item for item in self.items if item.name not in gone)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
@@ -142,19 +135,18 @@ class Compared(View):
             "steps": len(film) if survey is None else 0,  # of the training, to be gone through one by one
         }
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
-        if name == "cka":
-            return self._matrix(subject, settings, analyses.cka).numpy()
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+        if name in ("cka", "error"):
+            compare = analyses.cka if name == "cka" else analyses.cka_error
+            return self._compared(subject, settings, compare)
         if name == "matrix":
             return packed(travelled(self.matrix(subject, settings)))
-        if name == "error":
-            return self._matrix(subject, settings, analyses.cka_error).numpy()
         if name in ("steps", "looked"):
             return np.asarray(list(subject.film()) if name == "steps" else [_looked(subject, settings)])
         found = curves(subject)
         return np.stack([found[one] for one in CURVES])
 
-    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
+    def chart(self, subject: Subject, settings: Settings) -> Chart:
         """A line for each checkpoint that has such a curve, and who has none: of different inputs as a share
         of even attention's distance, of different numbers of blocks over the relative depth.
         """
@@ -188,7 +180,7 @@ class Compared(View):
         like = {"whole": not relative, "aspect": 0.78, "unit": unit, "notes": tuple(lost)}
         return Chart(along, Sentence(UP[curve]), *ends, title, tuple(series), **like)
 
-    def matrix(self, subject: Subject, settings: Mapping[str, Any]) -> Matrix:
+    def matrix(self, subject: Subject, settings: Settings) -> Matrix:
         """CKA of any two depths, or of each with itself at every step of the training."""
         values, error = (self.item(subject, name, settings) for name in ("cka", "error"))
         film = settings["against"] == "film"
@@ -214,7 +206,7 @@ class Compared(View):
         scale, rows = Scale("viridis", 0.0, 1.0, Sentence("Likeness (CKA)")), map(str, range(len(values)))
         return Matrix(values, scale, along, down, title, rows=tuple(rows), cols=cols, told=told)
 
-    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         """The matrix, and those of the curves that there are; of the second checkpoint too."""
         survey = surveyed(subject)
         found = {name: self.item(subject, name, settings) for name in ("cka", "error")}
@@ -227,21 +219,16 @@ class Compared(View):
             found |= {"second_checkpoint": np.asarray(subject.beside.checkpoint), **beside}
         return found
 
-    def _matrix(self, subject: Subject, settings: Mapping[str, Any], compare) -> Tensor:
+    def _compared(self, subject: Subject, settings: Settings, compare) -> np.ndarray:
         tokens, own = settings["tokens"], surveyed(subject)
         if settings["against"] != "film":
             other = own if settings["against"] == "own" else surveyed(second(subject))
-            return compare(_grams(own, tokens), _grams(other, tokens), tokens)
+            return compare(_grams(own, tokens), _grams(other, tokens), tokens).numpy()
         steps = subject.film()
         if not steps:
             raise WrongSetting(Sentence(NO_FILM))
         found = [compare(_grams(own, tokens), _grams(one, tokens), tokens).diag() for one in steps.values()]
-        return late.torch.stack(found, dim=1)
-
-
-def measured(survey: Any) -> bool:
-    """Whether a survey says all that is drawn."""
-    return {"similarity", "distance", "entropy"} <= {one.name for one in survey.measures}
+        return np.stack([one.numpy() for one in found], axis=1)
 
 
 def surveyed(subject: Subject) -> Any:
@@ -273,7 +260,7 @@ def curves(subject: Subject) -> dict[str, np.ndarray]:
     return found | {one: survey.mean(f"skip.{one}") if f"skip.{one}" in known else none for one in SKIPS}
 
 
-def _looked(subject: Subject, settings: Mapping[str, Any]) -> int:
+def _looked(subject: Subject, settings: Settings) -> int:
     """Lets one step of the training look at the pictures, which is kept; how many they were."""
     film, frame = subject.film(), settings["frame"]
     if frame >= len(film):

@@ -9,22 +9,20 @@ import numpy as np
 from vitviz import analyses
 from vitviz.figures.chart import Chart, Level, Series, by_layer, ramp
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import PAPER, File, Item, View, Words, drawn
+from vitviz.views.base import File, Item, View, Words, drawn
 from vitviz.views.controls import Choice
 from vitviz.views.shared import as_csv, sweep_of
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 REACH = "Around each head ± its standard error over the pictures."
 ITEMS = ("distance", "prefix_mass")
 
 
 class Distance(View):
-    slug = "distance"
     title = "Distance"
     endpoint = "attention_distance"
     averages = True
-    words = Words.of(
-        r"""
+    words = Words.of_paper(r"""
         Some heads look only nearby, like a convolution; others across the whole picture from the first layer
         on.
 
@@ -40,9 +38,7 @@ class Distance(View):
 
         A small distance can also mean that a head puts most of its mass on the class token: see the mass in
         the hover text. One picture is one sample; use a set of pictures for a statement about the model.
-        """,
-        cites=PAPER,
-    )
+    """)
     arrays = {"uniform": "", "pictures": "", "error": "layer head"}
     controls = (
         Choice("form", "Heads", options=(("depth", "By layer"), ("sorted", "Sorted within the layer"))),
@@ -63,7 +59,7 @@ class Distance(View):
         File("numbers.csv", "Numbers (.csv)", "text/csv"),
     )
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         renormalise = settings["rows"] == "renormalised"
         measured = sweep_of(subject).distances if subject.survey is None else subject.survey.distances
         if name == "prefix_mass":
@@ -72,7 +68,7 @@ class Distance(View):
             return (measured.renormalised if renormalise else measured.distance).cpu().numpy()
         return np.asarray([analyses.uniform_distance(subject.grid, renormalise=renormalise)])
 
-    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         """Those of one picture or, by the same names, of a whole set."""
         found = {**super().numbers(subject, settings), "uniform": self.item(subject, "uniform", settings)[0]}
         if subject.survey is not None:
@@ -80,7 +76,7 @@ class Distance(View):
         error = _error(subject, settings)
         return found if error is None else {**found, "error": error}
 
-    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
+    def chart(self, subject: Subject, settings: Settings) -> Chart:
         """A dot for each head over the depth, or a line for each layer over its heads from near to far."""
         distance, mass = (np.asarray(self.found(subject, one, settings), float) for one in ITEMS)
         error = _error(subject, settings)
@@ -101,7 +97,7 @@ class Distance(View):
         chart = _chart(distance, settings, up, _title(subject), high=high, **more)
         return chart if error is None else replace(chart, notes=(Sentence(REACH),))
 
-    def detail(self, subject: Subject, settings: Mapping[str, Any]) -> tuple[Chart, ...]:
+    def detail(self, subject: Subject, settings: Settings) -> tuple[Chart, ...]:
         """What each head spends on prefix tokens."""
         if not subject.grid.prefix:
             return ()
@@ -111,11 +107,11 @@ class Distance(View):
             up, high = Sentence("{what}: after − before", what=up), None
         return (_chart(mass, settings, up, _title(subject), high=high),)
 
-    def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
+    def file(self, subject: Subject, name: str, settings: Settings, upload: Any = None) -> bytes:
         return as_csv(_rows(subject, settings, self.numbers(subject, settings)))
 
 
-def _error(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray | None:
+def _error(subject: Subject, settings: Settings) -> np.ndarray | None:
     """The standard error of each mean, px; None for one picture."""
     if subject.survey is None or subject.survey.images < 2:
         return None
@@ -130,7 +126,7 @@ def _title(subject: Subject) -> Sentence:
     )
 
 
-def _chart(values: np.ndarray, settings: Mapping[str, Any], up: str, title: str, **more: Any) -> Chart:
+def _chart(values: np.ndarray, settings: Settings, up: str, title: str, **more: Any) -> Chart:
     """Numbers by layer and head, as the setting "form" says."""
     chart = by_layer(values, up, title, **more)
     if settings["form"] == "depth":
@@ -150,9 +146,7 @@ def _chart(values: np.ndarray, settings: Mapping[str, Any], up: str, title: str,
     return replace(chart, along=along, x=(0.4, heads + 0.6), series=tuple(lines))
 
 
-def _rows(
-    subject: Subject, settings: Mapping[str, Any], numbers: Mapping[str, np.ndarray]
-) -> list[dict[str, Any]]:
+def _rows(subject: Subject, settings: Settings, numbers: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
     """A row for each head, layers and heads counted from 1; settings stand in every row."""
     name, source = subject.checkpoint, subject.trace or subject.survey
     name = "'" + name if name[:1] in "=+-@\t\r" else name  # no formula

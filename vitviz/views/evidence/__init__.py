@@ -1,6 +1,5 @@
 """Why this answer: an account of one logit whose lines add up to it, and the answer forming over depth."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +9,12 @@ from vitviz.analyses.protocol import DENSE, TITLES
 from vitviz.errors import VitvizError
 from vitviz.figures.chart import Chart
 from vitviz.record.sentence import Sentence, said
-from vitviz.views.base import PAPER, Item, View, Words, as_json, drawn
+from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Control, Slider, Text, Whole, Wholes
 from vitviz.views.evidence import charts, graph, made, printed_effects, sentences, smallest, truth, writers
-from vitviz.views.printing import Film, layers_to
-from vitviz.views.shared import WHOLE, ledger_of, likeliest, packed
-from vitviz.views.subject import Subject
+from vitviz.views.printing import Film, growing
+from vitviz.views.shared import ledger_of, likeliest, packed
+from vitviz.views.subject import Settings, Subject
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be accounted for."
 _NO_ACCOUNT = "There is no account of this answer: {reason}"
@@ -47,7 +46,7 @@ CHARTS = {  # beside the map, where it is not the account
     "paths": graph.chart,
     "smallest": smallest.chart,
 }
-ARRAYS = {
+ARRAYS = {  # numbers of it that are taken home
     "writers": writers.arrays,
     "paths": graph.arrays,
     "smallest": smallest.arrays,
@@ -67,10 +66,8 @@ _LIKELIEST = {"show": ("sentences",)}
 
 
 class Evidence(View):
-    slug = "evidence"
     title = "Evidence"
-    words = Words.of(
-        r"""
+    words = Words.of_paper(r"""
         The answer is a sum: every head, every MLP and every bias has added its share to it, for or against.
 
         Orange patches spoke for the class, blue ones against; click a head to see its own, or take it away.
@@ -97,9 +94,7 @@ class Evidence(View):
 
         These are direct effects only: what an early head does through later layers stands in their lines. The
         token at a place in a late layer is mixed already. The start is the same for every picture.
-        """,
-        cites=PAPER,
-    )
+    """)
     arrays = {
         "written_by_heads": "layer head",
         "written_by_layers": "kind layer",  # biases, MLPs
@@ -183,11 +178,10 @@ class Evidence(View):
     )
 
     charted = (*_TRAIL, "show", "part", "layer", "paths", "tried")
-    also = {_NO_HEAD, _NO_ACCOUNT, ONE_MAP, made.EDITED, WHOLE, *made.ONE_ONLY.values()}
-    also |= {*truth.SAID, *sentences.SAID}
+    also = (*made.ONE_ONLY.values(), *(text for _, text in (*truth.INTO, *truth.PARTS_AS)))
     differs = ("map", "explained", "heads", "mlps", "biases", "lines", "sources", "direct")
 
-    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
+    def chart(self, subject: Subject, settings: Settings) -> Chart:
         """What stands beside the map; what parts taken away cost, of the layers from `layer` on."""
         show = "account" if settings["difference"] == "on" else settings["show"]
         return CHARTS.get(show, charts.account)(self, subject, settings)
@@ -229,16 +223,16 @@ class Evidence(View):
             "target": ("top", *map(str, self.summary(subject)["top"])),
         }.get(name, ())
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         trace = subject.trace
         if name in _MADE:
             return _MADE[name](subject, settings)
         if name in ("classes", "labels"):
             return packed(likeliest(trace, made.SHOWN) if name == "classes" else list(trace.labels))
         if name == "forming":
-            return trace.probabilities(made.now(subject))[:, self.summary(subject)["top"]].numpy()
+            return trace.probabilities(made.lens(subject, "now"))[:, self.summary(subject)["top"]].numpy()
         if name == "share":
-            return made.of_target(subject, settings, made.shares(subject).double()).numpy()
+            return made.of_target(subject, settings, made.lens(subject, "share").double()).numpy()
         account = made.account(subject, settings)
         if name == "explained":
             if settings["method"] == "ledger":
@@ -264,10 +258,10 @@ class Evidence(View):
             return np.asarray([by_token[prefix:].nansum().item(), *by_token[:prefix].tolist()])
         return (account.mlps if name == "mlps" else account.projection_biases).numpy()
 
-    def found(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def found(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         return self.item(subject, name, settings)  # a difference is an account of its own
 
-    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         account, in_turn = made.account(subject, settings), {}
         if settings["show"] == "effects" and not subject.trace.without:
             effects = made.all_effects(subject, settings)
@@ -290,10 +284,8 @@ class Evidence(View):
             "by_source": account.sources.numpy(),  # layer head token
         }
 
-    def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
+    def over_layers(self, settings: Settings, about: About) -> Film:
         if settings["method"] != "ledger" or settings["show"] == "sentences":
             raise VitvizError(Sentence(ONE_MAP))
-        layers = range(1, about.layers + 1)
-        return tuple(
-            (layers_to(1, one), {**settings, "chosen": "", "patches": (), "until": one}) for one in layers
-        )
+        whole = {**settings, "chosen": "", "patches": ()}
+        return growing(1, about.layers, lambda last: {**whole, "until": last})

@@ -73,18 +73,17 @@ def written(view, subject, settings) -> Chart:
         bars += [(("heads", one), heads[one - 1].sum()), (("mlp", one), mlps[one - 1])]
     bars.append((("biases",), found.constant + biases.sum()))
     names, values = zip(*bars, strict=True)
-    writer = ["" if one[0] in ("heads", "biases") else ".".join(map(str, one)) for one in names]
     lit = [".".join(map(str, one)) for one in names]
+    writer = ["" if one[0] in ("heads", "biases") else key for one, key in zip(names, lit, strict=True)]
     values, place = np.asarray(values, float), np.arange(len(bars), dtype=float)
     colours = [ORANGE if value >= 0 else BLUE for value in values]
-    pale = [name.startswith("mlp") for name in writer]
     hints = [Sentence("Click to see its patches") if name else "" for name in writer]
     low, high = min(0.0, values.min()), max(0.0, values.max()) or 1e-6
     every = max(1, layer // 12)
     parts = {"embedding": found.embedding, "positions": found.positions or 0.0, "heads": heads.sum()}
     parts |= {"mlps": mlps.sum(), "biases": values[-1]}
     said = {name: signed(float(value)) for name, value in parts.items()}
-    shades = tuple(PALE[one] if light else one for one, light in zip(colours, pale, strict=True))
+    shades = tuple(PALE[c] if one[0] == "mlp" else c for one, c in zip(names, colours, strict=True))
     also = {"name": [writer_name(*one) for one in names], "hint": hints}
     told = {"of": {"writer": writer, "lit": lit}, "said": tuple(map(signed, values)), "also": also}
     told["told"] = (Sentence("{name}"), Sentence("{hint}"))

@@ -3,8 +3,6 @@ what enters the first block one below the other. An edge is as wide as what the 
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +12,7 @@ from vitviz.views import late
 from vitviz.views.evidence import made
 from vitviz.views.printing import counted, signed, writer_name
 from vitviz.views.shared import recorded
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 MOST = 60  # paths that can be asked for
 THICK = (0.25, 1.9)  # mm, of the smallest and the largest edge
@@ -26,7 +24,7 @@ BOUNDED = (
 )
 
 
-def found(subject: Subject, settings: Mapping[str, Any]):
+def found(subject: Subject, settings: Settings):
     """The largest paths, most first, as many as can be asked for."""
     asked, relative = made.target(subject, settings), settings["relative"] == "yes"
     recorded(subject)
@@ -47,8 +45,7 @@ def named(step: tuple) -> Sentence:
     return Sentence("the answer") if step == ("answer",) else writer_name(*step)
 
 
-def arrays(subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """All numbers, as they are taken home."""
+def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
     paths = found(subject, settings)
     shown = paths.paths[: settings["paths"]]
     shares = np.asarray([one.share for one in shown])
@@ -59,7 +56,7 @@ def arrays(subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarra
     }
 
 
-def chart(view, subject: Subject, settings: Mapping[str, Any]) -> Chart:
+def chart(view, subject: Subject, settings: Settings) -> Chart:
     """The graph of as many paths as are asked for."""
     paths, about = found(subject, settings), subject.about
     shown = paths.paths[: settings["paths"]]

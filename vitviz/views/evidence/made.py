@@ -2,9 +2,7 @@
 when each part is taken away.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +12,7 @@ from vitviz.record.sentence import Sentence
 from vitviz.views import late
 from vitviz.views.base import before
 from vitviz.views.shared import Target, ledger_of, relevance_of, taken_away, target_of
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 SHOWN = 5  # likeliest classes that the picker offers at once
 BEST = 3  # of a patch's own answers that are named
@@ -34,12 +32,12 @@ ONE_ONLY = {  # by readout, why a patch alone cannot be read
 }
 
 
-def target(subject: Subject, settings: Mapping[str, Any]) -> Target:
+def target(subject: Subject, settings: Settings) -> Target:
     """The class that is asked about, or (a, b): a rather than b."""
     return target_of(subject, settings["target"])
 
 
-def of_target(subject: Subject, settings: Mapping[str, Any], table):
+def of_target(subject: Subject, settings: Settings, table):
     """One target's column of (row, class): of a alone, of a rather than b, or against the mean class."""
     asked = target(subject, settings)
     if isinstance(asked, tuple):
@@ -47,17 +45,17 @@ def of_target(subject: Subject, settings: Mapping[str, Any], table):
     return table[:, asked] - (table.mean(dim=-1) if settings["relative"] == "yes" else 0)
 
 
-def account(subject: Subject, settings: Mapping[str, Any]):
+def account(subject: Subject, settings: Settings):
     asked, relative = target(subject, settings), settings["relative"] == "yes"
-    name = f"account {asked} {relative}"
-    found = subject.once(name, lambda: analyses.account_of(ledger_of(subject), asked, relative))
-    if settings.get("difference") != "on":
-        return found
-    was = before(subject)
-    return found.minus(was.once(name, lambda: analyses.account_of(ledger_of(was), asked, relative)))
+
+    def of(one: Subject):
+        name = f"account {asked} {relative}"
+        return one.once(name, lambda: analyses.account_of(ledger_of(one), asked, relative))
+
+    return of(subject).minus(of(before(subject))) if settings.get("difference") == "on" else of(subject)
 
 
-def map_of(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+def map_of(subject: Subject, settings: Settings) -> np.ndarray:
     """The account's map, of all heads, of those up to a layer, of a layer's or of one."""
     found, chosen, until = account(subject, settings), settings["chosen"], settings["until"]
     if not chosen and not until:
@@ -78,7 +76,7 @@ def by_patch(subject: Subject, sources) -> np.ndarray:
     return sources[subject.grid.prefix :].reshape(subject.grid.rows, subject.grid.cols).numpy()
 
 
-def relevance(subject: Subject, settings: Mapping[str, Any]):
+def relevance(subject: Subject, settings: Settings):
     """Another method's map; each makes passes of its own, of the untouched model."""
     if subject.trace.without:
         raise UnsupportedModel(Sentence(EDITED))
@@ -92,14 +90,9 @@ def relevance(subject: Subject, settings: Mapping[str, Any]):
     return replace(found, map=found.map - was.map, **changed)
 
 
-def now(subject: Subject):
-    """The logits (depth, class) of what the classifier reads, the norm afresh."""
-    return subject.once("lens", lambda: late.models.lens(subject.inspector, subject.trace))
-
-
-def shares(subject: Subject):
-    """The shares so far (depth, class), the norm held."""
-    return subject.once("shares", lambda: late.models.lens(subject.inspector, subject.trace, form="share"))
+def lens(subject: Subject, form: str):
+    """The logits (depth, class) of what the classifier reads "now", or the "share" of them so far."""
+    return subject.once(f"lens {form}", lambda: late.models.lens(subject.inspector, subject.trace, form))
 
 
 def patches_are(subject: Subject) -> str:
@@ -115,13 +108,13 @@ def _answers(subject: Subject, depth: int):
     return analyses.lens_probabilities(ledger_of(subject), depth)
 
 
-def own(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+def own(subject: Subject, settings: Settings) -> np.ndarray:
     """Every patch's own probability of the class that is asked about, at a depth: row, col."""
     asked = target(subject, settings)
     return _answers(subject, settings["depth"])[asked[0] if isinstance(asked, tuple) else asked].numpy()
 
 
-def best(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+def best(subject: Subject, settings: Settings) -> np.ndarray:
     """The likeliest classes of every patch at a depth, each with its probability: row, col, rank, pair."""
     found = _answers(subject, settings["depth"]).nan_to_num(nan=-1.0)  # left out: no probability at all
     top = found.topk(min(BEST, len(found)), dim=0)
@@ -129,12 +122,12 @@ def best(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
     return np.moveaxis(pairs, 0, 2)
 
 
-def effects(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+def effects(subject: Subject, settings: Settings) -> np.ndarray:
     """What the target that is asked about loses without each part of a layer: its heads, then its MLP."""
     return of_target(subject, settings, taken_away(subject, settings["layer"] - 1).double()).numpy()
 
 
-def all_effects(subject: Subject, settings: Mapping[str, Any]):
+def all_effects(subject: Subject, settings: Settings):
     """The effects of all layers as `vitviz.analyses.Effects`."""
     each = (taken_away(subject, layer).double() for layer in range(subject.about.layers))
     found = late.torch.stack([of_target(subject, settings, one) for one in each])
@@ -142,6 +135,6 @@ def all_effects(subject: Subject, settings: Mapping[str, Any]):
     return analyses.Effects(logit, found[:, :-1], found[:, -1], "mean", reference)
 
 
-def agreement(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+def agreement(subject: Subject, settings: Settings) -> np.ndarray:
     """How well direct shares foretell the effects: Pearson's correlation over heads, over MLPs."""
     return np.asarray(analyses.agreement(all_effects(subject, settings), account(subject, settings)))

@@ -2,14 +2,13 @@
 taken away in turn.
 """
 
-import json
-
 import numpy as np
 
+from vitviz.analyses.protocol import TITLES
 from vitviz.figures.chart import balanced
 from vitviz.figures.paper.plates import NARROW, WIDE, Mark, Matrix, Plate, Scale
 from vitviz.record.sentence import Sentence
-from vitviz.views.evidence import printed_effects, sentences, truth
+from vitviz.views.evidence import printed_effects, sentences, truth, writers
 from vitviz.views.printing import either, fixed, joined, over, prefix_name, signed, writer_name
 from vitviz.views.shared import target_name
 
@@ -23,14 +22,14 @@ def plate(view, subject, settings, asked) -> Plate:
     """What spoke for and against the class, patch by patch, and what it all adds up to."""
     settings = {**settings, "show": "account"} if settings["difference"] == "on" else settings
     if settings["show"] == "sentences":
-        return sentences.plate(view, subject, settings, asked)
+        return sentences.plate(subject, settings, asked)
     deeper = settings["show"] == "writers"
     values = np.asarray(view.item(subject, "writer_map" if deeper else "map", settings), float)
     most, direct = balanced(values), settings["method"] == "ledger"
     label = Sentence("Relevance of each patch, as the method gives it")
     label = printed_effects.share(settings) if direct else label
     marks = tuple(Mark(patch, "#111111") for patch in settings["patches"])
-    what = _written(view, subject, settings) if deeper else _what(view, settings)
+    what = _written(subject, settings) if deeper else _what(settings)
     title = joined(target_name(subject, settings["target"]), what)
     main = over(subject, asked, values, Scale("balance", -most, most, label), title, marks)
     if deeper:
@@ -38,21 +37,18 @@ def plate(view, subject, settings, asked) -> Plate:
     notes = tuple(_notes(view, subject, settings))
     if not asked.detail:
         return Plate(((main,),), notes, width=NARROW)
+    beside, below = view.chart(subject, settings), ()
     if settings["show"] == "effects":
-        walls = printed_effects.walls(view, subject, settings)
-        dots = view.chart(subject, settings)
-        rows = (main, dots), *([walls] if walls else [])
-        return Plate(rows, (*notes, *dots.notes), width=WIDE)
-    beside = (main, view.chart(subject, settings))
-    if settings["show"] in ("forming", "paths", "smallest"):
-        return Plate((beside,), (*notes, *beside[1].notes), width=WIDE)
-    return Plate((beside, (_wall(view, subject, settings),)), notes, width=WIDE)
+        below = printed_effects.walls(view, subject, settings)
+    elif settings["show"] == "account":
+        below = (_wall(view, subject, settings),)
+    rows = (main, beside), *([below] if below else [])
+    return Plate(rows, (*notes, *beside.notes), width=WIDE)
 
 
-def _written(view, subject, settings) -> str:
+def _written(subject, settings) -> str:
     """The head that reads, and whose part is in view."""
-    layer, head = json.loads(bytes(view.item(subject, "trail", settings)))[-1][:2]
-    reader = writer_name("head", layer, head)
+    reader = writer_name("head", *(one + 1 for one in writers.trail(subject, settings)[-1]))
     kind, *place = settings["writer"].split(".")
     writer = writer_name(kind, *place) if kind else Sentence("all writers")
     return Sentence("{head}: {writer}, by patch", head=reader, writer=writer)
@@ -73,15 +69,14 @@ def _writers(view, subject, settings, main, asked) -> Plate:
     return Plate(((main, chart), (*held, wall)), notes, width=WIDE)
 
 
-def _what(view, settings) -> str:
+def _what(settings) -> str:
     if settings["method"] != "ledger":
-        options = next(one for one in view.controls if one.name == "method").options
-        return dict(options)[settings["method"]]
+        return TITLES[settings["method"]]
     if settings["until"] and not settings["chosen"]:
         return Sentence("All heads of layers 1 to {layer}", layer=settings["until"])
-    layer, *head = settings["chosen"].split(".") if settings["chosen"] else ("",)
+    layer, *head = settings["chosen"].split(".")
     if head:
-        return Sentence("Layer {layer}, head {head}", layer=layer, head=head[0])
+        return writer_name("head", layer, *head)
     return Sentence("All heads of layer {layer}" if layer else "All heads, by source patch", layer=layer)
 
 

@@ -4,12 +4,11 @@ The cosines are those of each patch alone (`vitviz.analyses.relevance.dense`). S
 their own: of more those that most patches are of. It does not show whether the likeliest is in the picture.
 """
 
-from collections.abc import Mapping
 from textwrap import wrap
-from typing import Any
 
 import numpy as np
 
+from vitviz.analyses.protocol import TITLES
 from vitviz.errors import UnsupportedModel
 from vitviz.figures.chart import GREY, Series, number, travelled
 from vitviz.figures.paper.plates import NARROW, Map, Plate, Table
@@ -18,14 +17,12 @@ from vitviz.views import late
 from vitviz.views.evidence.made import EDITED
 from vitviz.views.printing import seen, shape_of
 from vitviz.views.shared import packed, passes_of
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7")  # Okabe and Ito
 FEW = "it takes two given classes at least, such as sentences, to say which is the likeliest"
 TITLE = "Each patch’s likeliest class, by {method}"
 ADDS = "Cosines of each patch alone with each class: they add up to nothing."
-OTHERS, NONE = "{count} other classes", "None: below {least}"
-SAID = (FEW, TITLE, ADDS, OTHERS, NONE)
 
 
 def several(subject: Subject) -> bool:
@@ -34,7 +31,7 @@ def several(subject: Subject) -> bool:
     return classes is not None and len(classes.labels) > 1
 
 
-def likeliest(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+def likeliest(subject: Subject, settings: Settings) -> np.ndarray:
     """Every patch's likeliest class and its cosine: row, col, pair."""
     classes, method = subject.trace.classes, settings["patchwise"]
     if not several(subject):
@@ -50,38 +47,37 @@ def likeliest(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
     return subject.once_by_passes(f"likeliest {method}", make)
 
 
-def entries(subject: Subject, settings: Mapping[str, Any]) -> list[tuple[int | None, str, str]]:
+def entries(subject: Subject, settings: Settings) -> list[tuple[int | None, str, str]]:
     """The legend: classes with names and colours; last, as None, all that have no colour of their own."""
     labels, found = subject.trace.labels, likeliest(subject, settings)[..., 0].astype(int)
     most = np.argsort(-np.bincount(found.ravel(), minlength=len(labels)), kind="stable")[: len(COLOURS)]
     named = [(i, labels[i], one) for i, one in zip(sorted(most.tolist()), COLOURS, strict=False)]
     others = len(labels) - len(named)
-    return named + ([(None, Sentence(OTHERS, count=others), GREY)] if others else [])
+    return named + ([(None, Sentence("{count} other classes", count=others), GREY)] if others else [])
 
 
-def legend(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+def legend(subject: Subject, settings: Settings) -> np.ndarray:
     return packed(travelled(entries(subject, settings)))
 
 
-def arrays(subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
     """As they are taken home: -1 where the largest cosine is below the threshold."""
     found, cosines = np.moveaxis(likeliest(subject, settings).astype(float), -1, 0)
     shown = np.where(cosines >= settings["least"], found, -1).astype(int)
     return {"likeliest": shown, "cosines": cosines, "class_names": np.asarray(subject.trace.labels)}
 
 
-def plate(view, subject: Subject, settings: Mapping[str, Any], asked) -> Plate:
+def plate(subject: Subject, settings: Settings, asked) -> Plate:
     """The classes over the photograph in grey, and the legend with each one's share of the patches."""
     named, found = entries(subject, settings), arrays(subject, settings)
     own = [one for one, *_ in named]
     places = [-1 if i < 0 else own.index(i if i in own else None) for i in found["likeliest"].flat]
     shown = np.reshape(places, found["likeliest"].shape)
     colours = np.asarray([[*bytes.fromhex(colour[1:])] for *_, colour in named], np.uint8)
-    options = dict(next(one for one in view.controls if one.name == "patchwise").options)
-    title = Sentence(TITLE, method=options[settings["patchwise"]])
+    title = Sentence(TITLE, method=TITLES[settings["patchwise"]])
     values, grey = np.where(shown < 0, np.nan, found["cosines"]), seen(subject, asked, grey=True)
     drawn = Map(title, grey, values, colours[shown], opacity=0.72, aspect=shape_of(subject.grid))
-    none = Sentence(NONE, least=number(settings["least"]))
+    none = Sentence("None: below {least}", least=number(settings["least"]))
     rows, samples = [], []
     for place, (_, name, colour) in enumerate((*named, (None, none, ""))):
         first, *more = [name] if isinstance(name, Sentence) else wrap(name, 48) or [name]

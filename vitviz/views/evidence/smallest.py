@@ -1,8 +1,5 @@
 """The smallest part that answers, step by step: the answer's margin with some edges alone."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from vitviz.errors import UnsupportedModel
@@ -11,8 +8,8 @@ from vitviz.record.sentence import Sentence
 from vitviz.views import late
 from vitviz.views.evidence import made
 from vitviz.views.printing import fixed, signed
-from vitviz.views.shared import WHOLE, recorded
-from vitviz.views.subject import Subject
+from vitviz.views.shared import WHOLE
+from vitviz.views.subject import Settings, Subject
 
 STEPS, DRAWS = 11, 3  # counts of edges that are tried, in turn; random orders
 STANDS = (
@@ -23,18 +20,17 @@ RANDOM = "at random, {count} orders"
 FALLS = "The answer does not stand: another class lies above it with all edges kept."
 
 
-def ranked(subject: Subject, settings: Mapping[str, Any]):
+def ranked(subject: Subject, settings: Settings):
     """All edges and what flows along them, the largest first."""
     if subject.trace.without:
         raise UnsupportedModel(Sentence(WHOLE))
     asked = made.target(subject, settings)
-    recorded(subject)
     return subject.once_by_passes(
         f"ranked {asked}", lambda: late.circuits.ranked_edges(subject.inspector, subject.trace, asked)
     )
 
 
-def margins(subject: Subject, settings: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+def margins(subject: Subject, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
     """How many edges were kept, and the margins of (order, count): by share, then at random."""
     edges, _ = ranked(subject, settings)
     asked, counts = made.target(subject, settings), late.smallest.kept_counts(len(edges))[: settings["tried"]]
@@ -42,20 +38,18 @@ def margins(subject: Subject, settings: Mapping[str, Any]) -> tuple[np.ndarray, 
 
     def column(count: int) -> list[float]:
         kept = [[edges[i] for i in row[:count]] for row in orders]
-        recorded(subject)
         return late.circuits.margins_of(subject.inspector, subject.trace, asked, kept)
 
     found = [subject.once_by_passes(f"kept {asked} {one}", lambda one=one: column(one)) for one in counts]
     return np.asarray(counts), np.asarray(found).T
 
 
-def arrays(subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """All numbers, as they are taken home."""
+def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
     counts, found = margins(subject, settings)
     return {"edges_kept": counts, "margins": found, "edge_shares": ranked(subject, settings)[1].numpy()}
 
 
-def chart(view, subject: Subject, settings: Mapping[str, Any]) -> Chart:
+def chart(view, subject: Subject, settings: Settings) -> Chart:
     """The margin over the share of edges that are kept."""
     counts, found = margins(subject, settings)
     edges = len(ranked(subject, settings)[0])

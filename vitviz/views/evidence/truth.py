@@ -3,8 +3,6 @@ real pass in which this head alone does not read that part.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +13,8 @@ from vitviz.views import late
 from vitviz.views.evidence import made, writers
 from vitviz.views.evidence.printed_effects import NO_CORRELATION, alike
 from vitviz.views.printing import counted, fixed, signed, writer_name
-from vitviz.views.shared import WHOLE, packed, recorded
-from vitviz.views.subject import Subject
+from vitviz.views.shared import WHOLE, packed
+from vitviz.views.subject import Settings, Subject
 
 BATCH, MOST = 8, 48  # edges that are run at once, and of one head
 INTO = (("value", "its values"), ("query", "its queries"), ("key", "its keys"))
@@ -26,11 +24,10 @@ RUN = "{count} of {of} edges were run, drawn at random by a fixed seed."
 ALL = "All {of} edges were run."
 CORRELATION = "Correlation of share and effect: {value}."
 NO_SHARE = "With attention held, what a query or a key reads has no share."
-SAID = [text for _, text in (*INTO, *PARTS_AS)]
 ALONG = "Shares are along the path in view, effects on all ways to the answer."
 
 
-def edges(subject: Subject, settings: Mapping[str, Any]) -> tuple[list, int]:
+def edges(subject: Subject, settings: Settings) -> tuple[list, int]:
     """The seeded sample of edges into the head that is followed, and how many there are."""
     if subject.trace.without:
         raise UnsupportedModel(Sentence(WHOLE))
@@ -40,14 +37,13 @@ def edges(subject: Subject, settings: Mapping[str, Any]) -> tuple[list, int]:
     return late.effects.sampled(every, MOST, 0), len(every)
 
 
-def found(subject: Subject, settings: Mapping[str, Any]) -> tuple[list, np.ndarray, np.ndarray]:
+def found(subject: Subject, settings: Settings) -> tuple[list, np.ndarray, np.ndarray]:
     """The edges that have been run, with their shares (NaN for queries and keys) and effects, in logits."""
     some, effects = edges(subject, settings)[0], []
     for first in range(0, min(len(some), BATCH * settings["tried"]), BATCH):
         asked = some[first : first + BATCH]
 
         def lost(asked=asked):
-            recorded(subject)
             return late.circuits.losses_of(subject.inspector, subject.trace, asked, settings["parts_as"])
 
         one = asked[0]
@@ -58,20 +54,19 @@ def found(subject: Subject, settings: Mapping[str, Any]) -> tuple[list, np.ndarr
     return run, np.asarray(shares, float), np.asarray(effects, float)
 
 
-def arrays(subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """All numbers, as they are taken home."""
+def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
     run, shares, effects = found(subject, settings)
     names = [".".join(map(str, counted(one.writer))) for one in run]
     return {"edge_writers": np.asarray(names), "edge_lines": shares, "edge_effects": effects}
 
 
-def item(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+def item(subject: Subject, settings: Settings) -> np.ndarray:
     """The chart as it travels, with how many edges were run, and are to be."""
     drawn = travelled(chart(subject, settings))
     return packed({**drawn, "done": len(drawn["series"][-1]["y"]), "count": len(edges(subject, settings)[0])})
 
 
-def chart(subject: Subject, settings: Mapping[str, Any]) -> Chart:
+def chart(subject: Subject, settings: Settings) -> Chart:
     """A dot an edge: its share and effect; of queries and keys, whose writers have no share, who wrote it."""
     (run, shares, effects), valued = found(subject, settings), settings["into"] == "value"
     names = [counted(one.writer) for one in run]

@@ -1,21 +1,18 @@
 """One page deeper in Evidence: who wrote what a head reads, and the trail of heads back from the answer."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from vitviz.errors import WrongSetting
 from vitviz.views import late
 from vitviz.views.evidence import made
 from vitviz.views.shared import packed, writers_of
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 FITS = r"|\d{1,3}\.\d{1,3}(-\d{1,3}\.\d{1,3}){0,11}"  # heads from the answer back, counted from 1
 WRITER = r"|embedding|positions|constant|(bias|mlp)\.\d{1,3}|head\.\d{1,3}\.\d{1,3}"
 
 
-def trail(subject: Subject, settings: Mapping[str, Any]) -> list[tuple[int, int]]:
+def trail(subject: Subject, settings: Settings) -> list[tuple[int, int]]:
     """The heads that are followed, from the answer back, from 0: as set, as chosen, or that of most share."""
     text = settings["trail"] or (settings["chosen"] if "." in settings["chosen"] else "")
     if not text:
@@ -32,25 +29,25 @@ def trail(subject: Subject, settings: Mapping[str, Any]) -> list[tuple[int, int]
     return found
 
 
-def writers(subject: Subject, settings: Mapping[str, Any], steps: int | None = None):
+def writers(subject: Subject, settings: Settings, steps: int | None = None):
     """The writers of the last head of the trail, or of one that leads there."""
     *via, (layer, head) = trail(subject, settings)[:steps]
     asked, relative = made.target(subject, settings), settings["relative"] == "yes"
     return writers_of(subject, asked, layer, head, via, relative)
 
 
-def steps(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+def steps(subject: Subject, settings: Settings) -> np.ndarray:
     """The trail with the share that flows along it, as JSON: [layer, head, share], from 1."""
     found = enumerate(trail(subject, settings), 1)
     return packed([[layer + 1, head + 1, writers(subject, settings, n).share] for n, (layer, head) in found])
 
 
-def heads(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+def heads(subject: Subject, settings: Settings) -> np.ndarray:
     return writers(subject, settings).heads.numpy()
 
 
-def arrays(subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """All numbers, as they are taken home: positions are not a number where there are none."""
+def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+    """Positions are not a number where there are none."""
     found = writers(subject, settings)
     positions = np.nan if found.positions is None else found.positions
     return {
@@ -62,7 +59,7 @@ def arrays(subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarra
     }
 
 
-def part(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+def part(subject: Subject, settings: Settings) -> np.ndarray:
     """What one writer gave, by the patch at which the head reads it; of no writer, all together."""
     found, chosen = writers(subject, settings).by_token, settings["writer"]
     kind, *numbers = chosen.split(".")

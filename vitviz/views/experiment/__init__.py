@@ -7,7 +7,6 @@ it is, and stopping is not asking on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,19 +17,17 @@ from vitviz import analyses
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, WAYS
 from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.figures.chart import GREY, SEVERAL, Chart, Level, Series, spoken
+from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence, said, travelling
 from vitviz.views import late
 from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import joined
 from vitviz.views.shared import likeliest, packed
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from vitviz.analyses.experiment import Experiment as Found
-    from vitviz.record.grid import Grid
 
 NAMES = {"dropped": "left out of the sequence", "black": "painted black", "shuffled": "shuffled"}
 DRAWN = {
@@ -43,12 +40,10 @@ MOST = 16  # the last step of the longest: eighths of two patches
 
 
 class Experiment(View):
-    slug = "experiment"
     title = "Experiment"
     on_request = True
     every_patch = True
-    words = Words.of(
-        r"""
+    words = Words.of(r"""
         What does the answer hang on? Patches go or move at random, or the picture is changed step by step.
 
         Choose what is done, draw your guess, press the button, then move along the curve.
@@ -73,8 +68,7 @@ class Experiment(View):
         probability can stay high for a wrong answer. That an answer survives the shuffle does not say that
         the model ignores places: only that it did not need them here. What is in the middle need not be the
         object, an edge of a patch is an edge too, and photographs in training were seldom grey or turned.
-        """
-    )
+    """)
     controls = (
         Choice(
             "kind", "What is done",
@@ -116,7 +110,7 @@ class Experiment(View):
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         return tuple(self.declared(name) for name in ("orders", "plan", "point", "chart"))
 
-    def at_hand(self, subject: Subject, settings: Mapping[str, Any]) -> bool:
+    def at_hand(self, subject: Subject, settings: Settings) -> bool:
         kind = settings["kind"]
         steps = range(1, len(late.experiment.steps_of(subject.grid, kind)))
         return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
@@ -127,7 +121,7 @@ class Experiment(View):
     def summary(self, subject: Subject) -> dict[str, Any]:
         return {"answer": likeliest(subject.trace, 1)[0]}
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         kind, grid = settings["kind"], subject.grid
         if name == "orders":
             return late.experiment.orders_of(grid, kind)
@@ -140,20 +134,14 @@ class Experiment(View):
             step = min(settings["step"], len(steps) - 1)
             return np.stack([_shown(subject, way, step, settings["draw"] - 1) for way in WAYS[kind]])
         if name in SCORES:
-            return _numbers(self.whole(subject, kind), name)
+            whole = late.experiment.experiment_of(subject.trace, kind, partial(_known, subject))
+            known, missing = getattr(whole, name), np.full((len(steps), DRAWS), np.nan)
+            return np.stack([known.get(way, missing) for way in WAYS[kind]])
         if settings["step"] >= len(steps):
             raise WrongSetting(f"Given step={settings['step']}; expected one of 0 to {len(steps) - 1}.")
-        return packed(_told(subject, kind, settings["step"]))
+        return packed(answered(subject, kind, settings["step"]))
 
-    def whole(self, subject: Subject, kind: str) -> Found:
-        """All steps, each made once."""
-        return late.experiment.experiment_of(subject.trace, kind, partial(_known, subject))
-
-    def answered(self, subject: Subject, kind: str, step: int) -> list[list[Any] | None]:
-        """By way: the likeliest classes of every draw with their shares, None where it does not exist."""
-        return [one.get("tops") for one in _told(subject, kind, step)]
-
-    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
+    def chart(self, subject: Subject, settings: Settings) -> Chart:
         """Mean and band of every way, at as many points as are known."""
         kind, score, known = settings["kind"], settings["score"], settings["known"]
         told, grid = KINDS[kind], subject.grid
@@ -295,24 +283,20 @@ def _known(subject: Subject, way: str, step: int) -> Tensor:
     return found
 
 
-def _numbers(found: Found, score: str) -> np.ndarray:
-    """Way, step, draw; not a number where a way does not exist."""
-    known, missing = getattr(found, score), np.full((len(found.steps), DRAWS), np.nan)
-    return np.stack([known.get(way, missing) for way in WAYS[found.kind]])
-
-
-def _told(subject: Subject, kind: str, step: int) -> list[dict[str, Any]]:
-    """By way: mean and error of each score, every draw's, and its likeliest classes with their shares."""
-    told, answer = [], int(subject.trace.logits.argmax())
+def answered(subject: Subject, kind: str, step: int) -> list[dict[str, Any]]:
+    """By way: mean and error of each score, every draw's, and its likeliest classes with their shares; or
+    "refused", why it does not exist.
+    """
+    found, answer = [], int(subject.trace.logits.argmax())
     for way in WAYS[kind]:
         logits = _answers(subject, way, step)
         if isinstance(logits, str):
-            told.append({"refused": travelling(logits)})
+            found.append({"refused": travelling(logits)})
             continue
         scores = late.experiment.scores_of(logits, answer, subject.trace)
         drawn = {name: draws.tolist() for name, draws in scores.items() if name in SCORES}
         means = {name: analyses.mean_and_error(scores[name]) for name in drawn}
         tops = [likeliest(replace(subject.trace, logits=one), TOLD) for one in logits]
-        named = [[[one["name"], one["probability"]] for one in found] for found in tops]
-        told.append({"draws": drawn, "means": means, "tops": named})
-    return told
+        named = [[[one["name"], one["probability"]] for one in top] for top in tops]
+        found.append({"draws": drawn, "means": means, "tops": named})
+    return found

@@ -7,7 +7,7 @@ from vitviz.analyses.protocol import WAYS
 from vitviz.figures.chart import GREY, Level
 from vitviz.figures.paper.plates import NARROW, WIDE, Map, Plate
 from vitviz.record.sentence import Sentence
-from vitviz.views.experiment import MOST, done_at, draw_names, way_name
+from vitviz.views.experiment import MOST, answered, done_at, draw_names, way_name
 from vitviz.views.printing import joined
 
 
@@ -25,14 +25,9 @@ def plate(view, subject, settings, asked) -> Plate:
     shown = view.item(subject, "shown", settings)
     maps = tuple(Map(way_name(way), one) for way, one in zip(ways, shown, strict=True))
     notes = [*chart.notes, Sentence("Shown: {what}, draw {draw}.", what=done, draw=Sentence(draws[draw]))]
-    told = zip(ways, view.answered(subject, kind, step), strict=True)
-    notes += [
-        Sentence("{name}: {value}", name=way_name(way), value=_said(one[draw])) for way, one in told if one
-    ]
+    for way, answers in zip(ways, answered(subject, kind, step), strict=True):
+        if "tops" in answers:
+            likeliest = joined(*(f"{name} {100 * share:.1f} %" for name, share in answers["tops"][draw]))
+            notes.append(Sentence("{name}: {value}", name=way_name(way), value=likeliest))
     weights = (2.4, *[1.0] * len(maps))
     return Plate(((chart, *maps),), tuple(notes), (weights,), width=WIDE)
-
-
-def _said(answers) -> Sentence:
-    """The likeliest classes with their probabilities."""
-    return joined(*(f"{name} {100 * share:.1f} %" for name, share in answers))

@@ -1,7 +1,6 @@
 """Attention by hand: any token's attention in every head of every layer."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,13 +8,13 @@ import numpy as np
 from vitviz import analyses
 from vitviz.errors import TooMuch
 from vitviz.figures.chart import travelled
-from vitviz.views.base import PAPER, Item, View, Words, as_json, changed, drawn
+from vitviz.views.base import Item, View, Words, as_json, changed, drawn
 from vitviz.views.controls import About, Choice, Query, Slider, Whole, Wholes
 from vitviz.views.explorer import score
-from vitviz.views.printing import Film, each_layer
+from vitviz.views.printing import Film, each
 from vitviz.views.sequence import placed
 from vitviz.views.shared import packed, sweep_of
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 WHOLE = 600  # up to so many tokens a layer is handed out whole, so that hovering asks for nothing
 _LINE = ("layer", "head", "direction")
@@ -33,11 +32,9 @@ def require_whole(trace) -> None:
 
 
 class Explorer(View):
-    slug = "explorer"
     title = "Attention"
     endpoint = "patch_attention"
-    words = Words.of(
-        r"""
+    words = Words.of_paper(r"""
         In each layer, every head lets each token look at all others and decide how much of each to take over.
 
         Move over the picture to see where a patch looks, click to hold it; the wall has the same in all
@@ -56,9 +53,7 @@ class Explorer(View):
 
         A large weight means that a token's value is taken over, not that it matters for the answer: values
         differ in length, and later layers may discard them.
-        """,
-        cites=PAPER,
-    )
+    """)
     arrays = {
         "rollout": "pick row col",
         "queries": "pick",
@@ -116,18 +111,17 @@ class Explorer(View):
         other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("layer",)
         return tuple(item for item in self.items if item.name not in other)
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         trace, layer = subject.trace, settings["layer"] - 1
         token, way = settings["token"], settings["direction"]
         if name == "layer":
             require_whole(trace)
             whole = trace.on_tokens(trace.on_tokens(trace.attention(layer)).swapaxes(1, 2))
             return whole.swapaxes(1, 2).numpy()
-        if name == "line":
-            return self._line(trace, settings, token)
-        if name == "pinned":
-            lines = [self._line(trace, settings, one) for one in settings["pins"]]
-            return np.stack(lines) if lines else np.zeros((0, trace.grid.tokens))
+        if name in ("line", "pinned"):
+            asked = [token] if name == "line" else settings["pins"]
+            lines = [_lines(trace, layer, one, way)[settings["head"] - 1].numpy() for one in asked]
+            return lines[0] if name == "line" else np.reshape(lines, (-1, trace.grid.tokens))
         if name == "score":
             return packed(travelled(score.panel(self, subject, settings)))
         if name == "distances":
@@ -144,23 +138,22 @@ class Explorer(View):
         shares = wall / np.maximum(most, 1e-30)[..., None]
         return most if name == "wallmax" else np.round(255 * ((shares + 1) / 2 if differs else shares))
 
-    def found(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def found(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         if name in ("wall", "wallmax"):  # by the largest of the change itself
             return self.item(subject, name, settings)
         return super().found(subject, name, settings)
 
-    def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
-        if settings["show"] == "rollout":  # the same at every layer
-            return super().over_layers(settings, about)
-        return each_layer(settings, about)
+    def over_layers(self, settings: Settings, about: About) -> Film:
+        # a rollout is the same at every layer
+        return () if settings["show"] == "rollout" else each("layer", settings, about)
 
-    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         trace, layer = subject.trace, settings["layer"] - 1
         picked = [settings["token"], *settings["pins"]]
         found = score.arrays(self, subject, settings) if settings["beside"] == "score" else {}
         if settings["show"] == "rollout":  # query row col
-            each = [self.found(subject, "rollout", {**settings, "token": one}) for one in picked]
-            found["rollout"] = np.stack(each)
+            maps = [self.found(subject, "rollout", {**settings, "token": one}) for one in picked]
+            found["rollout"] = np.stack(maps)
 
         def lines_of(one: Subject) -> np.ndarray:
             return np.stack([_lines(one.trace, layer, at, settings["direction"]).numpy() for at in picked])
@@ -170,14 +163,8 @@ class Explorer(View):
             "queries": np.asarray([str(placed(one, trace.grid)) for one in picked]),  # a token or patch
             "attention": changed(subject, settings, lines_of),
             "attention_distance": sweep_of(subject).distances.distance.numpy(),
-            "prefix_tokens": np.asarray(trace.grid.prefix_names, dtype=str),
             "grid": np.asarray([trace.grid.rows, trace.grid.cols]),
         }
-
-    def _line(self, trace, settings: Mapping[str, Any], token: int) -> np.ndarray:
-        """One head's, or the mean over the heads where that is in view."""
-        lines = _lines(trace, settings["layer"] - 1, token, settings["direction"])
-        return lines[settings["head"] - 1].numpy()
 
     def _wall(self, subject: Subject, token: int, way: str) -> np.ndarray:
         """Layer x head x patch: one token's weights over the patches everywhere; 0 of what was left out."""

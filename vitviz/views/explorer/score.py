@@ -1,6 +1,5 @@
 """Why a head looks there: one score before the softmax, by who wrote its query and who wrote its key."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from vitviz.views import late
 from vitviz.views.printing import counted, fixed, joined, patch_name, signed, token_name, writer_name
 from vitviz.views.sequence import placed, sequential
 from vitviz.views.shared import recorded
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 FEW = 48  # writers that can be told apart as rows; of more a layer's heads stand together
 TAKEN = "This head was taken away from this pass, so it asked nothing."
@@ -25,7 +24,7 @@ RAW = "The score itself adds up to {total} of {score}; norms held."
 NOBODY = ("auto", "mean")  # where the settings name no token: the largest weight's, the mean over keys
 
 
-def account(view, subject: Subject, settings: Mapping[str, Any]):
+def account(view, subject: Subject, settings: Settings):
     """The account of a score; and who asks, whose key it is, and with whose compared, as people name them."""
     trace, layer, head = subject.trace, settings["layer"] - 1, settings["head"] - 1
     other = settings["key"]
@@ -43,8 +42,7 @@ def account(view, subject: Subject, settings: Mapping[str, Any]):
     return found, names
 
 
-def arrays(view, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """All numbers, as they are taken home."""
+def arrays(view, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
     found, names = account(view, subject, settings)
     relative = found.relative.sum().item() + found.relative_rest
     return {
@@ -56,7 +54,7 @@ def arrays(view, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.
     }
 
 
-def panel(view, subject: Subject, settings: Mapping[str, Any]) -> dict[str, Any]:
+def panel(view, subject: Subject, settings: Settings) -> dict[str, Any]:
     """What is drawn and said of it; where there is no such sum, the reason alone."""
     if settings["head"] - 1 in subject.trace.layers[settings["layer"] - 1].replaced:
         return {"notes": (Sentence(TAKEN),)}
@@ -116,7 +114,7 @@ def _matrix(values: np.ndarray, writers, names, question) -> Matrix:
     return Matrix(values, scale, along, down, title, rows=tuple(names[0]), cols=tuple(names[1]), **like)
 
 
-def plate(view, subject: Subject, settings: Mapping[str, Any], main) -> Plate:
+def plate(view, subject: Subject, settings: Settings, main) -> Plate:
     """The map of who is looked at, and beside it the matrix of writers."""
     told = panel(view, subject, settings)
     if "matrix" not in told:

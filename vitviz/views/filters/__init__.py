@@ -1,6 +1,5 @@
 """What the linear embedding looks for (paper figure 7 left)."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,9 +7,9 @@ import numpy as np
 from vitviz import analyses
 from vitviz.figures.chart import BLUE, Bars, Chart
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import PAPER, Item, Needs, View, Words
+from vitviz.views.base import Item, Needs, View, Words
 from vitviz.views.controls import Choice
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 _NONE = (
     "{checkpoint} does not project pixels linearly and has no first convolution over pixels either, so there"
@@ -23,13 +22,11 @@ _HYBRID = (
 
 
 class Filters(View):
-    slug = "filters"
     title = "Filters"
     endpoint = "filters"
     needs = Needs.WEIGHTS
     soon = True
-    words = Words.of(
-        r"""
+    words = Words.of_paper(r"""
         Before any attention, each patch is compared with the same learned patterns, like a classic filter
         bank.
 
@@ -46,9 +43,7 @@ class Filters(View):
         Filters act on normalised pixels, and colours are only relative: every tile is scaled by itself, so
         that zero has another grey in each. Only the subspace of components with equal variance has a meaning,
         not the single picture.
-        """,
-        cites=PAPER,
-    )
+    """)
     controls = (
         Choice("kind", "Show", options=(("components", "Principal components"), ("raw", "Raw filters"))),
     )
@@ -58,7 +53,7 @@ class Filters(View):
         Item("raw", "filter y x channel", "all filters, largest norm first"),
         Item("norms", "filter", "Euclidean norm of each"),
     )
-    also = (_NONE, _HYBRID)
+    also = (_HYBRID,)
 
     def unsupported(self, subject: Subject) -> str | None:
         return Sentence(_NONE, checkpoint=subject.checkpoint) if self._weight(subject) is None else None
@@ -68,7 +63,7 @@ class Filters(View):
         note = _HYBRID if subject.inspector.patch_filters() is None else ""
         return {"count": weight.shape[0], "patch": list(weight.shape[2:]), "note": note}
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         if name in ("raw", "norms"):  # sorting is quick; only the decomposition is worth waiting for
             raw, norms = subject.once_of_weights(
                 "raw filters", lambda: analyses.raw_filters(self._weight(subject))
@@ -77,7 +72,7 @@ class Filters(View):
         made = subject.once_of_weights("principal", lambda: analyses.principal_filters(self._weight(subject)))
         return (made.pictures if name == "components" else made.variance).numpy()
 
-    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart | None:
+    def chart(self, subject: Subject, settings: Settings) -> Chart | None:
         """The share of variance of each component, as bars."""
         if settings["kind"] == "raw":
             return None

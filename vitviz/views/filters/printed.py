@@ -18,8 +18,6 @@ def plate(view, subject, settings, asked) -> Plate:
         Sentence("Every filter is scaled alone, from its lowest weight (black) to its highest (white)."),
     )
     if raw:
-        norms = np.asarray(view.item(subject, "norms", settings), float)
-        filters = filters[np.argsort(-norms, kind="stable")]
         title = Sentence("All {count} filters, largest norm first", count=len(filters))
         across = min(RAW_ACROSS, len(filters))
         return Plate(((Tiles(scaled(filters), across, title, gap=0.06, aspect=aspect),),), notes, width=WIDE)

@@ -1,21 +1,18 @@
 """The picture as the model gets it, cut into patches (paper section 3.1, figure 1)."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from vitviz.views.base import PAPER, View, Words, drawn
+from vitviz.views.base import View, Words, drawn
 from vitviz.views.controls import Choice, Slider
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 
 class Patches(View):
-    slug = "patches"
     title = "Patches"
     soon = True  # all but the norms
-    words = Words.of(
-        r"""
+    words = Words.of_paper(r"""
         A Vision Transformer reads a picture like a sentence: equal squares, each treated as one word.
 
         Point at a square for its place in the sequence; click it for the numbers that the model reads there.
@@ -30,9 +27,7 @@ class Patches(View):
 
         The picture is the one after resizing and cropping: the model never sees the rest of the upload. Norms
         are those of the embedding, before any normalisation layer.
-        """,
-        cites=PAPER,
-    )
+    """)
     controls = (
         Choice("form", "Layout", options=(("picture", "Picture"), ("sequence", "Sequence"))),
         Slider("gap", "Cut apart", step=0.05),
@@ -55,7 +50,7 @@ class Patches(View):
             "width": subject.inspector.model.embed_dim,
         }
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         trace = subject.trace
         before = trace.patch_embedding.norm(dim=-1).numpy()
         after = np.full_like(before, np.nan)
@@ -63,7 +58,7 @@ class Patches(View):
             after = trace.position_embedded.norm(dim=-1).numpy()
         return np.stack([before, after])
 
-    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         (before, after), trace = self.item(subject, "norms", settings), subject.trace
         found = {
             "input_pixels": trace.view.picture,

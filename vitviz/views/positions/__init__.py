@@ -1,15 +1,14 @@
 """What the position embeddings learned (paper figure 7 centre, figure 10)."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from vitviz import analyses
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import PAPER, Needs, View, Words, drawn
+from vitviz.views.base import Needs, View, Words, drawn
 from vitviz.views.controls import Choice
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 
 _NONE = (
     "{checkpoint} has no learned table of absolute position embeddings: {how}. So there is no similarity of"
@@ -29,13 +28,11 @@ MOST = 1024  # patches of which a whole film's similarities are made: a second
 
 
 class Positions(View):
-    slug = "positions"
     title = "Positions"
     endpoint = "position_similarity"
     needs = Needs.WEIGHTS
     soon = True
-    words = Words.of(
-        r"""
+    words = Words.of_paper(r"""
         Nobody tells the model which patches are neighbours: their order has to emerge in learned vectors.
 
         Look in each tile, one a patch, for a bright spot with its row and column: there the order was
@@ -50,16 +47,14 @@ class Positions(View):
 
         Similar position embeddings do not mean that the patches attend to each other. At another input size
         the embeddings are interpolated as in section 3.2, and the interpolated ones are shown.
-        """,
-        cites=PAPER,
-    )
+    """)
     controls = (
         Choice("form", "Show", options=(("tiles", "Tiles"), ("matrix", "Matrix"))),
         Choice("scale", "Scale", options=(("data", "From lowest to highest"), ("full", "From -1 to 1"))),
     )
     arrays = {"similarity": "row col row col", "position_embeddings": "patch width"}
     items = (drawn("similarity", "patch patch", "cosine of two position embeddings", dtype="float16"),)
-    also = (_NONE, _OTHER, *_INSTEAD.values())
+    also = (*_INSTEAD.values(),)
 
     def unsupported(self, subject: Subject) -> str | None:
         kind = subject.inspector.position_kind()
@@ -86,10 +81,10 @@ class Positions(View):
         low, high = min(ends), max(ends)
         return np.array((low, high) if low < high else (-1.0, 1.0))
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         return subject.once_of_weights("similarity", lambda: _cosines(self._table(subject), subject.grid))
 
-    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         grid = subject.grid
         similarity = self.item(subject, "similarity", settings).reshape(2 * (grid.rows, grid.cols))
         return {"similarity": similarity, "position_embeddings": self._table(subject).numpy()}

@@ -1,6 +1,5 @@
 """Where the answer comes from: attention rollout (paper figure 6, appendix D.8)."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,10 +8,10 @@ from vitviz import analyses
 from vitviz.figures.chart import balanced
 from vitviz.figures.encode import encoded
 from vitviz.figures.overlay import overlay
-from vitviz.views.base import PAPER, File, View, Words, drawn
+from vitviz.views.base import File, View, Words, drawn
 from vitviz.views.controls import About, Choice, LayerRange, Query, Slider, Whole
-from vitviz.views.printing import Film, layers_to
-from vitviz.views.subject import Subject
+from vitviz.views.printing import Film, growing
+from vitviz.views.subject import Settings, Subject
 
 AUTO = {
     "class": "class token",
@@ -32,11 +31,9 @@ _ASKED = ("query", "fusion", "discard", "residual", "layers")
 
 
 class Rollout(View):
-    slug = "rollout"
     title = "Rollout"
     endpoint = "rollout"
-    words = Words.of(
-        r"""
+    words = Words.of_paper(r"""
         Attention mixes the patches in every layer; rollout multiplies the layers to ask what reached the
         answer.
 
@@ -53,9 +50,7 @@ class Rollout(View):
 
         Rollout follows attention weights alone: it ignores values, MLPs and the class in question, so it
         shows where information may have flowed and not why the model decided.
-        """,
-        cites=PAPER,
-    )
+    """)
     arrays = {"rollout": "row col", "mean_attention_by_layer": "layer row col", "crop_box": "edge"}
     controls = (
         Query("query", "Query"),
@@ -93,28 +88,25 @@ class Rollout(View):
         read = "class" if "class" in subject.grid.prefix_names else "average"  # where no classifier decides
         return {"auto": AUTO.get(pool, AUTO[read]), "pool": pool}
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         if name == "layers":
             return analyses.mean_attention(subject.trace, settings["query"]).numpy()
         layers = settings["layers"] and tuple(layer - 1 for layer in settings["layers"])
         asked = {name: settings[name] for name in _ASKED}
         return analyses.rollout(subject.trace, **{**asked, "layers": layers}).numpy()
 
-    def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
+    def over_layers(self, settings: Settings, about: About) -> Film:
         first, last = settings["layers"] or (1, about.layers)
-        return tuple(
-            (layers_to(first, to), {**settings, "layers": (first, to), "alone": 0})
-            for to in range(first, last + 1)
-        )
+        return growing(first, last, lambda to: {**settings, "layers": (first, to), "alone": 0})
 
-    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         return {
             "rollout": self.found(subject, "map", settings),
             "mean_attention_by_layer": self.found(subject, "layers", settings),
             "crop_box": np.asarray(subject.trace.view.box),
         }
 
-    def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
+    def file(self, subject: Subject, name: str, settings: Settings, upload: Any = None) -> bytes:
         """The overlay as it stands in the page, as many pixels as the upload has, on a light page."""
         alone = settings["alone"]
         laid = self.found(subject, "layers" if alone else "map", settings)

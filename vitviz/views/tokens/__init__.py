@@ -1,6 +1,5 @@
 """What patches become: likeness, components and lengths of tokens at any depth, and what heads share."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,9 @@ from vitviz.record.samples import samples
 from vitviz.record.sentence import Sentence
 from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
-from vitviz.views.printing import Film, each_depth, prefix_name
+from vitviz.views.printing import Film, each, prefix_name
 from vitviz.views.shared import packed
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 from vitviz.views.tokens import made, together
 from vitviz.views.tokens.heads import matrices
 
@@ -25,7 +24,6 @@ _BASIS = ("norm", "basis", "other")
 
 
 class Tokens(View):
-    slug = "tokens"
     title = "Tokens"
     sided = True
     words = Words.of(r"""
@@ -134,7 +132,6 @@ class Tokens(View):
     charted = ("show", "depth")
     differs = ("cosines", "line", "pinned", "by_depth", "similarity")
     still = {"tint": "plain", "basis": "own"}
-    also = (LONG, *together.TEXTS)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         told = [[one.name, one.title] for one in samples()]
@@ -145,7 +142,7 @@ class Tokens(View):
         gone = {*other, "similarity", "sinks", "entropy", "prefix_entropy", "cosine", "divergence"}
         return tuple(item for item in self.items if item.name not in gone)
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         trace, depth = subject.trace, settings["depth"]
         if name == "cosines" and trace.grid.tokens > WHOLE:
             raise WrongSetting(
@@ -173,7 +170,7 @@ class Tokens(View):
             return made.entropies(subject, name)
         return made.of_trace(subject)[name]
 
-    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart | None:
+    def chart(self, subject: Subject, settings: Settings) -> Chart | None:
         """How many patches have which norm, and the prefix tokens'; without the limit, which is dragged."""
         if settings["show"] != "norms":
             return None
@@ -199,13 +196,11 @@ class Tokens(View):
         levels = tuple(Level(*one, upright=True, colour=GREY) for one in named[:FEW])
         return Chart(*axes, title, bars=bars, levels=levels, whole=False, aspect=0.75)
 
-    def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
-        if settings["show"] == "heads":  # which are all in one figure
-            return super().over_layers(settings, about)
-        return each_depth(settings, about)
+    def over_layers(self, settings: Settings, about: About) -> Film:
+        # all heads are in one figure
+        return () if settings["show"] == "heads" else each("depth", settings, about)
 
-    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Those of what is shown."""
+    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         names = {
             "similarity": ("similarity", "line", "pinned"),
             "components": ("components", "shares", "tints"),
@@ -217,6 +212,5 @@ class Tokens(View):
         found = {name: self.found(subject, name, settings) for name in names}
         if settings["show"] == "components":
             found |= made.basis_taken(subject, settings)
-        found["prefix_tokens"] = np.asarray(subject.grid.prefix_names, dtype=str)
         found["grid"] = np.asarray([subject.grid.rows, subject.grid.cols])
         return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,10 +15,13 @@ from vitviz.views.tokens import together
 
 if TYPE_CHECKING:
     from vitviz.record.trace import Trace
-    from vitviz.views.subject import Subject
+    from vitviz.views.subject import Settings, Subject
 
-Settings = Mapping[str, Any]
 LARGEST = 3  # numbers listed at each depth
+VIDEO = (
+    "Components of a video have one basis for all of its frames: choose the basis of this depth (own), and"
+    " the components one by one as colours (plain)."
+)
 
 
 def cosines(subject: Subject, settings: Settings) -> np.ndarray:
@@ -68,8 +71,8 @@ def shares(subject: Subject, settings: Settings) -> np.ndarray:
 
 def tints(subject: Subject, settings: Settings) -> np.ndarray:
     """Red, green and blue of every depth; black for a patch that was withheld."""
-    found = together.members(subject, settings)
-    return _tints(subject, settings)[together.place(subject, found)]
+    checkpoints = [one.checkpoint for one in together.members(subject, settings)]
+    return _tints(subject, settings)[checkpoints.index(subject.checkpoint)]
 
 
 def other_tints(subject: Subject, settings: Settings) -> np.ndarray:
@@ -178,7 +181,7 @@ def _bases(subject: Subject, settings: Settings) -> list[analyses.Basis]:
 def _bases_over(frames: Iterable[Subject], settings: Settings) -> list[analyses.Basis]:
     """One basis a depth over a video's frames, one held at a time; WrongSetting for another basis or tint."""
     if settings["basis"] != "own" or settings["tint"] != "plain":
-        raise WrongSetting(Sentence(together.VIDEO))
+        raise WrongSetting(Sentence(VIDEO))
     scatters: list[analyses.Scatter] = []
     for one in frames:
         each = [together.patches(one, depth, settings) for depth in range(len(one.trace.tokens))]

@@ -12,7 +12,6 @@ from vitviz.views.tokens.heads import matrices
 
 
 def plate(view, subject, settings, asked) -> Plate:
-    """What is shown: similarity, components, norms or heads."""
     kinds = {"similarity": _similarity, "components": _components, "norms": _norms, "heads": _heads}
     return kinds[settings["show"]](view, subject, settings, asked)
 

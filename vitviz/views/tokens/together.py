@@ -6,8 +6,7 @@ turn of the colours is found for all of them at once, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vitviz.engine import Inspector
-    from vitviz.views.subject import Subject
+    from vitviz.views.subject import Settings, Subject
 
-Settings = Mapping[str, Any]
 NO_SECOND = "There is no second checkpoint. Choose one under “Compare, and input size”, or another basis."
 NO_PHOTO = "There is no second photograph. Choose one under Similarity, or another basis."
 NO_STEPS = "{checkpoint} is no step of a training that was kept, so its steps have no basis in common."
@@ -30,11 +28,6 @@ APART = (
     " and width."
 )
 SHAPE = "{depths} depths of tokens {width} numbers wide"
-VIDEO = (
-    "Components of a video have one basis for all of its frames: choose the basis of this depth (own), and"
-    " the components one by one as colours (plain)."
-)
-TEXTS = {NO_SECOND, NO_PHOTO, NO_STEPS, APART, SHAPE, VIDEO}
 
 
 def members(subject: Subject, settings: Settings) -> list[Subject]:
@@ -57,13 +50,6 @@ def members(subject: Subject, settings: Settings) -> list[Subject]:
             told = {"checkpoint": subject.checkpoint, "own": _said(subject)}
             raise WrongSetting(Sentence(APART, **told, other=one.checkpoint, others=_said(one)))
     return found
-
-
-def place(subject: Subject, found: Sequence[Subject]) -> int:
-    """Which of them this one is."""
-    if subject in found:
-        return list(found).index(subject)
-    return [one.checkpoint for one in found].index(subject.checkpoint)
 
 
 def patches(subject: Subject, depth: int, settings: Settings) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +9,12 @@ import numpy as np
 from vitviz import analyses
 from vitviz.figures.chart import GREY, ORANGE, Chart, Series
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import PAPER, View, Words, as_json, drawn
+from vitviz.views.base import View, Words, as_json, drawn
 from vitviz.views.controls import Whole, Wholes
 from vitviz.views.printing import prefix_name
 from vitviz.views.sequence import placed
 from vitviz.views.shared import packed
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 from vitviz.views.tour import account, diagram
 from vitviz.views.tour import numbers as made
 from vitviz.views.tour.facts import Facts
@@ -30,15 +29,13 @@ TOLD = {"answer": made.answer, "sum": account.summed, "without": account.without
 
 
 class Tour(View):
-    slug = "tour"
     title = "Tour"
     every_patch = True
     unprinted = (
         "The tour has no figure for print, because it is a walk of many steps; the figures that it passes are"
         " those of the other views."
     )
-    words = Words.of(
-        r"""
+    words = Words.of_paper(r"""
         Thirteen steps lead from the photograph to the answer, along the paper’s figure 1 and its four
         equations.
 
@@ -54,9 +51,7 @@ class Tour(View):
 
         The tour follows one patch, one head and one class at a time. It shows how each number is made, and
         not what the model has learned to use it for.
-        """,
-        cites=PAPER,
-    )
+    """)
     arrays = {
         "input_pixels": "pixel_row pixel_col channel",
         "patch_embedding": "patch width",
@@ -119,10 +114,11 @@ class Tour(View):
             "diagram": diagram.figure_one(facts),
         }
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         trace = subject.trace
         if name == "embedded":
-            return made.embedded(trace)
+            both = trace.patch_embedding, trace.position_embedded
+            return np.stack([tokens.numpy() for tokens in both if tokens is not None])
         if name == "front":
             return subject.inspector.parts(trace.grid.pixels).prefix.numpy()
         if name == "filter":
@@ -139,7 +135,7 @@ class Tour(View):
         seed = settings["seed"]
         return packed(subject.once_by_passes(f"shuffled {seed}", lambda: made.experiment(subject, seed)))
 
-    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
+    def chart(self, subject: Subject, settings: Settings) -> Chart:
         """The Euclidean length of the tokens in the stream, z_0 to z_L: prefix tokens', the patches' mean."""
         names, depth = subject.grid.prefix_names, np.arange(len(subject.trace.tokens))
         lengths = np.stack([tokens.norm(dim=-1).double().numpy() for tokens in subject.trace.tokens], axis=1)
@@ -157,7 +153,7 @@ class Tour(View):
     def texts(self) -> set[str]:
         return super().texts() | set(texts())
 
-    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         trace, found = subject.trace, made.answer(subject)
         row = self._row(trace, settings)
         tensors = {name: getattr(row, name) for name in ("q", "k", "products", "bias", "scores")}
@@ -174,7 +170,7 @@ class Tour(View):
             **{name: one.numpy() for name, one in tensors.items() if one is not None},
         }
 
-    def _row(self, trace: Trace, settings: Mapping[str, Any]) -> WorkedRow:
+    def _row(self, trace: Trace, settings: Settings) -> WorkedRow:
         layer, head = settings["layer"] - 1, settings["head"] - 1
         return analyses.worked_row(trace, layer, head, placed(settings["token"], trace.grid))
 

@@ -1,9 +1,7 @@
 """The tour's last steps: the logit as a sum of what was written, without its largest part, a path back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vitviz import analyses
 from vitviz.errors import VitvizError
@@ -14,9 +12,6 @@ from vitviz.views.printing import counted, patch_name, writer_name
 from vitviz.views.shared import ledger_of, taken_away, writers_of
 from vitviz.views.subject import Subject
 from vitviz.views.tour.facts import Facts, Step
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SHARES = 3  # heads whose shares are lines of their own
 ANSWERS = 3  # likeliest classes with and without the head
@@ -62,8 +57,9 @@ def without(subject: Subject) -> dict[str, Any]:
     logits = subject.trace.logits.double()
     lost = taken_away(subject, head["layer"] - 1)[head["head"] - 1].double()
     left, first = logits - lost, int(logits.argmax())
-    answers = {"before": _answers(subject, logits), "after": _answers(subject, left)}
-    return {**found, **answers, "lost": lost[first].item(), "left": left[first].item()}
+    before, after = (replace(subject.trace, logits=one).top(ANSWERS) for one in (logits, left))
+    numbers = {"lost": lost[first].item(), "left": left[first].item()}
+    return {**found, "before": before, "after": after, **numbers}
 
 
 def followed(subject: Subject) -> dict[str, Any]:
@@ -98,12 +94,7 @@ def followed(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _answers(subject: Subject, logits: Tensor) -> list[tuple[str, float]]:
-    return replace(subject.trace, logits=logits).top(ANSWERS)
-
-
 def sum_by_hand(f: Facts) -> Step:
-    """The words of the sum."""
     *told, attempt = paragraphs("""
         The stream is only ever added to, so with the deviation of the last norm held the logit is a sum too:
         every head, every MLP and every bias has its own share of it, for or against.
@@ -119,7 +110,6 @@ def sum_by_hand(f: Facts) -> Step:
 
 
 def one_taken_out(f: Facts) -> Step:
-    """The words of what happens without the largest share."""
     *told, attempt = paragraphs("""
         A share is what a head wrote itself. Here the head with the largest share is taken out: its mean over
         other pictures stands in its place, and the model goes on from there.
@@ -134,7 +124,6 @@ def one_taken_out(f: Facts) -> Step:
 
 
 def one_path(f: Facts) -> Step:
-    """The words of a path that is followed back."""
     *told, attempt = paragraphs("""
         A head writes what it has read, and what it reads others wrote before. With attention and norms held
         its share is a sum over those writers, and each writer’s part a sum over the tokens that are read.

@@ -4,21 +4,9 @@ It draws what the checkpoint has and counts it. A block that the paper has and t
 outline with its reason in the step; rotary or relative positions stand where they act, in the attention.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from vitviz.views.tour.facts import Facts
-
-
-@dataclass(frozen=True)
-class Block:
-    """A block of the figure: texts with names in braces, filled with the diagram's values."""
-
-    step: str
-    name: str
-    size: str = ""
-    there: bool = True  # False for what this model does without
-
 
 _READ = {
     "class": "y: class token",
@@ -36,60 +24,48 @@ _READ = {
 
 def figure_one(f: Facts) -> dict[str, Any]:
     """As JSON for the page: blocks in the order of the steps, what stands before the patches, the encoder."""
-    blocks = [*_to_patches(f), *_to_tokens(f), *_encoder(f), *_to_answer(f)]
+    kinds = [name.split()[0] for name in f.prefix]  # of tokens before the patches
     return {
-        "blocks": [vars(block) for block in blocks],
+        "blocks": _blocks(f),
         "values": f.values,
-        "front": front(f),
+        "front": [[kind, kinds.count(kind)] for kind in dict.fromkeys(kinds)],
         "tokens": f.tokens,
         "plain": f.plain_blocks,  # a block is LN, attention, LN, MLP, each pair with a way around it
         "norm": f.norm_before_blocks,
     }
 
 
-def front(f: Facts) -> list[list[Any]]:
-    """The kinds of tokens before the patches, and how many of each, in the order of the sequence."""
-    kinds = [name.split()[0] for name in f.prefix]
-    return [[kind, kinds.count(kind)] for kind in dict.fromkeys(kinds)]
+def _block(step: str, name: str, size: str = "", there: bool = True) -> dict[str, Any]:
+    """Texts have names in braces, filled with the values; what this model does without is not `there`."""
+    return {"step": step, "name": name, "size": size, "there": there}
 
 
-def _to_patches(f: Facts) -> list[Block]:
-    grid = "{rows} × {cols} of {tall} × {wide}"
-    return [
-        Block("picture", "Picture", "{height} × {across} × 3"),
-        Block("patches", "Convolutions", grid) if f.stem else Block("patches", "Patches", grid),
-        Block("flatten", "Flattened", "" if f.stem else "{patches} × {numbers}", not f.stem),
-        Block("embedding", "Linear embedding E", "→ {width}" if f.stem else "{numbers} → {width}"),
-    ]
-
-
-def _to_tokens(f: Facts) -> list[Block]:
-    token, place = Block("token", "{tokens} tokens"), Block("positions", "+ positions", "{table} × {width}")
-    if "class" not in f.prefix:
-        token = Block("token", "No class token", "{tokens} tokens", there=False)
-    return [token, place if "learned" in f.positions else Block("positions", "No E_pos", there=False)]
-
-
-def _encoder(f: Facts) -> list[Block]:
-    kind = next((kind for kind in ("rotary", "relative") if kind in f.positions), "")
-    size = {"rotary": "{heads} × {dim}, rotary", "relative": "{heads} × {dim}, relative"}
-    return [
-        Block("attention", "Attention", size.get(kind, "{heads} heads × {dim}")),
-        Block("layers", "MLP", "{width} → {mlp} → {width}" if f.mlp else ""),
-        Block("layers", "Encoder", "× {layers}"),
-    ]
-
-
-def _to_answer(f: Facts) -> list[Block]:
+def _blocks(f: Facts) -> list[dict[str, Any]]:
+    grid, tokens = "{rows} × {cols} of {tall} × {wide}", "{tokens} tokens"
+    turned = next((f", {kind}" for kind in ("rotary", "relative") if kind in f.positions), "")
     classified, accounted = f.classes > 0, f.classes > 0 and f.accounted
     score = "Sigmoid" if f.score == "sigmoid" else "Softmax"
     classifier = score if classified else "No classifier"
+    token = (
+        _block("token", tokens) if "class" in f.prefix else _block("token", "No class token", tokens, False)
+    )
+    place = _block("positions", "+ positions", "{table} × {width}")
+    place = place if "learned" in f.positions else _block("positions", "No E_pos", there=False)
     return [
-        Block("readout", _READ.get(f.pool, "y"), "{read} → {classes}" if classified else "{read}"),
-        Block("probabilities", classifier, "{classes}" * classified, classified),
-        Block("sum", "{together} shares" if accounted else "No shares", there=accounted),
-        Block("without", "Head out", there=accounted),
-        Block("path", "One path", there=accounted),
+        _block("picture", "Picture", "{height} × {across} × 3"),
+        _block("patches", "Convolutions" if f.stem else "Patches", grid),
+        _block("flatten", "Flattened", "" if f.stem else "{patches} × {numbers}", not f.stem),
+        _block("embedding", "Linear embedding E", "→ {width}" if f.stem else "{numbers} → {width}"),
+        token,
+        place,
+        _block("attention", "Attention", "{heads} × {dim}" + turned if turned else "{heads} heads × {dim}"),
+        _block("layers", "MLP", "{width} → {mlp} → {width}" if f.mlp else ""),
+        _block("layers", "Encoder", "× {layers}"),
+        _block("readout", _READ.get(f.pool, "y"), "{read} → {classes}" if classified else "{read}"),
+        _block("probabilities", classifier, "{classes}" * classified, classified),
+        _block("sum", "{together} shares" if accounted else "No shares", there=accounted),
+        _block("without", "Head out", there=accounted),
+        _block("path", "One path", there=accounted),
     ]
 
 

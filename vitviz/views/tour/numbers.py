@@ -23,9 +23,8 @@ def embedding_explained(trace: Trace, parts: Parts, preprocessing) -> bool:
     tall, wide = trace.grid.patch
     if parts.embedding is None or parts.embedding.weight.shape[1] != tall * wide * 3:
         return False
-    pixels = (
-        trace.view.picture[:tall, :wide].astype(np.float64) / 255 - preprocessing.mean
-    ) / preprocessing.std
+    pixels = trace.view.picture[:tall, :wide].astype(np.float64) / 255
+    pixels = (pixels - preprocessing.mean) / preprocessing.std
     made = parts.embedding.weight.numpy() @ pixels.flatten() + parts.embedding.bias.numpy()
     real = trace.patch_embedding[0].numpy()
     return bool(np.abs(made - real).max() <= 1e-3 * max(np.abs(real).max(), 1e-30))
@@ -48,12 +47,6 @@ def one_filter(subject: Subject, number: int) -> np.ndarray:
             f"Given number={number}; expected a whole number from 0 to {len(embedding.weight) - 1}."
         )
     return np.append(embedding.weight[number].numpy(), embedding.bias[number].numpy())
-
-
-def embedded(trace: Trace) -> np.ndarray:
-    """E x_p without and with E_pos: (1 or 2) x patch x width."""
-    both = trace.patch_embedding, trace.position_embedded
-    return np.stack([tokens.numpy() for tokens in both if tokens is not None])
 
 
 def worked(row: WorkedRow) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The words of the guided tour: steps to sums that can be done by hand, said of the model at hand."""
 
 from dataclasses import replace
+from functools import partial
 
 from vitviz.views.base import paragraphs
 from vitviz.views.tour import account, diagram
@@ -366,9 +367,7 @@ def _readout(f: Facts) -> Step:
 
 
 def _probabilities(f: Facts) -> Step:
-    def step(said: tuple[str, ...], attempt: str, *more: tuple[str, ...]) -> Step:
-        return Step("probabilities", "Probabilities", said, attempt, *more)
-
+    step = partial(Step, "probabilities", "Probabilities")
     if not f.classes:
         *said, attempt = paragraphs("""
             Not applicable to this model, because this checkpoint has no classifier and so no probabilities.

@@ -5,7 +5,6 @@ seconds, which nobody should wait for who only wants to see an account. The page
 other, so that curves appear as they are found, the bar says how far it is, and stopping is not asking on.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from vitviz.views import late
 from vitviz.views.base import File, Item, View, Words, as_json
 from vitviz.views.controls import Choice, Text
 from vitviz.views.shared import as_csv, likeliest, packed, target_of
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 from vitviz.views.trial.order import LAST, ORDER
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that maps could be tried on."
@@ -32,7 +31,6 @@ _ASKED = ("target", "patches_as")
 
 
 class Trial(View):
-    slug = "trial"
     title = "Trial"
     exact = True
     endpoint = "trial"
@@ -109,7 +107,7 @@ class Trial(View):
     files = (File("trial.csv", "Table (CSV)", "text/csv"),)
 
     charted = ("patches_as", "score")
-    also = (_NO_HEAD, _EDITED, UNTRIED, *TITLES.values())
+    also = (UNTRIED, *TITLES.values())
 
     def unsupported(self, subject: Subject) -> str | None:
         if subject.survey is not None:
@@ -122,7 +120,7 @@ class Trial(View):
         over = subject.survey is not None
         return tuple(item for item in self.items if (item.name in ("standing", "chart")) is over)
 
-    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart | None:
+    def chart(self, subject: Subject, settings: Settings) -> Chart | None:
         """Of a set, how far each method lies ahead of chance; one picture's curves come one by one."""
         return None if subject.survey is None else late.trial_over.ahead(subject.survey, settings)
 
@@ -134,7 +132,7 @@ class Trial(View):
         top = subject.trace.logits.topk(min(2, subject.trace.logits.numel())).indices.tolist()
         return {"methods": methods, "pictures": None, "starts": PASSES * operations <= BY_ITSELF, "top": top}
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         made = late.trial_made
         if (name == "standing") is not (subject.survey is not None):
             raise Unknown(OF_ONE if subject.survey is not None else OF_MANY)
@@ -163,29 +161,29 @@ class Trial(View):
             return packed(travelled(late.trial_panels.panels(trial, names, subject, settings)))
         return packed(made.one(made.tried(subject, target, settings["patches_as"], settings["method"])))
 
-    def at_hand(self, subject: Subject, settings: Mapping[str, Any]) -> bool:
+    def at_hand(self, subject: Subject, settings: Settings) -> bool:
         if subject.survey is not None:
             return True
-        asked = target_of(subject, settings["target"]), settings["patches_as"]
-        return late.trial_made.at_hand(subject, *asked, self.order(subject))
+        target, order = target_of(subject, settings["target"]), self.order(subject)
+        return all(subject.made(late.trial_made.named(target, settings["patches_as"], one)) for one in order)
 
     def order(self, subject: Subject) -> tuple[str, ...]:
         """The methods that are tried; those that were made for sentences only where these are the classes."""
         given = subject.survey is not None or subject.trace.classes is not None
         return tuple(name for name in ORDER if given or name not in DENSE)
 
-    def whole(self, subject: Subject, settings: Mapping[str, Any], alone: bool = False):
+    def whole(self, subject: Subject, settings: Settings, alone: bool = False):
         """The trial of all methods, or of one `alone` beside chance, each made once."""
         methods = ("random", settings["method"]) if alone else self.order(subject)
         target = target_of(subject, settings["target"])
         return late.trial_made.whole(subject, target, settings["patches_as"], tuple(dict.fromkeys(methods)))
 
-    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         if subject.survey is not None:
             return late.trial_over.arrays(subject.survey, settings)
         return late.trial_made.arrays(self.whole(subject, settings))
 
-    def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
+    def file(self, subject: Subject, name: str, settings: Settings, upload: Any = None) -> bytes:
         if subject.survey is not None:
             return as_csv(late.trial_over.rows(subject.survey, settings))
         return late.trial_made.table(self.whole(subject, settings))

@@ -1,6 +1,6 @@
 """A trial's parts, each made once and kept with the picture, and how they travel: JSON, arrays, a table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,21 +38,15 @@ def tried(subject: Subject, target: Target, patches_as: str, method: str) -> Tri
         passes = passes_of(subject, target, patches_as)
         return trial_of(passes, methods, patches_as, made=known, chance=False)
 
-    return subject.once_by_passes(_name(target, patches_as, method), make).part(method)
+    return subject.once_by_passes(named(target, patches_as, method), make).part(method)
 
 
-def at_hand(subject: Subject, target: Target, patches_as: str, methods: Sequence[str]) -> bool:
-    """Whether all of these have been made."""
-    return all(subject.made(_name(target, patches_as, method)) for method in methods)
-
-
-def _name(target: Target, patches_as: str, method: str) -> str:
+def named(target: Target, patches_as: str, method: str) -> str:
     """What a method's part is kept under, with its group."""
     return f"trial {' '.join(group_of(method))} {target} {patches_as}"
 
 
 def whole(subject: Subject, target: Target, patches_as: str, methods: Sequence[str]) -> Trial:
-    """All methods'."""
     return together([tried(subject, target, patches_as, method) for method in methods])
 
 
@@ -174,5 +168,5 @@ def table(trial: Trial) -> bytes:
 
 
 def _sides(curves) -> np.ndarray:
-    sides: tuple[Mapping, Mapping] = (curves.most, curves.least)
+    sides = curves.most, curves.least
     return np.stack([np.stack([side[score].numpy() for score in SCORES]) for side in sides])

@@ -1,7 +1,6 @@
 """A trial over a set of pictures, as it travels: JSON, arrays, a table; what it measured the survey says."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,16 @@ from vitviz.analyses.trials.verdict import verdict_over
 from vitviz.figures.chart import BLUE, GREY, Chart, Level, Series, spoken
 from vitviz.record.sentence import Sentence, travelling
 from vitviz.views.printing import joined
+from vitviz.views.subject import Settings
 
 
-def protocol_of(survey: Any, settings: Mapping[str, Any]) -> int:
+def protocol_of(survey: Any, settings: Settings) -> int:
     """Which of the ways to remove that were tried is in view: the one that is set, else the first."""
     tried = trial_in(survey).protocols
     return tried.index(settings["patches_as"]) if settings["patches_as"] in tried else 0
 
 
-def told(survey: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+def told(survey: Any, settings: Settings) -> dict[str, Any]:
     """The ranking and the verdict, by the score that is watched."""
     place = protocol_of(survey, settings)
     rows = standing(survey, place, settings["score"])
@@ -34,7 +34,7 @@ def told(survey: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def ahead(survey: Any, settings: Mapping[str, Any]) -> Chart:
+def ahead(survey: Any, settings: Settings) -> Chart:
     """A dot a method on its mean, the first above all others; chance lies at nothing."""
     score = settings["score"]
     rows = standing(survey, protocol_of(survey, settings), score)
@@ -65,7 +65,7 @@ def ahead(survey: Any, settings: Mapping[str, Any]) -> Chart:
     return Chart(*axes, series=(*lines, *dots), levels=(level,), **like)
 
 
-def arrays(survey: Any, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def arrays(survey: Any, settings: Settings) -> dict[str, np.ndarray]:
     """What is taken home: methods best first by probability, and each number of theirs by score."""
     place, measure = protocol_of(survey, settings), trial_in(survey)
     rows = in_all_scores(survey, place)
@@ -86,7 +86,7 @@ def arrays(survey: Any, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
     }
 
 
-def rows(survey: Any, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+def rows(survey: Any, settings: Settings) -> list[dict[str, Any]]:
     """A row a method, best first, for a table; below them those that have no rank, with the reason."""
     place = protocol_of(survey, settings)
     protocol = trial_in(survey).protocols[place]

@@ -1,7 +1,6 @@
 """The two panels of curves: the most relevant patches taken away first, and the least relevant."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from vitviz.analyses.trials.verdict import CONTROLS
 from vitviz.figures.chart import GREY, SEVERAL, Chart, Series
 from vitviz.record.sentence import Sentence
 from vitviz.views.shared import target_name
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Settings, Subject
 from vitviz.views.trial import made
 
 DASHES = ("", "dashed", "dotted", "dash-dotted")
@@ -28,7 +27,7 @@ SIDES = {
 
 
 def panels(
-    trial: Trial, names: Sequence[str], subject: Subject, settings: Mapping[str, Any], held: str = ""
+    trial: Trial, names: Sequence[str], subject: Subject, settings: Settings, held: str = ""
 ) -> tuple[Chart, Chart]:
     """Both, a line a method, the `held` one thick, on one scale: 0 to 1, logits as far as they go."""
     score = settings["score"]
@@ -60,7 +59,7 @@ def _lines(trial: Trial, side: str, score: str, names: Sequence[str], held: str)
     return tuple(found)
 
 
-def _watched(subject: Subject, settings: Mapping[str, Any]) -> Sentence:
+def _watched(subject: Subject, settings: Settings) -> Sentence:
     """What is watched, by name: a class, or one rather than another."""
     if settings["score"] == "kept":
         return Sentence("Answer kept")

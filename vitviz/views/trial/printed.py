@@ -10,7 +10,7 @@ from vitviz.analyses.protocol import TITLES
 from vitviz.analyses.trials.standing import said_of_refused, standing, trial_in
 from vitviz.analyses.trials.verdict import level, verdict, verdict_over
 from vitviz.figures.chart import Series
-from vitviz.figures.paper.plates import WIDE, Legend, Panel, Plate, Scale, Table, Tiles, tinted
+from vitviz.figures.paper.plates import WIDE, Legend, Plate, Scale, Table, Tiles, tinted
 from vitviz.record.sentence import Sentence
 from vitviz.views.printing import fixed, joined, shape_of
 from vitviz.views.trial import over
@@ -24,8 +24,6 @@ STARS = (
 )
 LINES = "Lines: two standard errors of the difference, picture by picture."
 SHARED = "± is the standard error. Who shares a rank cannot be told apart; rows with * not from chance."
-Rows = tuple[tuple[Panel, ...], ...]
-Weights = tuple[tuple[float, ...], ...]
 ACROSS = 6  # maps in a row
 BRIGHT = "One scale for all: bright patches are taken away first, dark ones last."
 SIGNED = "Orange for, blue against: logits up to {most}, other maps up to their own largest."
@@ -51,9 +49,10 @@ def plate(view, subject, settings, asked) -> Plate:
     unit = "" if score == "logit" else " %"
     chance = {"mean": _value(mean, score) + unit, "most": _value(mean + reach, score) + unit}
     sets = Sentence("{sets} sets of patches were asked about.", sets=trial.sets)
-    rows, weights, said = _beside(trial, _ranking(trial, score, lines), subject, settings)
+    rows, said = _beside(trial, _ranking(trial, score, lines), subject, settings)
     notes += [Sentence(STARS, **chance), sets, *said, *reasons]
-    return Plate((charts, *rows), tuple(notes), ((1.0, 1.0), *weights), WIDE)
+    weights = ((1.0, 1.0), (1.6, 1.0)) if settings["show"] == "agreement" else ()
+    return Plate((charts, *rows), tuple(notes), weights, WIDE)
 
 
 def _ranking(trial, score: str, lines: tuple[Series, ...]) -> Table:
@@ -67,17 +66,17 @@ def _ranking(trial, score: str, lines: tuple[Series, ...]) -> Table:
     return Table((*_columns(score), "SaCo", Sentence("Unexplained")), tuple(rows), 1, lines)
 
 
-def _beside(trial, table: Table, subject, settings) -> tuple[Rows, Weights, tuple[Sentence, ...]]:
-    """The ranking with what is to stand beside the curves, in order: rows of panels, weights, notes."""
-    names = [name for name, _ in trial.ranking(settings["score"])]
+def _beside(trial, table: Table, subject, settings) -> tuple[tuple, tuple[Sentence, ...]]:
+    """The ranking with what is to stand beside the curves: rows of panels, and notes."""
     if settings["show"] == "agreement":
         both = matrix(trial, settings["score"])
         numbered = replace(both, rows=(), along=Sentence("Rank"), down=Sentence("Rank"))  # as the table is
-        return ((table, numbered),), ((1.6, 1.0),), both.notes
+        return ((table, numbered),), both.notes
     if settings["show"] == "ranking":
-        return ((table,),), ((1.0,),), ()
+        return ((table,),), ()
+    names = [name for name, _ in trial.ranking(settings["score"])]
     tiles, note = _maps(trial, names, shape_of(subject.grid), settings["scale"] == "ranks")
-    return ((table,), (tiles,)), ((1.0,), (1.0,)), (note,)
+    return ((table,), (tiles,)), (note,)
 
 
 def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, Sentence]:
