@@ -124,12 +124,12 @@ def asked_for(
     width = address.number("width", "960")
     seconds = float(address.text("seconds", "0.8", r"[0-9](\.[0-9])?", "0.1 to 5, such as 0.8"))
     require(ending, width, seconds)
-    asked = (address.theirs, address.text("over", "training"), address.look(), partial(_count, count, 0))
-    if asked[1] == "video":
+    over, how = address.text("over", "training"), (address.look(), partial(_count, count, 0))
+    if over == "video":
         ends = (address.number("first", "0"), address.number("last", "9999"))
-        made = of_video(studio, key, slug, asked[0], address.text("video", ""), ends, *asked[2:])
+        made = of_video(studio, key, slug, address.theirs, address.text("video", ""), ends, *how)
     else:
-        made = film(studio, key, slug, *asked)
+        made = film(studio, key, slug, address.theirs, over, *how)
     data = written(studio, made, ending, width, seconds, partial(_count, count, 1))
     return data, f"{made.name}.{ending}"
 
@@ -173,13 +173,6 @@ def offered(studio: Studio, key: str, slug: str, given: Mapping[str, str]) -> di
     return {"training": of(training), "layers": of(layers)}
 
 
-def progress(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, int]:
-    """How many frames of the film with a ticket are done, of how many; each counts twice: seen, and drawn."""
-    studio.runs.run(key)  # Unknown for an unknown key
-    done, of = studio.counted(key, given.get(f"{PREFIX}ticket", ""))
-    return {"done": done, "of": of}
-
-
 def _moments(studio: Studio, view: View, checkpoint: str) -> list[Frame]:
     """Which moments of a training its film shows; VitvizError where each would take long."""
     moments = thinned(studio.checkpoints.moments(checkpoint), MOST)
@@ -189,5 +182,5 @@ def _moments(studio: Studio, view: View, checkpoint: str) -> list[Frame]:
 
 
 def _count(count: list[int], drawn: int, done: int, of: int) -> None:
-    """Counts frames that are seen (`drawn` is 0) or drawn (1)."""
+    """Counts frames, each twice: when it is seen (`drawn` is 0), and drawn (1)."""
     count[:] = [done + drawn * of, 2 * of]

@@ -75,6 +75,11 @@ def without_paths(sentence: str) -> str:
     return _PATH.sub("…/", sentence)
 
 
+def in_english(error: BaseException) -> str:
+    """An error for a program; of a mistake of ours only that it was one."""
+    return without_paths(str(error)) if isinstance(error, VitvizError) else UNEXPECTED
+
+
 def told_of(error: BaseException, place: str = "the page") -> dict:
     """An error for the page, as a sentence with its values; a mistake of ours is logged and told as such."""
     if not isinstance(error, VitvizError):

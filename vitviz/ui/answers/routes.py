@@ -18,10 +18,10 @@ from fastapi.routing import APIRoute
 
 from vitviz.errors import Unknown, VitvizError
 from vitviz.ui.answers import export, films, modules, prints
-from vitviz.ui.answers.plain import UNEXPECTED, told_of, without_paths
+from vitviz.ui.answers.plain import in_english, told_of
 from vitviz.ui.door import visitor
 from vitviz.ui.door.turns import one_answer
-from vitviz.ui.memory.studio import Studio
+from vitviz.ui.memory.studio import PASS, Studio
 
 CARD = Path(__file__).parents[1] / "page" / "card.jpg"  # what a shared link looks like
 KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
@@ -38,9 +38,9 @@ def routes(studio: Studio) -> list[APIRoute]:
         kind = "image/png" if which == "input" else "image/jpeg"
         return Response(data, media_type=kind, headers=PASSING if passing else KEPT)
 
-    def far(given: dict, key: str) -> Response:
-        done, of = studio.far(key)
-        return JSONResponse({"done": done, "of": of})
+    def progress(given: dict, key: str, ticket: str = PASS) -> Response:
+        studio.runs.run(key)  # Unknown for an unknown key
+        return JSONResponse(dict(zip(("done", "of"), studio.counted(key, ticket), strict=True)))
 
     def everything(given: dict, key: str) -> Response:
         data = export.everything(studio, key, given)
@@ -55,7 +55,7 @@ def routes(studio: Studio) -> list[APIRoute]:
             if name == "film.json":
                 return JSONResponse(films.offered(studio, key, view, given))
             if name == "film.progress":
-                return JSONResponse(films.progress(studio, key, given))
+                return progress(given, key, given.get("film.ticket", ""))
             if dot and kind in ("film", "print"):
                 files = films if kind == "film" else prints
                 return download(*files.asked_for(studio, key, view, ending, given))
@@ -82,7 +82,7 @@ def routes(studio: Studio) -> list[APIRoute]:
         "modules/{version}/{path:path}": module,
         "{key}/picture/{which}": picture,
         "{key}/everything.zip": everything,
-        "{key}/progress": far,
+        "{key}/progress": progress,
         "{key}/{view}/{name}": item,
     }
     known = {item: at_hand}
@@ -119,12 +119,11 @@ def answered(answer: Callable[[], Response], request: Request) -> Response:
     try:
         with visitor.asking(request), one_answer():
             return answer()
-    except VitvizError as error:
-        told, status = told_of(error), 404 if isinstance(error, Unknown) else 422
-        detail = _short(without_paths(str(error)))
-    except Exception as error:  # a mistake of ours, which goes to the log
-        told, status, detail = told_of(error), 500, UNEXPECTED
-    return JSONResponse({**told, "text": _short(told["text"]), "detail": detail}, status_code=status)
+    except Exception as error:
+        status = 404 if isinstance(error, Unknown) else 422 if isinstance(error, VitvizError) else 500
+        told = told_of(error)
+        said = {"text": _short(told["text"]), "detail": _short(in_english(error))}
+        return JSONResponse({**told, **said}, status_code=status)
 
 
 def _short(sentence: str) -> str:

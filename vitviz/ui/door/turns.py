@@ -119,7 +119,8 @@ class Turns:
             if at_once:
                 line.admit(wish)
         try:
-            self._wait(line, wish)
+            if not at_once:
+                self._wait(line, wish)
             yield
         finally:
             with self._changed:
@@ -189,22 +190,16 @@ class Turns:
 
     def _wait(self, line: _Line, wish: _Wish) -> None:
         try:
-            while not self._admitted(line, wish):
+            while True:
+                with self._changed:
+                    if self._changed.wait_for(lambda: line.first(self._fits) is wish, LOOKS):
+                        return line.admit(wish)
                 stopping.check()  # not while others cannot come or go: it may ask the network
         finally:
             with self._changed:
                 if wish in line.waiting:  # given up
                     line.waiting.remove(wish)
                 self._changed.notify_all()
-
-    def _admitted(self, line: _Line, wish: _Wish) -> bool:
-        with self._changed:
-            if wish in line.computing:
-                return True
-            if not self._changed.wait_for(lambda: line.first(self._fits) is wish, LOOKS):
-                return False
-            line.admit(wish)
-            return True
 
     def _fits(self, wish: _Wish) -> bool:
         taken = sum(one.nbytes for line in self._lines.values() for one in line.computing)

@@ -51,10 +51,7 @@ class Sets:
         self._answers: Cache[dict[int, list]] = Cache(2_000, lambda answers: 1)
 
     def give(self, paths: Sequence[str]) -> str:
-        """The key of a set of uploads or, of none, of the parts of the samples.
-
-        WrongSetting for too many, NotUploaded for what is none.
-        """
+        """The key of a set of uploads; of none, of the samples' parts. WrongSetting or NotUploaded."""
         at_most(MOST, len(paths))
         for path in paths:
             uploads.uploaded(path)
@@ -99,9 +96,7 @@ class Sets:
         return encoded(strip, ".jpg")
 
     def answers(self, given: str, key: str) -> list[list | None]:
-        """Of each picture that is seen what a run's checkpoint takes it for, and how surely: empty where
-        there is no answer, None where it has not been looked at.
-        """
+        """Of each picture that is seen [answer, probability]: [] without an answer, None before a look."""
         known = self._answers.peek(_asked(given, self._runs.run(key))) or {}
         return [known.get(place) for place in range(min(SEEN, self.count(given)))]
 
@@ -195,7 +190,9 @@ class Sets:
         inspector, batch, survey, measures = self._runs.inspector(run), BATCH, None, {}
         word, _, protocol = asked.partition(" ")
         if word == "trial":  # a set is asked for layers and heads, which the distance says
-            batch, measures = 1, {"measures": [_trial(protocol), "distance"]}
+            from vitviz.surveys.measures.trial import TrialMeasure
+
+            batch, measures = 1, {"measures": [TrialMeasure(protocols=(protocol,)), "distance"]}
         elif asked:
             batch, measures = in_batches(len(pictures)), {"measures": LAYERS if asked == "all" else [asked]}
         surveys = surveying(pictures, inspector, **measures, batch=batch, size=run.size)
@@ -218,9 +215,3 @@ def at_most(most: int, count: int) -> None:
 def _asked(given: str, run: Run) -> tuple:
     """What the answers to a set depend on."""
     return given, run.checkpoint, run.weights, run.size
-
-
-def _trial(protocol: str) -> Any:
-    from vitviz.surveys.measures.trial import TrialMeasure
-
-    return TrialMeasure(protocols=(protocol,))

@@ -69,12 +69,10 @@ class Studio:
         key, second = self.runs.both(key)
         beside, survey = self.subject(second) if second else None, self.sets.survey(key)
         if survey is not None:
-            film = self.sets.film(key)
-
-            def loaded():
-                return self.checkpoints.inspector(survey.checkpoint)
-
-            return Subject(loaded, survey=survey, beside=beside, film=lambda: film)
+            film, name = self.sets.film(key), survey.checkpoint
+            return Subject(
+                lambda: self.checkpoints.inspector(name), survey=survey, beside=beside, film=lambda: film
+            )
         run = self.runs.run(key)
         trace = self._traces.within(self.work.placed, key, lambda: self._traced(key, run))
         weights = (run.checkpoint, run.weights, trace.grid)
@@ -127,15 +125,11 @@ class Studio:
             return False
         return self.settings.limits.dear(self.runs.inspector(run).demand(run.size).operations)
 
-    def far(self, key: str) -> tuple[int, int]:
-        """How many layers of a run's pass are done, and of how many; 0 of 0 unless it is being made."""
-        self.runs.run(key)  # Unknown for an unknown key
-        done, of = self.counted(self.runs.both(key)[0], PASS)
-        return done, of
-
-    def counted(self, key: str, ticket: str) -> list[int]:
-        """[done, of]: how far a long answer is that was asked for with a ticket; to be counted on."""
-        return self._counts.get((key, ticket), lambda: [0, 0])
+    def counted(self, key: str, ticket: str = PASS) -> list[int]:
+        """[done, of]: how far a long answer is that was asked for with a ticket, to be counted on; by default
+        how many layers of a run's pass are done, 0 of 0 unless it is being made.
+        """
+        return self._counts.get((self.runs.both(key)[0], ticket), lambda: [0, 0])
 
     def forget(self, keys: set[str]) -> None:
         """Puts out all that has been made of some runs."""
@@ -294,10 +288,9 @@ class Studio:
 
     def _training(self, run: Run) -> list[Subject]:
         """A run's picture at every step of the training that its checkpoint comes from."""
-        names = [one.name for one in self.checkpoints.moments(run.checkpoint)]
-        steps = names if run.checkpoint in names else []
+        frames = self.checkpoints.film(run.checkpoint).get("frames", ())
         changes = {"without": run.without, "strokes": run.strokes}
-        return [self.subject(self.look(run.picture, one, run.size, **changes)) for one in steps]
+        return [self.subject(self.look(run.picture, one["name"], run.size, **changes)) for one in frames]
 
     def _original(self, run: Run) -> Callable[[], Subject] | None:
         """The picture that a run ends on as it was, with nothing taken away; None where that is the run."""
@@ -312,7 +305,7 @@ class Studio:
             changes = {"without": run.without, "strokes": run.strokes}
             seen = self.look(run.picture, plain(run.checkpoint), run.size, **changes)
             return inspector.answered(self.subject(seen).trace)
-        count = self.counted(key, PASS)
+        count = self.counted(key)
 
         def tell(done: int, of: int) -> None:
             count[:] = done, of

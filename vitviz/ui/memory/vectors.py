@@ -29,18 +29,14 @@ class Vectors:
         )
 
     def named(self, checkpoint: str, data: bytes, called: str) -> str:
-        """The checkpoint's name with the classes of a file that is `called` so; VitvizError for no classes,
-        or more than there may be.
-        """
+        """The checkpoint's name with the classes of a file; VitvizError for none, or for too many of them."""
         found = read(data, called)
         name = with_vectors(checkpoint, found.digest)
         self._kept.get(vectors_of(name), lambda: (found, data))
         return name
 
     def of(self, name: str) -> tuple[Classes, bytes] | None:
-        """Those that a checkpoint's name carries, and their file; None where it carries none, Unknown where
-        they are gone.
-        """
+        """Those that a checkpoint's name carries, and their file, or None; Unknown once they are gone."""
         key = vectors_of(name)
         found = self._kept.peek(key) if key else None
         if key and found is None:

@@ -58,9 +58,7 @@ class Videos:
         self._videos: Cache[Video] = Cache(limit, lambda video: video.nbytes)
 
     def keep(self, path: Any) -> str:
-        """Decodes an upload and returns its key. ImageError for what is no upload or no video, or is damaged;
-        TooMuch where it is too long.
-        """
+        """Decodes an upload and returns its key; ImageError for no video, TooMuch for too long a one."""
         with self._work.drawing(ROOM):
             video = self._decoded(uploads.uploaded(path))
         key = self._keys.of(secrets.token_bytes(16))

@@ -77,9 +77,7 @@ def _passed(studio: Studio, told: dict[str, Any], asked: Any) -> Response:
 
 
 def decoded(studio: Studio, asked: Any) -> dict[str, Any]:
-    """A video's key, its frames' numbers in the file and seconds, and the `most` that a film of it has, from
-    the `path` of an upload.
-    """
+    """The video at the `path` of an upload: key, frames, step, and the `most` that a film of it has."""
     key = studio.videos.keep(asked.get("path") if isinstance(asked, dict) else None)
     found = studio.videos.of(key)
     frames = [{"number": number, "seconds": seconds} for number, seconds, _ in found.frames]
