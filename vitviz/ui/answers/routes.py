@@ -21,7 +21,7 @@ from vitviz.ui.answers import export, films, modules, prints
 from vitviz.ui.answers.plain import in_english, told_of
 from vitviz.ui.door import visitor
 from vitviz.ui.door.turns import one_answer
-from vitviz.ui.memory.studio import PASS, Studio
+from vitviz.ui.memory.studio import Studio
 
 CARD = Path(__file__).parents[1] / "page" / "card.jpg"  # what a shared link looks like
 KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
@@ -38,9 +38,9 @@ def routes(studio: Studio) -> list[APIRoute]:
         kind = "image/png" if which == "input" else "image/jpeg"
         return Response(data, media_type=kind, headers=PASSING if passing else KEPT)
 
-    def progress(given: dict, key: str, ticket: str = PASS) -> Response:
-        studio.runs.run(key)  # Unknown for an unknown key
-        return JSONResponse(dict(zip(("done", "of"), studio.counted(key, ticket), strict=True)))
+    def far(given: dict, key: str) -> Response:
+        done, of = studio.far(key)
+        return JSONResponse({"done": done, "of": of})
 
     def everything(given: dict, key: str) -> Response:
         data = export.everything(studio, key, given)
@@ -55,7 +55,7 @@ def routes(studio: Studio) -> list[APIRoute]:
             if name == "film.json":
                 return JSONResponse(films.offered(studio, key, view, given))
             if name == "film.progress":
-                return progress(given, key, given.get("film.ticket", ""))
+                return JSONResponse(films.progress(studio, key, given))
             if dot and kind in ("film", "print"):
                 files = films if kind == "film" else prints
                 return download(*files.asked_for(studio, key, view, ending, given))
@@ -82,7 +82,7 @@ def routes(studio: Studio) -> list[APIRoute]:
         "modules/{version}/{path:path}": module,
         "{key}/picture/{which}": picture,
         "{key}/everything.zip": everything,
-        "{key}/progress": progress,
+        "{key}/progress": far,
         "{key}/{view}/{name}": item,
     }
     known = {item: at_hand}

@@ -27,6 +27,7 @@ from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
+from vitviz.errors import whole_number
 from vitviz.record.sentence import said
 from vitviz.ui.door import uploads, visitor
 from vitviz.ui.door.pages import Pages, meant
@@ -302,8 +303,8 @@ class Calls:
             raise Refused(422, f"{name} takes {expected} and was given {_count(data)}.")
 
     def _check_numbered(self, body: dict) -> None:
-        number, data = body.get("fn_index"), body.get("data")
-        if isinstance(number, bool) or not isinstance(number, int) or number not in self._inputs:
+        number, data = whole_number(body.get("fn_index")), body.get("data")
+        if number not in self._inputs:
             raise Refused(404, "fn_index is not the number of a listener of this page.")
         inputs = self._inputs[number]
         if not isinstance(data, list) or len(data) < len(inputs):

@@ -244,11 +244,8 @@ _answer: ContextVar[_Answer | None] = ContextVar("vitviz_answer", default=None)
 def one_answer() -> Iterator[None]:
     """What is computed inside is one answer, in however many turns; outside each turn counts by itself."""
     with ExitStack() as held:
-        token = _answer.set(_Answer(held))
-        try:
-            yield
-        finally:
-            _answer.reset(token)
+        held.callback(_answer.reset, _answer.set(_Answer(held)))
+        yield
 
 
 @contextmanager

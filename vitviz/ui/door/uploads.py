@@ -61,17 +61,15 @@ def read(path: Any) -> bytes:
     """The bytes of an upload; NotUploaded for what is none, ImageError for more than a picture may have."""
     from vitviz.engine.pictures.images import MAX_BYTES
 
+    # A link or a pipe that took the file's place since is not followed or waited for.
+    more = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK"))
     try:
-        # A link or a pipe that took the file's place since is not followed or waited for.
-        flags = (getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
-        opened = os.open(uploaded(path), os.O_RDONLY | sum(flags))
+        with open(uploaded(path), "rb", opener=lambda path, flags: os.open(path, flags | more)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise NotUploaded
+            data = file.read(MAX_BYTES + 1)
     except OSError:
         raise NotUploaded from None
-    if not stat.S_ISREG(os.fstat(opened).st_mode):
-        os.close(opened)
-        raise NotUploaded
-    with os.fdopen(opened, "rb") as file:
-        data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ImageError(
             f"The upload is larger than {MAX_BYTES // 2**20} MB, the most there may be. Save it smaller."

@@ -99,9 +99,8 @@ def asking(request: Request | None) -> Iterator[None]:
             last = time.monotonic()
         return found
 
-    token = _connection.set((request, broken)) if request is not None else None
+    token = _connection.set(None if request is None else (request, broken))
     try:
         yield
     finally:
-        if token:
-            _connection.reset(token)
+        _connection.reset(token)

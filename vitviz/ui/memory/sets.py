@@ -190,9 +190,7 @@ class Sets:
         inspector, batch, survey, measures = self._runs.inspector(run), BATCH, None, {}
         word, _, protocol = asked.partition(" ")
         if word == "trial":  # a set is asked for layers and heads, which the distance says
-            from vitviz.surveys.measures.trial import TrialMeasure
-
-            batch, measures = 1, {"measures": [TrialMeasure(protocols=(protocol,)), "distance"]}
+            batch, measures = 1, {"measures": [_trial(protocol), "distance"]}
         elif asked:
             batch, measures = in_batches(len(pictures)), {"measures": LAYERS if asked == "all" else [asked]}
         surveys = surveying(pictures, inspector, **measures, batch=batch, size=run.size)
@@ -215,3 +213,9 @@ def at_most(most: int, count: int) -> None:
 def _asked(given: str, run: Run) -> tuple:
     """What the answers to a set depend on."""
     return given, run.checkpoint, run.weights, run.size
+
+
+def _trial(protocol: str) -> Any:
+    from vitviz.surveys.measures.trial import TrialMeasure
+
+    return TrialMeasure(protocols=(protocol,))

@@ -125,10 +125,16 @@ class Studio:
             return False
         return self.settings.limits.dear(self.runs.inspector(run).demand(run.size).operations)
 
-    def counted(self, key: str, ticket: str = PASS) -> list[int]:
-        """[done, of]: how far a long answer is that was asked for with a ticket, to be counted on; by default
-        how many layers of a run's pass are done, 0 of 0 unless it is being made.
+    def far(self, key: str, ticket: str = PASS) -> tuple[int, int]:
+        """How far a long answer is, and of how far: by default a run's own pass, in layers. Unknown for an
+        unknown key; 0 of 0 unless it is being made.
         """
+        self.runs.run(key)
+        done, of = self.counted(key, ticket)
+        return done, of
+
+    def counted(self, key: str, ticket: str = PASS) -> list[int]:
+        """The same of a long answer that was asked for with a ticket, to be counted on."""
         return self._counts.get((self.runs.both(key)[0], ticket), lambda: [0, 0])
 
     def forget(self, keys: set[str]) -> None:
@@ -196,8 +202,6 @@ class Studio:
         """One of the further files that a view declares."""
         view = self.view(slug)
         subject = self._fitting(key, view)
-        if name not in [file.name for file in view.files]:
-            raise Unknown(f"{view.title} has no file {name[:60]!r}.")
         upload = None if subject.trace is None else self.photograph(key)
         settings = view.settings(given, subject.about)
         with self.work.placed():

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from PIL import Image
 
-from vitviz.errors import ImageError
+from vitviz.errors import ImageError, whole_number
 from vitviz.record import stopping
 from vitviz.ui.door import uploads, visitor
 from vitviz.ui.memory.cache import Cache, Keys
@@ -89,7 +89,7 @@ class Videos:
     def frame(self, key: Any, at: Any) -> bytes:
         """A frame, counted from 0, as a file's bytes."""
         frames = self.of(key).frames
-        if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at < len(frames):
+        if whole_number(at, 0, len(frames)) is None:
             raise ImageError(f"There is no such frame; expected 0 to {len(frames) - 1}.")
         return frames[at][2]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from vitviz.errors import ImageError, VitvizError
+from vitviz.errors import ImageError, VitvizError, whole_number
 from vitviz.record import samples
 from vitviz.record.asked import plain, with_text
 from vitviz.record.classes import ENDINGS
@@ -106,7 +106,7 @@ class Handlers:
     def sample(self, state: dict, event: gr.SelectData) -> list:
         """A sample out of the gallery."""
         known, index = samples.samples(), event.index  # out of the page, so perhaps anything
-        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(known):
+        if whole_number(index, 0, len(known)) is None:
             return self.page.unchanged()
         name = known[index].name
         return self.page.attempt(

@@ -107,8 +107,12 @@ class OverASet:
             yield self._as_it_was(state, error)
 
     def one(self, state: dict, event: gr.EventData) -> list:
+        """`single` for the page."""
+        return self.single(state, str(sent(event).get("view") or ""))
+
+    def single(self, state: dict, slug: str) -> list:
         """State, figures and panel with the one picture again."""
-        state, slug = self._studio.sessions.newest(state), str(sent(event).get("view") or "")
+        state = self._studio.sessions.newest(state)
 
         def without(new: dict) -> list:
             others = {name: key for name, key in new.get("surveys", {}).items() if name != slug}
