@@ -24,6 +24,7 @@ import gradio as gr
 from gradio.blocks import BlocksConfig
 from gradio.utils import LRUCache
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.exceptions import HTTPException as Refused
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
@@ -44,6 +45,7 @@ CLOSED = re.compile(
 )
 BESIDE = ("x-forwarded-host", "x-gradio-server")  # from which Gradio makes the addresses of a page
 STREAM = re.compile(r"/gradio_api/(queue/data/?$|call/(v2/)?[^/]+/(?P<event>[^/]+)/?$)")
+ALLOWING = "If it should, start it with --allowed-host."
 NO_EVENT = "There is no such event: it has been answered already, or was given up."
 NO_SESSION = (
     'data: {"msg": "unexpected_error", "message": "", "success": false, "session_not_found": true}\n\n'
@@ -58,14 +60,6 @@ NO_FORM = (
     "This upload could not be taken: expected a form with files under plain names. Send it again; if it fails"
     " once more, the log of the server says why."
 )
-
-
-class Refused(Exception):
-    """What the caller is told, with HTTP's status."""
-
-    def __init__(self, status: int, sentence: str):
-        super().__init__(sentence)
-        self.status = status
 
 
 class Door:
@@ -86,7 +80,7 @@ class Door:
                 receive = self._counted(scope, receive) if uploading else await self._read(scope, receive)
                 send = _worded(scope, receive, send) if uploading else send
         except Refused as refused:
-            return await _told(said(refused), refused.status, scope)(scope, receive, send)
+            return await _told(refused.detail, refused.status_code, scope)(scope, receive, send)
         stream = STREAM.search(scope["path"])
         if scope["type"] != "http" or not stream or scope["method"] != "GET":
             return await self._app(scope, receive, send)
@@ -102,11 +96,9 @@ class Door:
         headers = Headers(scope=scope)
         host, origin = headers.get("host"), headers.get("origin")
         if not self._hosts.serves(host):
-            said = f"vitviz is not served as {_short(host)} here"
-            raise Refused(403, f"{said}. If it should, start it with --allowed-host.")
+            raise Refused(403, f"vitviz is not served as {_short(host)} here. {ALLOWING}")
         if not self._hosts.trusts(origin, host):
-            said = f"A page of {_short(origin)} may not use this"
-            raise Refused(403, f"{said}. If it should, start it with --allowed-host.")
+            raise Refused(403, f"A page of {_short(origin)} may not use this. {ALLOWING}")
         if CLOSED.search(scope["path"]):
             raise Refused(404, "There is nothing here.")
         named = MutableHeaders(scope=scope)

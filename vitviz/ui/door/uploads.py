@@ -48,11 +48,7 @@ def inside(path: Any) -> Path:
 def uploaded(path: Any) -> Path:
     """The same for a regular file that is there; NotUploaded for a folder, a pipe, a device, or nothing."""
     found = inside(path)
-    try:
-        regular = stat.S_ISREG(os.lstat(found).st_mode)
-    except OSError:
-        regular = False
-    if not regular:
+    if os.path.islink(found) or not os.path.isfile(found):
         raise NotUploaded
     return found
 
@@ -113,14 +109,11 @@ class Quota:
     def _files(self) -> list[tuple[float, int, str]]:
         found = []
         for folder, _, names in os.walk(get_upload_folder()):
-            for name in names:
-                path = os.path.join(folder, name)
-                try:
+            for path in (os.path.join(folder, name) for name in names):
+                with contextlib.suppress(OSError):  # gone meanwhile
                     about = os.lstat(path)
-                except OSError:  # gone meanwhile
-                    continue
-                if os.path.realpath(path) not in self._kept:
-                    found.append((about.st_mtime, about.st_size, path))
+                    if os.path.realpath(path) not in self._kept:
+                        found.append((about.st_mtime, about.st_size, path))
             with contextlib.suppress(OSError):  # gone meanwhile, or in use again
                 old = not names and time.time() - os.lstat(folder).st_mtime > LIFETIME
                 if old and folder != get_upload_folder():

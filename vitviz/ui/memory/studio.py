@@ -190,10 +190,8 @@ class Studio:
             arrays = self._read(subject, lambda: view.numbers(subject, settings))
         told = {f"setting_{name}": str(value) for name, value in view.filed(settings, subject.grid).items()}
         about = {"checkpoint": subject.checkpoint, "view": slug, "dtype": self.settings.dtype, **told}
-        survey = self.sets.survey(key) is not None
-        about["assumed"] = "" if survey else self.runs.assumed(self.runs.run(key))
-        if "prefix_tokens" not in arrays:
-            arrays = {**arrays, "prefix_tokens": np.asarray(subject.grid.prefix_names, dtype=str)}
+        about["assumed"] = self.runs.assumed(self.runs.run(key)) if subject.survey is None else ""
+        arrays.setdefault("prefix_tokens", np.asarray(subject.grid.prefix_names, dtype=str))
         described, file = {name: np.asarray(value) for name, value in about.items()}, io.BytesIO()
         self._read(subject, lambda: np.savez_compressed(file, **arrays, **described))
         return file.getvalue()

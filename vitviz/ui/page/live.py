@@ -144,7 +144,7 @@ def _row(studio: Studio, photo: str, key: str, asked: dict) -> dict[str, Any]:
         case [str(slug), dict(given)]:
             pass
         case _:
-            slug, given = "", {}
+            return found
     view = next((one for one in VIEWS if one.slug == slug), None)
     if view and view.needs is Needs.RUN and view.printable and not view.on_request:
         given = {str(name): str(value) for name, value in given.items()}
