@@ -187,11 +187,7 @@ def lifespan(hosts: Hosts, calls: Calls, quota: uploads.Quota, turns: Turns) -> 
 
 def _headed(scope, send) -> Callable:
     """Tells the browser to take nothing for what it is not said to be, and a page who it is."""
-    page = (
-        scope["type"] == "http"
-        and scope["path"] == "/"
-        and visitor.COOKIE not in HTTPConnection(scope).cookies
-    )
+    page = scope["type"] == "http" and scope["path"] == "/"
     # on a Space the page lies in a frame of another site
     where = "SameSite=None; Secure; Partitioned" if os.environ.get("SPACE_HOST") else "SameSite=Lax"
 
@@ -199,7 +195,7 @@ def _headed(scope, send) -> Callable:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(raw=list(message.get("headers", ())))
             headers["x-content-type-options"] = "nosniff"
-            if page:
+            if page and visitor.COOKIE not in HTTPConnection(scope).cookies:
                 name = f"{visitor.COOKIE}={secrets.token_hex(12)}"
                 headers.append("set-cookie", f"{name}; Path=/; HttpOnly; {where}")
             message = {**message, "headers": headers.raw}

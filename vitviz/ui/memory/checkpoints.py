@@ -93,7 +93,7 @@ class Checkpoints:
 
         found = self._inspectors.get(name, load)
         if not engine.unchanged(found.checkpoint):
-            self._inspectors.drop(name, found)
+            self._inspectors.forget(lambda _, one: one is found)  # but not what took its place since
             found = self._inspectors.get(name, lambda: load(again=True))
         known()[name] = found
         return found
@@ -116,10 +116,8 @@ class Checkpoints:
 
     def forget(self, name: str) -> None:
         """Lets go of a loaded checkpoint beside whose files this site itself has written."""
-        found = self._inspectors.peek(name)
         known().pop(name, None)
-        if found is not None:
-            self._inspectors.drop(name, found)
+        self._inspectors.forget(lambda key, _: key == name)
 
 
 def _bytes_of_model(inspector) -> int:

@@ -212,11 +212,9 @@ class Studio:
     def summary(self, key: str, view: View) -> dict[str, Any]:
         """A view's summary, made once."""
         subject = self.before(key) if view.soon else self.subject(key)
-
-        def made():
-            return self._read(subject, lambda: view.summary(subject))
-
-        return self._once((key, view.slug, "summary"), made)
+        return self._once(
+            (key, view.slug, "summary"), lambda: self._read(subject, lambda: view.summary(subject))
+        )
 
     def image(self, key: str, which: str) -> bytes:
         """The upload, retouched or as it was, or a set's thumbnails (JPEG); or the model's input (PNG).

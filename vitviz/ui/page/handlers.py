@@ -207,7 +207,7 @@ class Handlers:
     def seen(self, state: dict, event: gr.EventData) -> list:
         """An earlier moment of this page; the answer carries the ticket, and whether it was refused."""
         data = sent(event)
-        seen = links.read({name: text for name, text in data.items() if isinstance(text, str)})
+        seen = links.read(data)
 
         def make(state: dict) -> list:
             picture = self.studio.pictures.sample(seen.sample) if seen.sample else str(data.get("picture"))
