@@ -149,12 +149,10 @@ class Turns:
         wish = _Wish(visitor, int(min(nbytes, LARGEST * self._room)))
         with self.given_back():
             self._enter(kind, wish, patient)
-            self._mine.held = kind, wish
             try:
                 with stopping.when(self._standing_back(wish)) if kind == DEAR else nullcontext():
                     yield
             finally:
-                self._mine.held = None
                 self._leave(kind, wish)
 
     @contextmanager
@@ -164,13 +162,11 @@ class Turns:
         if held is None:
             yield
             return
-        self._mine.held = None
         self._leave(*held)
         try:
             yield
         finally:
             self._enter(*held, patient=True)
-            self._mine.held = held
 
     def _enter(self, kind: str, wish: _Wish, patient: bool) -> None:
         line = self._lines[kind]
@@ -182,8 +178,10 @@ class Turns:
                 raise line.busy()
             line.waiting.append(wish)
         self._wait(line, wish)
+        self._mine.held = kind, wish
 
     def _leave(self, kind: str, wish: _Wish) -> None:
+        self._mine.held = None
         with self._changed:
             self._lines[kind].leave(wish)
             self._changed.notify_all()
