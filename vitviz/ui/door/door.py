@@ -45,7 +45,6 @@ CLOSED = re.compile(
 )
 BESIDE = ("x-forwarded-host", "x-gradio-server")  # from which Gradio makes the addresses of a page
 STREAM = re.compile(r"/gradio_api/(queue/data/?$|call/(v2/)?[^/]+/(?P<event>[^/]+)/?$)")
-ALLOWING = "If it should, start it with --allowed-host."
 NO_EVENT = "There is no such event: it has been answered already, or was given up."
 NO_SESSION = (
     'data: {"msg": "unexpected_error", "message": "", "success": false, "session_not_found": true}\n\n'
@@ -96,9 +95,11 @@ class Door:
         headers = Headers(scope=scope)
         host, origin = headers.get("host"), headers.get("origin")
         if not self._hosts.serves(host):
-            raise Refused(403, f"vitviz is not served as {_short(host)} here. {ALLOWING}")
+            said = f"vitviz is not served as {_short(host)} here"
+            raise Refused(403, f"{said}. If it should, start it with --allowed-host.")
         if not self._hosts.trusts(origin, host):
-            raise Refused(403, f"A page of {_short(origin)} may not use this. {ALLOWING}")
+            said = f"A page of {_short(origin)} may not use this"
+            raise Refused(403, f"{said}. If it should, start it with --allowed-host.")
         if CLOSED.search(scope["path"]):
             raise Refused(404, "There is nothing here.")
         named = MutableHeaders(scope=scope)
