@@ -47,8 +47,7 @@ def endpoint(view: View, subject_of: Callable, reading: Callable = contextlib.nu
         settings = view.settings(
             {name: str(one) for name, one in chosen.items() if one is not None}, subject.about
         )
-        reason = view.refused(subject)
-        if reason:
+        if reason := view.refused(subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
         with reading(subject):
             numbers = {item.name: plain(view.array(subject, item.name, settings)) for item in taken}
@@ -60,8 +59,7 @@ def endpoint(view: View, subject_of: Callable, reading: Callable = contextlib.nu
     parameters.append(_parameter("checkpoint", str, ""))
     parameters += [_parameter("second", str, "")] if view.paired else []
     parameters += [_of(control) for control in controls]
-    if of_picture:
-        parameters.append(_parameter("without", str, ""))
+    parameters += [_parameter("without", str, "")] if of_picture else []
     signature = inspect.Signature(parameters, return_annotation=dict)
     answer.__signature__, answer.__name__ = signature, view.slug
     answer.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": dict}

@@ -24,7 +24,7 @@ from vitviz.record.samples import samples
 from vitviz.record.strokes import Strokes
 from vitviz.ui.answers import derived, films, prints
 from vitviz.ui.answers.derived import Picture
-from vitviz.ui.answers.plain import UNEXPECTED, cells, plain, truth, whole, without_paths
+from vitviz.ui.answers.plain import cells, in_english, plain, truth, whole
 from vitviz.ui.door import visitor
 from vitviz.ui.door.turns import one_answer
 from vitviz.ui.memory.studio import Studio
@@ -469,11 +469,10 @@ def _spoken(fn: Callable) -> Callable:
         try:
             with visitor.asking(visitor.direct()), one_answer():
                 return fn(*given, **named)
-        except VitvizError as error:
-            raise gr.Error(without_paths(str(error)), print_exception=False) from error
-        except Exception as error:  # a mistake of ours, which would reach the caller as "error: null"
-            log.exception("An endpoint failed")
-            raise gr.Error(UNEXPECTED, print_exception=False) from error
+        except Exception as error:  # which would reach the caller as "error: null"
+            if not isinstance(error, VitvizError):
+                log.exception("An endpoint failed")
+            raise gr.Error(in_english(error), print_exception=False) from error
 
     return answer
 

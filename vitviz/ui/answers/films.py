@@ -124,12 +124,12 @@ def asked_for(
     width = address.number("width", "960")
     seconds = float(address.text("seconds", "0.8", r"[0-9](\.[0-9])?", "0.1 to 5, such as 0.8"))
     require(ending, width, seconds)
-    asked = (address.theirs, address.text("over", "training"), address.look(), partial(_count, count, 0))
-    if asked[1] == "video":
+    over, how = address.text("over", "training"), (address.look(), partial(_count, count, 0))
+    if over == "video":
         ends = (address.number("first", "0"), address.number("last", "9999"))
-        made = of_video(studio, key, slug, asked[0], address.text("video", ""), ends, *asked[2:])
+        made = of_video(studio, key, slug, address.theirs, address.text("video", ""), ends, *how)
     else:
-        made = film(studio, key, slug, *asked)
+        made = film(studio, key, slug, address.theirs, over, *how)
     data = written(studio, made, ending, width, seconds, partial(_count, count, 1))
     return data, f"{made.name}.{ending}"
 
@@ -175,8 +175,7 @@ def offered(studio: Studio, key: str, slug: str, given: Mapping[str, str]) -> di
 
 def progress(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, int]:
     """How many frames of the film with a ticket are done, of how many; each counts twice: seen, and drawn."""
-    studio.runs.run(key)  # Unknown for an unknown key
-    done, of = studio.counted(key, given.get(f"{PREFIX}ticket", ""))
+    done, of = studio.far(key, given.get(f"{PREFIX}ticket", ""))
     return {"done": done, "of": of}
 
 

@@ -85,13 +85,13 @@ def _read(file: BinaryIO) -> Lesson:
     found = zips.files(file, {TOLD: MOST_TOLD, **dict.fromkeys((PICTURE, OTHER, VECTORS), MAX_BYTES)})
     try:
         lesson = json.loads(found[TOLD])["lesson"]
-        seen = links.read({name: text for name, text in lesson.items() if isinstance(text, str)})
-        settings = {view.slug: _texts(lesson["settings"].get(view.slug)) for view in VIEWS}
+        seen, settings = links.read(lesson), [lesson["settings"].get(view.slug) for view in VIEWS]
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
         raise NoLesson(NO_LESSON) from None
     if seen.checkpoint is None or not (seen.sample or PICTURE in found):
         raise NoLesson(NO_LESSON)
-    checked = {view.slug: links.fitting(view, settings[view.slug]) for view in VIEWS}
+    asked = [one if isinstance(one, dict) else {} for one in settings]
+    checked = {view.slug: links.fitting(view, one) for view, one in zip(VIEWS, asked, strict=True)}
     picture = None if seen.sample else found[PICTURE]
     return Lesson(seen, checked, picture, found.get(VECTORS), found.get(OTHER))
 
@@ -116,9 +116,3 @@ def opened(folder: Path, name: Any) -> Lesson:
             return _read(file)
     except OSError:
         raise Unknown(GONE) from None
-
-
-def _texts(settings: Any) -> dict[str, str]:
-    """The settings of one view, as far as they are texts."""
-    given = settings.items() if isinstance(settings, dict) else ()
-    return {name: text for name, text in given if isinstance(text, str)}

@@ -10,6 +10,7 @@ An upload of one's own has no link: pictures stay where they are.
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ from vitviz.record.runs import Without
 from vitviz.record.strokes import Strokes
 from vitviz.views import VIEWS, View
 
-# no setting of a view may have one of these names
+# No setting of a view has one of these names, by test: they are asked for in the same address.
 RESERVED = ("checkpoint", "second", "size", "sample", "tab", "without", "strokes")
 LONGEST = 4_000  # characters of a checkpoint's name with what is said of it and asked; timm's longest has 70
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:\d+)?")
@@ -43,7 +44,7 @@ class Link:
         return self.settings if slug == self.tab else {}
 
 
-def read(query: Mapping[str, str]) -> Link:
+def read(query: Mapping[str, Any]) -> Link:
     """The link in the query of an address. Never raises: what does not fit is passed over.
 
     >>> asked = {"sample": "coffee", "tab": "rollout", "fusion": "max", "residual": "1e9", "colour": "red"}
@@ -51,6 +52,7 @@ def read(query: Mapping[str, str]) -> Link:
     Link(checkpoint=None, sample='coffee', tab='rollout', second=None, size=None, without=None,
          strokes=None, settings={'fusion': 'max'})
     """
+    query = {name: text for name, text in query.items() if isinstance(text, str)}
     sample = query.get("sample")
     view = {view.slug: view for view in VIEWS}.get(query.get("tab", ""))
     return Link(
@@ -89,16 +91,13 @@ def _edits(kind: type[Without | Strokes], text: str, most: int | None = None) ->
         return None
 
 
-def fitting(view: View, query: Mapping[str, str]) -> dict[str, str]:
+def fitting(view: View, query: Mapping[str, Any]) -> dict[str, str]:
     """Those settings of a view in a query that it could take, as far as no model is known."""
     found = {}
     for control in view.controls:
         text = query.get(control.name)
-        if text is None or control.name in RESERVED or not re.fullmatch(control.pattern, text, re.ASCII):
-            continue
-        try:
-            control.parse(text)
-        except WrongSetting:
-            continue
-        found[control.name] = text
+        if isinstance(text, str) and re.fullmatch(control.pattern, text, re.ASCII):
+            with suppress(WrongSetting):
+                control.parse(text)
+                found[control.name] = text
     return found

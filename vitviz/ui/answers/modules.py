@@ -44,9 +44,6 @@ def style() -> str:
 
 @cache
 def _sources() -> dict[str, str]:
-    found = {**scripts.files(".js", _ROOMS), **scripts.made()}
-    for tag in words.NAMES:
-        found[f"ui/words/{tag}.js"] = (
-            f"export default {json.dumps(dict(words.texts(tag)), ensure_ascii=False)};\n"
-        )
-    return found
+    texts = {tag: json.dumps(dict(words.texts(tag)), ensure_ascii=False) for tag in words.NAMES}
+    said = {f"ui/words/{tag}.js": f"export default {text};\n" for tag, text in texts.items()}
+    return {**scripts.files(".js", _ROOMS), **scripts.made(), **said}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.errors import VitvizError, WrongSetting
+from vitviz.errors import VitvizError, WrongSetting, whole_number
 from vitviz.record.sentence import Sentence, said, travelling
 from vitviz.ui.words import told
 
@@ -51,11 +51,10 @@ def whole(value: Any, name: str, least: int, most: int) -> int:
     >>> whole(3.0, "layer", 1, 12)
     3
     """
-    number = isinstance(value, int) and not isinstance(value, bool)
-    number = number or isinstance(value, float) and value.is_integer()  # neither infinite nor NaN
-    if not number or not least <= value <= most:
+    given = int(value) if isinstance(value, float) and value.is_integer() else value  # not infinite or NaN
+    if (number := whole_number(given, least, most + 1)) is None:
         raise WrongSetting(f"{name}={value!r} is no whole number from {least} to {most}.")
-    return int(value)
+    return number
 
 
 def truth(value: object, name: str) -> bool:
@@ -73,6 +72,11 @@ def without_paths(sentence: str) -> str:
     "'…/a.pth' is damaged; see https://example.org/a/b and second/input.png."
     """
     return _PATH.sub("…/", sentence)
+
+
+def in_english(error: BaseException) -> str:
+    """An error for a program; of a mistake of ours only that it was one."""
+    return without_paths(str(error)) if isinstance(error, VitvizError) else UNEXPECTED
 
 
 def told_of(error: BaseException, place: str = "the page") -> dict:

@@ -45,8 +45,7 @@ def written(studio: Studio, made: Figure, form: str, width: float | None, dpi: i
     """The file, drawn and written in a turn; TooMuch for more pixels than this server draws."""
     pixels, most = made.pixels(width, dpi) if form == "png" else 0, studio.settings.limits.pixels
     if pixels > most:
-        count = {"count": round(pixels / 1e6), "most": round(most / 1e6)}
-        raise TooMuch(Sentence(TOO_LARGE, **count))
+        raise TooMuch(Sentence(TOO_LARGE, count=round(pixels / 1e6), most=round(most / 1e6)))
     with studio.work.drawing(max(pixels, USUAL), pixels > USUAL):
         return made.file(form, width, dpi)
 

@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute
 
 from vitviz.errors import Unknown, VitvizError
 from vitviz.ui.answers import export, films, modules, prints
-from vitviz.ui.answers.plain import UNEXPECTED, told_of, without_paths
+from vitviz.ui.answers.plain import in_english, told_of
 from vitviz.ui.door import visitor
 from vitviz.ui.door.turns import one_answer
 from vitviz.ui.memory.studio import Studio
@@ -119,12 +119,11 @@ def answered(answer: Callable[[], Response], request: Request) -> Response:
     try:
         with visitor.asking(request), one_answer():
             return answer()
-    except VitvizError as error:
-        told, status = told_of(error), 404 if isinstance(error, Unknown) else 422
-        detail = _short(without_paths(str(error)))
-    except Exception as error:  # a mistake of ours, which goes to the log
-        told, status, detail = told_of(error), 500, UNEXPECTED
-    return JSONResponse({**told, "text": _short(told["text"]), "detail": detail}, status_code=status)
+    except Exception as error:
+        status = 404 if isinstance(error, Unknown) else 422 if isinstance(error, VitvizError) else 500
+        told = told_of(error)
+        said = {"text": _short(told["text"]), "detail": _short(in_english(error))}
+        return JSONResponse({**told, **said}, status_code=status)
 
 
 def _short(sentence: str) -> str:

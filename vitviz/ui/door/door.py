@@ -24,9 +24,11 @@ import gradio as gr
 from gradio.blocks import BlocksConfig
 from gradio.utils import LRUCache
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.exceptions import HTTPException as Refused
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
+from vitviz.errors import whole_number
 from vitviz.record.sentence import said
 from vitviz.ui.door import uploads, visitor
 from vitviz.ui.door.pages import Pages, meant
@@ -59,14 +61,6 @@ NO_FORM = (
 )
 
 
-class Refused(Exception):
-    """What the caller is told, with HTTP's status."""
-
-    def __init__(self, status: int, sentence: str):
-        super().__init__(sentence)
-        self.status = status
-
-
 class Door:
     """ASGI middleware around the whole app."""
 
@@ -85,7 +79,7 @@ class Door:
                 receive = self._counted(scope, receive) if uploading else await self._read(scope, receive)
                 send = _worded(scope, receive, send) if uploading else send
         except Refused as refused:
-            return await _told(said(refused), refused.status, scope)(scope, receive, send)
+            return await _told(refused.detail, refused.status_code, scope)(scope, receive, send)
         stream = STREAM.search(scope["path"])
         if scope["type"] != "http" or not stream or scope["method"] != "GET":
             return await self._app(scope, receive, send)
@@ -194,11 +188,7 @@ def lifespan(hosts: Hosts, calls: Calls, quota: uploads.Quota, turns: Turns) -> 
 
 def _headed(scope, send) -> Callable:
     """Tells the browser to take nothing for what it is not said to be, and a page who it is."""
-    page = (
-        scope["type"] == "http"
-        and scope["path"] == "/"
-        and visitor.COOKIE not in HTTPConnection(scope).cookies
-    )
+    page = scope["type"] == "http" and scope["path"] == "/"
     # on a Space the page lies in a frame of another site
     where = "SameSite=None; Secure; Partitioned" if os.environ.get("SPACE_HOST") else "SameSite=Lax"
 
@@ -206,7 +196,7 @@ def _headed(scope, send) -> Callable:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(raw=list(message.get("headers", ())))
             headers["x-content-type-options"] = "nosniff"
-            if page:
+            if page and visitor.COOKIE not in HTTPConnection(scope).cookies:
                 name = f"{visitor.COOKIE}={secrets.token_hex(12)}"
                 headers.append("set-cookie", f"{name}; Path=/; HttpOnly; {where}")
             message = {**message, "headers": headers.raw}
@@ -302,8 +292,8 @@ class Calls:
             raise Refused(422, f"{name} takes {expected} and was given {_count(data)}.")
 
     def _check_numbered(self, body: dict) -> None:
-        number, data = body.get("fn_index"), body.get("data")
-        if isinstance(number, bool) or not isinstance(number, int) or number not in self._inputs:
+        number, data = whole_number(body.get("fn_index")), body.get("data")
+        if number not in self._inputs:
             raise Refused(404, "fn_index is not the number of a listener of this page.")
         inputs = self._inputs[number]
         if not isinstance(data, list) or len(data) < len(inputs):

@@ -14,6 +14,7 @@ from typing import Any
 
 from gradio.utils import LRUCache, get_upload_folder
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 
 from vitviz.ui import words
 
@@ -41,7 +42,7 @@ class Pages:
 
     def __init__(self, app: Any):
         self._app = app
-        self._made: LRUCache[tuple, tuple[list, bytes, bytes]] = LRUCache(MOST)
+        self._made: LRUCache[tuple, dict[bool, Response]] = LRUCache(MOST)  # packed, and as it is
 
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
@@ -65,16 +66,12 @@ class Pages:
             if scope["path"] == "/":
                 script = f"<head><script>{words.first()}</script>".encode()
                 body = shared(body.replace(b"<head>", script, 1), scope)
-            self._made[which] = start["headers"], body, gzip.compress(body)
-        headers, body, packed = self._made[which]
-        small = "gzip" in asked.get("accept-encoding", "")
-        told = MutableHeaders(raw=list(headers))
-        told["content-length"] = str(len(packed if small else body))
-        told["vary"] = "accept-encoding"
-        if small:
-            told["content-encoding"] = "gzip"
-        await send({"type": "http.response.start", "status": 200, "headers": told.raw})
-        await send({"type": "http.response.body", "body": packed if small else body})
+            told = {**Headers(raw=start["headers"]), "vary": "accept-encoding"}
+            told.pop("content-length", None)
+            packed = Response(gzip.compress(body), headers={**told, "content-encoding": "gzip"})
+            self._made[which] = {True: packed, False: Response(body, headers=told)}
+        answer = self._made[which]["gzip" in asked.get("accept-encoding", "")]
+        await answer(scope, receive, send)
 
     async def _whole(self, scope, receive) -> tuple[dict, bytes]:
         start, body = {}, bytearray()

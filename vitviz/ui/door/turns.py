@@ -119,7 +119,8 @@ class Turns:
             if at_once:
                 line.admit(wish)
         try:
-            self._wait(line, wish)
+            if not at_once:
+                self._wait(line, wish)
             yield
         finally:
             with self._changed:
@@ -148,12 +149,10 @@ class Turns:
         wish = _Wish(visitor, int(min(nbytes, LARGEST * self._room)))
         with self.given_back():
             self._enter(kind, wish, patient)
-            self._mine.held = kind, wish
             try:
                 with stopping.when(self._standing_back(wish)) if kind == DEAR else nullcontext():
                     yield
             finally:
-                self._mine.held = None
                 self._leave(kind, wish)
 
     @contextmanager
@@ -163,13 +162,11 @@ class Turns:
         if held is None:
             yield
             return
-        self._mine.held = None
         self._leave(*held)
         try:
             yield
         finally:
             self._enter(*held, patient=True)
-            self._mine.held = held
 
     def _enter(self, kind: str, wish: _Wish, patient: bool) -> None:
         line = self._lines[kind]
@@ -181,30 +178,26 @@ class Turns:
                 raise line.busy()
             line.waiting.append(wish)
         self._wait(line, wish)
+        self._mine.held = kind, wish
 
     def _leave(self, kind: str, wish: _Wish) -> None:
+        self._mine.held = None
         with self._changed:
             self._lines[kind].leave(wish)
             self._changed.notify_all()
 
     def _wait(self, line: _Line, wish: _Wish) -> None:
         try:
-            while not self._admitted(line, wish):
+            while True:
+                with self._changed:
+                    if self._changed.wait_for(lambda: line.first(self._fits) is wish, LOOKS):
+                        return line.admit(wish)
                 stopping.check()  # not while others cannot come or go: it may ask the network
         finally:
             with self._changed:
                 if wish in line.waiting:  # given up
                     line.waiting.remove(wish)
                 self._changed.notify_all()
-
-    def _admitted(self, line: _Line, wish: _Wish) -> bool:
-        with self._changed:
-            if wish in line.computing:
-                return True
-            if not self._changed.wait_for(lambda: line.first(self._fits) is wish, LOOKS):
-                return False
-            line.admit(wish)
-            return True
 
     def _fits(self, wish: _Wish) -> bool:
         taken = sum(one.nbytes for line in self._lines.values() for one in line.computing)
@@ -249,11 +242,8 @@ _answer: ContextVar[_Answer | None] = ContextVar("vitviz_answer", default=None)
 def one_answer() -> Iterator[None]:
     """What is computed inside is one answer, in however many turns; outside each turn counts by itself."""
     with ExitStack() as held:
-        token = _answer.set(_Answer(held))
-        try:
-            yield
-        finally:
-            _answer.reset(token)
+        held.callback(_answer.reset, _answer.set(_Answer(held)))
+        yield
 
 
 @contextmanager

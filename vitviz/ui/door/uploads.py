@@ -48,11 +48,7 @@ def inside(path: Any) -> Path:
 def uploaded(path: Any) -> Path:
     """The same for a regular file that is there; NotUploaded for a folder, a pipe, a device, or nothing."""
     found = inside(path)
-    try:
-        regular = stat.S_ISREG(os.lstat(found).st_mode)
-    except OSError:
-        regular = False
-    if not regular:
+    if os.path.islink(found) or not os.path.isfile(found):
         raise NotUploaded
     return found
 
@@ -61,17 +57,15 @@ def read(path: Any) -> bytes:
     """The bytes of an upload; NotUploaded for what is none, ImageError for more than a picture may have."""
     from vitviz.engine.pictures.images import MAX_BYTES
 
+    # A link or a pipe that took the file's place since is not followed or waited for.
+    more = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK"))
     try:
-        # A link or a pipe that took the file's place since is not followed or waited for.
-        flags = (getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
-        opened = os.open(uploaded(path), os.O_RDONLY | sum(flags))
+        with open(uploaded(path), "rb", opener=lambda path, flags: os.open(path, flags | more)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise NotUploaded
+            data = file.read(MAX_BYTES + 1)
     except OSError:
         raise NotUploaded from None
-    if not stat.S_ISREG(os.fstat(opened).st_mode):
-        os.close(opened)
-        raise NotUploaded
-    with os.fdopen(opened, "rb") as file:
-        data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ImageError(
             f"The upload is larger than {MAX_BYTES // 2**20} MB, the most there may be. Save it smaller."
@@ -115,14 +109,11 @@ class Quota:
     def _files(self) -> list[tuple[float, int, str]]:
         found = []
         for folder, _, names in os.walk(get_upload_folder()):
-            for name in names:
-                path = os.path.join(folder, name)
-                try:
+            for path in (os.path.join(folder, name) for name in names):
+                with contextlib.suppress(OSError):  # gone meanwhile
                     about = os.lstat(path)
-                except OSError:  # gone meanwhile
-                    continue
-                if os.path.realpath(path) not in self._kept:
-                    found.append((about.st_mtime, about.st_size, path))
+                    if os.path.realpath(path) not in self._kept:
+                        found.append((about.st_mtime, about.st_size, path))
             with contextlib.suppress(OSError):  # gone meanwhile, or in use again
                 old = not names and time.time() - os.lstat(folder).st_mtime > LIFETIME
                 if old and folder != get_upload_folder():

@@ -71,9 +71,7 @@ def name() -> str:
     """Whose turn it is: an address and a session, that of the browser where it has our cookie."""
     listener, route = LocalContext.request.get(None), _connection.get()
     request = route[0] if route else getattr(listener, "request", None)
-    if request is None:
-        return ""
-    return of(request, getattr(listener, "session_hash", None))
+    return "" if request is None else of(request, page())
 
 
 def of(request: HTTPConnection, page: str | None = None) -> str:
@@ -101,9 +99,8 @@ def asking(request: Request | None) -> Iterator[None]:
             last = time.monotonic()
         return found
 
-    token = _connection.set((request, broken)) if request is not None else None
+    token = _connection.set(None if request is None else (request, broken))
     try:
         yield
     finally:
-        if token:
-            _connection.reset(token)
+        _connection.reset(token)

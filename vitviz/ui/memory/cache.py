@@ -99,12 +99,6 @@ class Cache(Generic[T]):
         with around():
             return self.get(key, make)
 
-    def drop(self, key: Hashable, entry: T) -> None:
-        """Puts an entry out, unless another has taken its place since."""
-        with self._lock:
-            if key in self._entries and self._entries[key][0] is entry:
-                del self._entries[key]
-
     def forget(self, test: Callable[[Hashable, T], bool]) -> set[Hashable]:
         """Puts out the entries that pass a test of their key and themselves, and returns their keys."""
         with self._lock:

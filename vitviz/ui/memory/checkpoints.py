@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from gradio.utils import LRUCache
+
 from vitviz.errors import CheckpointError
 from vitviz.record.asked import vectors_of, without_text
 from vitviz.ui import zerogpu
@@ -32,7 +34,7 @@ class Checkpoints:
         self._inspectors: Cache[Any] = Cache(settings.model_cache, _bytes_of_model)
         self.vectors = Vectors(settings.picture_cache // 4)
         # asked about sentences or vectors, by their names, for as long as what they were made of is there
-        self._asked: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+        self._asked: WeakKeyDictionary[Any, LRUCache[str, Any]] = WeakKeyDictionary()
 
     def offered(self) -> list[Checkpoint]:
         """The checkpoints that can be picked, those on this server first."""
@@ -91,21 +93,17 @@ class Checkpoints:
 
         found = self._inspectors.get(name, load)
         if not engine.unchanged(found.checkpoint):
-            self._inspectors.drop(name, found)
+            self._inspectors.forget(lambda _, one: one is found)  # but not what took its place since
             found = self._inspectors.get(name, lambda: load(again=True))
         known()[name] = found
         return found
 
     def _about(self, name: str, inspector, said: Sequence[Sequence[str]], progress) -> Any:
-        """The same with vectors that were given, or asked about sentences, read in a turn; their tower comes
-        before it, by a download.
-        """
+        """The same with given vectors, or asked about sentences in a turn, before which their tower comes."""
         from vitviz.engine.asking.text import asked_about, tower_of
 
-        kept, given = self._asked.setdefault(inspector, {}), self.vectors.of(name)
+        kept, given = self._asked.setdefault(inspector, LRUCache(KEPT)), self.vectors.of(name)
         if name not in kept:
-            while len(kept) >= KEPT:
-                kept.pop(next(iter(kept)))
             if given:
                 asked = inspector.with_classes(given[0])
                 asked.placed.checkpoint = replace(asked.checkpoint, name=name)
@@ -118,10 +116,8 @@ class Checkpoints:
 
     def forget(self, name: str) -> None:
         """Lets go of a loaded checkpoint beside whose files this site itself has written."""
-        found = self._inspectors.peek(name)
         known().pop(name, None)
-        if found is not None:
-            self._inspectors.drop(name, found)
+        self._inspectors.forget(lambda key, _: key == name)
 
 
 def _bytes_of_model(inspector) -> int:
@@ -129,11 +125,8 @@ def _bytes_of_model(inspector) -> int:
 
 
 def line_of(checkpoint) -> str:
-    """A checkpoint in a line: name, parameters, and for those of the hub data, licence and whether it is on
-    disk.
-
-    Of those in the weights folder name and size are enough: they stand in the narrow picker, and the facts
-    say the rest.
+    """A checkpoint in a line: name, size, and of the hub's data, licence and whether it is on disk; the
+    picker is narrow, and of those in the weights folder the facts say the rest.
     """
     hub = checkpoint.source == "hub"
     count = millions(checkpoint.parameters) if checkpoint.parameters else ""  # a damaged file's is not known
@@ -151,5 +144,5 @@ def millions(count: int) -> str:
     ('3.67 M', '86.6 M', '1.23 G')
     """
     scale, unit = (1e9, "G") if count >= 999.5e6 else (1e6, "M")
-    digits = max(0, 2 - len(str(int(count / scale))) + 1)
-    return f"{count / scale:.{min(2, digits)}f} {unit}"
+    digits = max(0, 3 - len(str(int(count / scale))))
+    return f"{count / scale:.{digits}f} {unit}"

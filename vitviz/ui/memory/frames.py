@@ -29,8 +29,11 @@ class Frames:
         self._standing: dict[str, tuple[str, float, str]] = {}
         self._lock = threading.Lock()
 
-    def stand(self, data: bytes, video: str = "") -> str:
-        """The name of a picture (the bytes of a file, of a `video`'s frame) that stands from now on."""
+    @contextmanager
+    def passing(self, data: bytes, video: str = "", stays: bool = False) -> Iterator[str]:
+        """The name of a picture (the bytes of a file, of a `video`'s frame) that stands within this, and
+        after it only where it `stays` and nothing failed.
+        """
         picture, whose = self._studio.pictures.stand(data), visitor.name()
         with self._lock:
             mine = [one for one, (owner, *_) in self._standing.items() if owner == whose]
@@ -39,12 +42,6 @@ class Frames:
             self._standing[picture] = whose, time.monotonic(), video
         for one in mine[: 1 - MOST]:
             self.forget(one)
-        return picture
-
-    @contextmanager
-    def passing(self, data: bytes, video: str = "", stays: bool = False) -> Iterator[str]:
-        """The same that stands within this, and after it only where it `stays` and nothing failed."""
-        picture = self.stand(data, video)
         with ExitStack() as leaving:
             leaving.callback(self.forget, picture)
             yield picture
@@ -80,10 +77,11 @@ class Frames:
 
     def _mark(self, picture: str | None, at: float) -> bool:
         with self._lock:
-            standing = self._standing.get(picture or "")
-            if standing:
-                self._standing[picture] = standing[0], at, standing[2]
-            return standing is not None
+            if picture not in self._standing:
+                return False
+            whose, _, video = self._standing[picture]
+            self._standing[picture] = whose, at, video
+            return True
 
     def forget(self, picture: str | None) -> None:
         """Forgets a frame; any other picture stays."""

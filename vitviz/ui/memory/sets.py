@@ -51,10 +51,7 @@ class Sets:
         self._answers: Cache[dict[int, list]] = Cache(2_000, lambda answers: 1)
 
     def give(self, paths: Sequence[str]) -> str:
-        """The key of a set of uploads or, of none, of the parts of the samples.
-
-        WrongSetting for too many, NotUploaded for what is none.
-        """
+        """The key of a set of uploads; of none, of the samples' parts. WrongSetting or NotUploaded."""
         at_most(MOST, len(paths))
         for path in paths:
             uploads.uploaded(path)
@@ -99,9 +96,7 @@ class Sets:
         return encoded(strip, ".jpg")
 
     def answers(self, given: str, key: str) -> list[list | None]:
-        """Of each picture that is seen what a run's checkpoint takes it for, and how surely: empty where
-        there is no answer, None where it has not been looked at.
-        """
+        """Of each picture that is seen [answer, probability]: [] without an answer, None before a look."""
         known = self._answers.peek(_asked(given, self._runs.run(key))) or {}
         return [known.get(place) for place in range(min(SEEN, self.count(given)))]
 

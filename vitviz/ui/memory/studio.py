@@ -69,12 +69,10 @@ class Studio:
         key, second = self.runs.both(key)
         beside, survey = self.subject(second) if second else None, self.sets.survey(key)
         if survey is not None:
-            film = self.sets.film(key)
-
-            def loaded():
-                return self.checkpoints.inspector(survey.checkpoint)
-
-            return Subject(loaded, survey=survey, beside=beside, film=lambda: film)
+            film, name = self.sets.film(key), survey.checkpoint
+            return Subject(
+                lambda: self.checkpoints.inspector(name), survey=survey, beside=beside, film=lambda: film
+            )
         run = self.runs.run(key)
         trace = self._traces.within(self.work.placed, key, lambda: self._traced(key, run))
         weights = (run.checkpoint, run.weights, trace.grid)
@@ -127,15 +125,17 @@ class Studio:
             return False
         return self.settings.limits.dear(self.runs.inspector(run).demand(run.size).operations)
 
-    def far(self, key: str) -> tuple[int, int]:
-        """How many layers of a run's pass are done, and of how many; 0 of 0 unless it is being made."""
-        self.runs.run(key)  # Unknown for an unknown key
-        done, of = self.counted(self.runs.both(key)[0], PASS)
+    def far(self, key: str, ticket: str = PASS) -> tuple[int, int]:
+        """How far a long answer is, and of how far: by default a run's own pass, in layers. Unknown for an
+        unknown key; 0 of 0 unless it is being made.
+        """
+        self.runs.run(key)
+        done, of = self.counted(key, ticket)
         return done, of
 
-    def counted(self, key: str, ticket: str) -> list[int]:
-        """[done, of]: how far a long answer is that was asked for with a ticket; to be counted on."""
-        return self._counts.get((key, ticket), lambda: [0, 0])
+    def counted(self, key: str, ticket: str = PASS) -> list[int]:
+        """The same of a long answer that was asked for with a ticket, to be counted on."""
+        return self._counts.get((self.runs.both(key)[0], ticket), lambda: [0, 0])
 
     def forget(self, keys: set[str]) -> None:
         """Puts out all that has been made of some runs."""
@@ -190,10 +190,8 @@ class Studio:
             arrays = self._read(subject, lambda: view.numbers(subject, settings))
         told = {f"setting_{name}": str(value) for name, value in view.filed(settings, subject.grid).items()}
         about = {"checkpoint": subject.checkpoint, "view": slug, "dtype": self.settings.dtype, **told}
-        survey = self.sets.survey(key) is not None
-        about["assumed"] = "" if survey else self.runs.assumed(self.runs.run(key))
-        if "prefix_tokens" not in arrays:
-            arrays = {**arrays, "prefix_tokens": np.asarray(subject.grid.prefix_names, dtype=str)}
+        about["assumed"] = self.runs.assumed(self.runs.run(key)) if subject.survey is None else ""
+        arrays.setdefault("prefix_tokens", np.asarray(subject.grid.prefix_names, dtype=str))
         described, file = {name: np.asarray(value) for name, value in about.items()}, io.BytesIO()
         self._read(subject, lambda: np.savez_compressed(file, **arrays, **described))
         return file.getvalue()
@@ -202,8 +200,6 @@ class Studio:
         """One of the further files that a view declares."""
         view = self.view(slug)
         subject = self._fitting(key, view)
-        if name not in [file.name for file in view.files]:
-            raise Unknown(f"{view.title} has no file {name[:60]!r}.")
         upload = None if subject.trace is None else self.photograph(key)
         settings = view.settings(given, subject.about)
         with self.work.placed():
@@ -216,11 +212,9 @@ class Studio:
     def summary(self, key: str, view: View) -> dict[str, Any]:
         """A view's summary, made once."""
         subject = self.before(key) if view.soon else self.subject(key)
-
-        def made():
-            return self._read(subject, lambda: view.summary(subject))
-
-        return self._once((key, view.slug, "summary"), made)
+        return self._once(
+            (key, view.slug, "summary"), lambda: self._read(subject, lambda: view.summary(subject))
+        )
 
     def image(self, key: str, which: str) -> bytes:
         """The upload, retouched or as it was, or a set's thumbnails (JPEG); or the model's input (PNG).
@@ -294,10 +288,9 @@ class Studio:
 
     def _training(self, run: Run) -> list[Subject]:
         """A run's picture at every step of the training that its checkpoint comes from."""
-        names = [one.name for one in self.checkpoints.moments(run.checkpoint)]
-        steps = names if run.checkpoint in names else []
+        frames = self.checkpoints.film(run.checkpoint).get("frames", ())
         changes = {"without": run.without, "strokes": run.strokes}
-        return [self.subject(self.look(run.picture, one, run.size, **changes)) for one in steps]
+        return [self.subject(self.look(run.picture, one["name"], run.size, **changes)) for one in frames]
 
     def _original(self, run: Run) -> Callable[[], Subject] | None:
         """The picture that a run ends on as it was, with nothing taken away; None where that is the run."""
@@ -312,7 +305,7 @@ class Studio:
             changes = {"without": run.without, "strokes": run.strokes}
             seen = self.look(run.picture, plain(run.checkpoint), run.size, **changes)
             return inspector.answered(self.subject(seen).trace)
-        count = self.counted(key, PASS)
+        count = self.counted(key)
 
         def tell(done: int, of: int) -> None:
             count[:] = done, of

@@ -13,7 +13,7 @@ from vitviz.errors import Unknown, VitvizError
 from vitviz.record.asked import vectors_of, with_vectors
 from vitviz.record.classes import Classes, tensors_in
 from vitviz.ui.door import zips
-from vitviz.ui.memory.cache import Cache
+from vitviz.ui.memory.cache import Cache, bytes_of
 
 MOST, WRITTEN = 1_000, 100_000  # classes of a file, and the characters of their labels
 NBYTES = 16 * 2**20  # of one array
@@ -24,23 +24,17 @@ class Vectors:
     """Those of all visitors, bounded in bytes."""
 
     def __init__(self, limit: int):
-        self._kept: Cache[tuple[Classes, bytes]] = Cache(
-            limit, lambda one: one[0].vectors.nbytes + len(one[1])
-        )
+        self._kept: Cache[tuple[Classes, bytes]] = Cache(limit, bytes_of)
 
     def named(self, checkpoint: str, data: bytes, called: str) -> str:
-        """The checkpoint's name with the classes of a file that is `called` so; VitvizError for no classes,
-        or more than there may be.
-        """
+        """The checkpoint's name with the classes of a file; VitvizError for none, or for too many of them."""
         found = read(data, called)
         name = with_vectors(checkpoint, found.digest)
         self._kept.get(vectors_of(name), lambda: (found, data))
         return name
 
     def of(self, name: str) -> tuple[Classes, bytes] | None:
-        """Those that a checkpoint's name carries, and their file; None where it carries none, Unknown where
-        they are gone.
-        """
+        """Those that a checkpoint's name carries, and their file, or None; Unknown once they are gone."""
         key = vectors_of(name)
         found = self._kept.peek(key) if key else None
         if key and found is None:

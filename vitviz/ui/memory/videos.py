@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from PIL import Image
 
-from vitviz.errors import ImageError
+from vitviz.errors import ImageError, whole_number
 from vitviz.record import stopping
 from vitviz.ui.door import uploads, visitor
 from vitviz.ui.memory.cache import Cache, Keys
@@ -58,9 +58,7 @@ class Videos:
         self._videos: Cache[Video] = Cache(limit, lambda video: video.nbytes)
 
     def keep(self, path: Any) -> str:
-        """Decodes an upload and returns its key. ImageError for what is no upload or no video, or is damaged;
-        TooMuch where it is too long.
-        """
+        """Decodes an upload and returns its key; ImageError for no video, TooMuch for too long a one."""
         with self._work.drawing(ROOM):
             video = self._decoded(uploads.uploaded(path))
         key = self._keys.of(secrets.token_bytes(16))
@@ -91,7 +89,7 @@ class Videos:
     def frame(self, key: Any, at: Any) -> bytes:
         """A frame, counted from 0, as a file's bytes."""
         frames = self.of(key).frames
-        if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at < len(frames):
+        if whole_number(at, 0, len(frames)) is None:
             raise ImageError(f"There is no such frame; expected 0 to {len(frames) - 1}.")
         return frames[at][2]
 

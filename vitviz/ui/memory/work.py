@@ -1,7 +1,7 @@
 """What is computed, read or drawn for a visitor waits for its turn, and ends with its visitor or its time."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 
 from vitviz.engine import device
@@ -48,13 +48,12 @@ class Work:
         def place():
             return self.turns.place(visitor.name(), patient, at_once=cache.making())
 
-        with stopping.when(_gone), within_the_answer(place):
+        with stopping.when(visitor.require_visitor), within_the_answer(place):
             yield
 
-    @contextmanager
     def computing(
         self, inspector, size: tuple[int, int] | None, pictures: int = 1, patient: bool = False
-    ) -> Iterator[None]:
+    ) -> AbstractContextManager[None]:
         """Around a pass: waits for a turn, then ends with its visitor or its time; Stopped or TooMuch say why
         it did.
 
@@ -62,31 +61,26 @@ class Work:
         else may be making.
         """
         demand = inspector.demand(size)
-        dear = self.limits.dear(pictures * demand.operations)
-        with self._turn(DEAR if dear else CHEAP, min(pictures, BATCH) * demand.nbytes, patient):
-            yield
+        kind = DEAR if self.limits.dear(pictures * demand.operations) else CHEAP
+        return self._turn(kind, min(pictures, BATCH) * demand.nbytes, patient)
 
-    @contextmanager
-    def reading(self, subject: Subject) -> Iterator[None]:
+    def reading(self, subject: Subject) -> AbstractContextManager[None]:
         """The same around what reads a trace's attention: the cheap has a line, or hovering would wait."""
         trace, operations, taken = subject.trace, 0, 0
         if trace is not None:
             tokens, width = trace.grid.tokens, trace.tokens[0].shape[-1]
             operations = 2 * len(trace.layers) * tokens**2 * width
             taken = 8 * trace.layers[0].heads * tokens**2  # of a layer, twice
-        with self._turn(DEAR if self.limits.dear(operations) else READING, taken):
-            yield
+        return self._turn(DEAR if self.limits.dear(operations) else READING, taken)
 
-    @contextmanager
-    def drawing(self, pixels: int, alone: bool = True) -> Iterator[None]:
+    def drawing(self, pixels: int, alone: bool = True) -> AbstractContextManager[None]:
         """The same around what only draws and writes; for long, like other dear things."""
-        with self._turn(DEAR if alone else READING, DRAWN * pixels):
-            yield
+        return self._turn(DEAR if alone else READING, DRAWN * pixels)
 
     @contextmanager
     def _turn(self, kind: str, nbytes: int, patient: bool = False) -> Iterator[None]:
         with ExitStack() as held:
-            held.enter_context(stopping.when(_gone))
+            held.enter_context(stopping.when(visitor.require_visitor))
             if kind != READING:
                 held.enter_context(self.placed(patient))
             held.enter_context(self.turns.turn(kind, visitor.name(), nbytes, patient or begun()))
@@ -95,8 +89,3 @@ class Work:
             some = max(1, self._threads // 2) if _sparing.get() else self._threads
             held.enter_context(device.on_threads(some))
             yield
-
-
-def _gone() -> bool:
-    visitor.require_visitor()
-    return False

@@ -4,6 +4,7 @@ import atexit
 import gc
 import json
 import threading
+from contextlib import suppress
 
 import gradio as gr
 
@@ -39,6 +40,7 @@ KEPT = """(session) => {
   const { picture = '', averages = {}, strokes, set } = window.history.state?.vitviz || {};
   return [session, { picture, averages, strokes, set }];
 }"""
+QUIET = {"api_visibility": "private", "show_progress": "hidden"}  # how a listener is asked
 # To whoever listens on the page.
 TOLD = "() => {{ document.dispatchEvent(new CustomEvent('vitviz:{name}', {{ detail: '{detail}' }})); }}"
 
@@ -158,7 +160,6 @@ def _connect(demo: gr.Blocks, page: Shown, session: gr.State, right: gr.Tabs) ->
     """Every listener. What shows something else ends a survey that runs in any view."""
     do, outputs, left, link = Handlers(page), page.outputs, page.left, page.link
     shown = {"api_visibility": "private", "show_progress_on": left.stage}
-    quiet = {"api_visibility": "private", "show_progress": "hidden"}
     each = {"trigger_mode": "multiple"}
     taught = [*outputs, left.lessons, right, left.zipped]
     changes = (  # what is done, what answers, of which values, into which, how, and what the page hears then
@@ -177,8 +178,8 @@ def _connect(demo: gr.Blocks, page: Shown, session: gr.State, right: gr.Tabs) ->
         (left.assumed.assume, do.assume, [], outputs, shown | each, "assume"),
         (left.sentences.ask, do.ask, [], outputs, shown | each, "ask"),
         (left.assumed.keep, do.keep, [], outputs, shown, ""),
-        (left.film.frame, do.frame, [], outputs, quiet | each, ""),
-        (left.facts.computed, do.computed, [], outputs, quiet | each, "computed"),
+        (left.film.frame, do.frame, [], outputs, QUIET | each, ""),
+        (left.facts.computed, do.computed, [], outputs, QUIET | each, "computed"),
     )
     ends = _over_a_set(page, session)
     # Before the listeners proper: the page takes those of an event one after the other, each when the last is
@@ -192,7 +193,7 @@ def _connect(demo: gr.Blocks, page: Shown, session: gr.State, right: gr.Tabs) ->
         elif name:  # a part that asks one question after the other is told when each has been answered
             for answered in (asked.then, asked.failure):
                 answered(None, None, None, js=TOLD.format(name="answered", detail=name))
-    left.assumed.answers(do.answers, [session], left.assumed, trigger_mode="always_last", **quiet)
+    left.assumed.answers(do.answers, [session], left.assumed, trigger_mode="always_last", **QUIET)
     first = [*outputs, left.picker, left.second, left.lessons, right]
     opened = demo.load(do.first, [session, link], first, js=KEPT, **shown)
     # A page that comes when the queue is full has nothing to show; Gradio's own sentence is gone after ten
@@ -203,17 +204,16 @@ def _connect(demo: gr.Blocks, page: Shown, session: gr.State, right: gr.Tabs) ->
 def _over_a_set(page: Shown, session: gr.State) -> list[gr.events.Dependency]:
     """The listeners of the panel; returns what another choice ends."""
     over, panel, files = OverASet(page.studio), page.left.set, page.left.files
-    quiet = {"api_visibility": "private", "show_progress": "hidden"}
     figures = [session, *page.over_sets, panel]
-    answering = panel.answer(over.answer, session, panel, **quiet)
+    answering = panel.answer(over.answer, session, panel, **QUIET)
     panel.survey(None, None, None, cancels=answering)
-    surveying = panel.survey(over.asked, session, figures, **quiet)
+    surveying = panel.survey(over.asked, session, figures, **QUIET)
     ends = [answering, surveying]
     for event in (files.upload, panel.samples, panel.stop, panel.single):
         event(None, None, None, cancels=ends)
-    files.upload(over.give, [session, files], [session, panel, files], **quiet)
-    panel.samples(over.samples, session, [session, panel], **quiet)
-    panel.single(over.one, session, figures, **quiet)
+    files.upload(over.give, [session, files], [session, panel, files], **QUIET)
+    panel.samples(over.samples, session, [session, panel], **QUIET)
+    panel.single(over.one, session, figures, **QUIET)
     for name, asked in (("answer", answering), ("survey", surveying)):
         for answered in (asked.then, asked.failure):
             answered(None, None, None, js=TOLD.format(name="answered", detail=f"set.{name}"))
@@ -226,7 +226,5 @@ def _warm_up(studio: Studio) -> None:
 
     gc.freeze(), gc.enable()  # app.py disabled it; what has been imported need not be looked through again
     atexit.register(gc.unfreeze)  # but at the end, or libraries report it at length as leaked
-    try:
+    with suppress(VitvizError):  # the first visitor is told
         studio.look(studio.pictures.sample(FIRST_SAMPLE), studio.settings.checkpoint)
-    except VitvizError:
-        pass  # the first visitor is told

@@ -6,6 +6,7 @@ reaches the page through `textContent` in modules that the component's own scrip
 """
 
 from copy import copy
+from typing import Any
 
 import gradio as gr
 
@@ -65,8 +66,7 @@ class Canvas(_Static):
 
 
 class Part(_Static):
-    """A part of the page beside the views: its module is the file of that name, such as `notice` (a
-    sentence).
+    """A part of the page beside the views, drawn by the module of its name, such as `notice`.
 
     `events` are those that its script triggers; Gradio knows an event by its name in quotes.
     """
@@ -77,6 +77,11 @@ class Part(_Static):
         mounted = "([{ default: part }]) => part(element, props, watch, trigger)"
         script = known + modules.loading(f"ui/page/{name}.js", then=mounted)
         super().__init__(f'<div class="vv-{name}" role="status" hidden></div>', script, **options)
+
+
+def sent(event: gr.EventData) -> dict[str, Any]:
+    """What a part of the page has sent with its event: perhaps anything."""
+    return event._data if isinstance(event._data, dict) else {}
 
 
 class Upload(gr.Image):

@@ -43,25 +43,22 @@ def answer(subject: Subject, key: str = "", sample: str | None = None) -> dict[s
         return {"checkpoint": subject.checkpoint, "awaited": key}
     trace, checkpoint = subject.trace, subject.inspector.checkpoint
     grid, (attention, *_) = trace.grid, trace.layers
-    height, width = grid.pixels
+    (height, width), (tall, wide) = grid.pixels, grid.patch
     model = subject.inspector.model
     parameters = subject.once_of_weights("parameters", lambda: sum(p.numel() for p in model.parameters()))
     prefix = " + ".join(grid.prefix_names) or "none"
-    shapes = [
-        [told("Input"), f"{height} × {width} × 3"],
-        [
-            told("Patches"),
-            Sentence(PATCHES, rows=grid.rows, cols=grid.cols, tall=grid.patch[0], wide=grid.patch[1]),
-        ],
-        [told("Tokens"), Sentence(TOKENS, tokens=grid.tokens, patches=grid.patches, prefix=prefix)],
-        [told("Width"), str(trace.tokens[0].shape[-1])],
-        [told("Layers × heads"), f"{len(trace.layers)} × {attention.heads}"],
-        [told("q, k, v per head"), f"{attention.q.shape[1]} × {attention.q.shape[2]}"],
-        [told("Parameters"), f"{parameters:,}"],
-        [told("Computed in"), trace.dtype],
-        [told("Trained on"), checkpoint.trained_on],
-        [told("Licence"), checkpoint.licence],
-    ]
+    shapes = {
+        told("Input"): f"{height} × {width} × 3",
+        told("Patches"): Sentence(PATCHES, rows=grid.rows, cols=grid.cols, tall=tall, wide=wide),
+        told("Tokens"): Sentence(TOKENS, tokens=grid.tokens, patches=grid.patches, prefix=prefix),
+        told("Width"): str(trace.tokens[0].shape[-1]),
+        told("Layers × heads"): f"{len(trace.layers)} × {attention.heads}",
+        told("q, k, v per head"): f"{attention.q.shape[1]} × {attention.q.shape[2]}",
+        told("Parameters"): f"{parameters:,}",
+        told("Computed in"): trace.dtype,
+        told("Trained on"): checkpoint.trained_on,
+        told("Licence"): checkpoint.licence,
+    }
     return {
         "checkpoint": checkpoint.name,
         "notes": _notes(checkpoint, trace),
@@ -71,7 +68,7 @@ def answer(subject: Subject, key: str = "", sample: str | None = None) -> dict[s
         "device": trace.device,
         "milliseconds": round(trace.milliseconds, 1),
         "first": trace.first_pass,
-        "shapes": [[name, travelling(text)] for name, text in shapes if text],
+        "shapes": [[name, travelling(text)] for name, text in shapes.items() if text],
     }
 
 
@@ -118,9 +115,7 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
 
 
 def asked(inspector: Inspector) -> dict[str, Any]:
-    """The field for sentences: of which checkpoint, whether it reads any, and those that it was asked; or
-    how many vectors it was given, and whether a file of them is asked for.
-    """
+    """The field for sentences, or for a file of vectors: what the checkpoint takes, and what it was asked."""
     from vitviz.engine.asking.text import reads_text
 
     name, sentences, templates = without_text(inspector.checkpoint.name)

@@ -37,8 +37,7 @@ def value(studio: Studio, key: str, view: View, soon: bool = False) -> dict[str,
     try:
         if subject.awaited and not view.soon:
             return {**frame, "message": travelling(AWAITED), "awaited": True}
-        reason = view.refused(subject)
-        if reason:
+        if reason := view.refused(subject):
             return {**frame, "message": travelling(reason), "paintable": view.misses_patches(subject)}
         found = declared(view, subject)
         if subject.awaited and view.needs is not Needs.WEIGHTS:

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import gradio as gr
 
-from vitviz.errors import ImageError, VitvizError
+from vitviz.errors import ImageError, VitvizError, whole_number
 from vitviz.record import samples
 from vitviz.record.asked import plain, with_text
 from vitviz.record.classes import ENDINGS
@@ -17,6 +16,7 @@ from vitviz.ui.answers import lessons, links
 from vitviz.ui.door import uploads
 from vitviz.ui.memory.pictures import PUT_AWAY
 from vitviz.ui.page import assumed
+from vitviz.ui.page.components import sent
 from vitviz.ui.page.shown import OWN, WHOLE, Shown, asked_for, language_of, reported
 from vitviz.ui.words import translated, wanted
 
@@ -106,7 +106,7 @@ class Handlers:
     def sample(self, state: dict, event: gr.SelectData) -> list:
         """A sample out of the gallery."""
         known, index = samples.samples(), event.index  # out of the page, so perhaps anything
-        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(known):
+        if whole_number(index, 0, len(known)) is None:
             return self.page.unchanged()
         name = known[index].name
         return self.page.attempt(
@@ -123,7 +123,7 @@ class Handlers:
 
     def frame(self, state: dict, event: gr.EventData) -> list:
         """Another moment of the checkpoint's training; the answer carries the question's ticket."""
-        name, ticket = _text(event, "name"), _data(event).get("ticket")
+        name, ticket = _text(event, "name"), sent(event).get("ticket")
 
         def seen(state: dict) -> list:
             film = self.page.checkpoint(state).partition("@")[0]
@@ -180,7 +180,7 @@ class Handlers:
 
     def ask(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
         """Sentences as classes, with templates; none for the checkpoint's own again."""
-        given = [_data(event).get(name) for name in ("sentences", "templates")]
+        given = [sent(event).get(name) for name in ("sentences", "templates")]
         if not all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in given):
             return self.page.unchanged()
         each = [list(dict.fromkeys(one)) for one in given]
@@ -206,8 +206,8 @@ class Handlers:
 
     def seen(self, state: dict, event: gr.EventData) -> list:
         """An earlier moment of this page; the answer carries the ticket, and whether it was refused."""
-        data = _data(event)
-        seen = links.read({name: text for name, text in data.items() if isinstance(text, str)})
+        data = sent(event)
+        seen = links.read(data)
 
         def make(state: dict) -> list:
             picture = self.studio.pictures.sample(seen.sample) if seen.sample else str(data.get("picture"))
@@ -225,9 +225,7 @@ class Handlers:
         return page
 
     def lesson(self, state: dict, path: str | None, progress=gr.Progress()) -> list:
-        """A zip that was dropped, or a file of vectors, then the classes. Besides `outputs`, as with `learn`:
-        lessons, tab, and the file, emptied.
-        """
+        """A zip, or a file of vectors. Besides `outputs`, as `learn`: lessons, tab, the file, emptied."""
         called, named = Path(str(path)).name, self.studio.checkpoints.vectors.named
         if called.lower().endswith(ENDINGS):
             page = self.page.again(state, {}, named=lambda name: named(name, uploads.read(path), called))
@@ -272,11 +270,6 @@ class Handlers:
         return self.page.show({**state, **wanted}, picture, first, report)
 
 
-def _data(event: gr.EventData) -> dict[str, Any]:
-    """What a part of the page has sent with its event: perhaps anything."""
-    return event._data if isinstance(event._data, dict) else {}
-
-
 def _text(event: gr.EventData, name: str) -> str | None:
-    text = _data(event).get(name)
+    text = sent(event).get(name)
     return text if isinstance(text, str) else None

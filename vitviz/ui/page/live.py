@@ -77,9 +77,7 @@ def _passed(studio: Studio, told: dict[str, Any], asked: Any) -> Response:
 
 
 def decoded(studio: Studio, asked: Any) -> dict[str, Any]:
-    """A video's key, its frames' numbers in the file and seconds, and the `most` that a film of it has, from
-    the `path` of an upload.
-    """
+    """The video at the `path` of an upload: key, frames, step, and the `most` that a film of it has."""
     key = studio.videos.keep(asked.get("path") if isinstance(asked, dict) else None)
     found = studio.videos.of(key)
     frames = [{"number": number, "seconds": seconds} for number, seconds, _ in found.frames]
@@ -146,7 +144,7 @@ def _row(studio: Studio, photo: str, key: str, asked: dict) -> dict[str, Any]:
         case [str(slug), dict(given)]:
             pass
         case _:
-            slug, given = "", {}
+            return found
     view = next((one for one in VIEWS if one.slug == slug), None)
     if view and view.needs is Needs.RUN and view.printable and not view.on_request:
         given = {str(name): str(value) for name, value in given.items()}

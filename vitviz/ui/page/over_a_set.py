@@ -10,6 +10,7 @@ from vitviz.record.sentence import travelling
 from vitviz.ui.answers.plain import told_of
 from vitviz.ui.memory.sets import SEEN, at_most
 from vitviz.ui.memory.studio import Studio
+from vitviz.ui.page.components import sent
 from vitviz.ui.page.figures import figures_of
 from vitviz.views import VIEWS, Needs, View
 
@@ -79,8 +80,7 @@ class OverASet:
 
     def asked(self, state: dict, event: gr.EventData) -> Iterator[list]:
         """`survey` for the page."""
-        data = event._data if isinstance(event._data, dict) else {}
-        yield from self.survey(state, *(str(data.get(name) or "") for name in ("view", "way")))
+        yield from self.survey(state, *(str(sent(event).get(name) or "") for name in ("view", "way")))
 
     def survey(self, state: dict, slug: str, way: str = "") -> Iterator[list]:
         """State, figures and panel as the average of a view grows; `way` is how its set is looked at."""
@@ -108,8 +108,7 @@ class OverASet:
 
     def one(self, state: dict, event: gr.EventData) -> list:
         """`single` for the page."""
-        data = event._data if isinstance(event._data, dict) else {}
-        return self.single(state, str(data.get("view") or ""))
+        return self.single(state, str(sent(event).get("view") or ""))
 
     def single(self, state: dict, slug: str) -> list:
         """State, figures and panel with the one picture again."""

@@ -218,12 +218,10 @@ class Shown:
 
     def _look(self, state: dict, picture: str, checkpoint: str, progress=None, **changes) -> str:
         """The key of a picture seen by a checkpoint at the size that the session asks for."""
-        asked = state.get("size", OWN)
         inspector = self.studio.checkpoints.inspector(checkpoint, progress)
         pictures, strokes = self.studio.pictures, Strokes.parse(state.get("strokes", ""))
         ground = pictures.ground(picture, strokes)
-        upload = pictures.size(ground) if asked == SHAPE else (0, 0)
-        size = _pixels(asked, inspector, upload)
+        size = _pixels(state.get("size", OWN), inspector, lambda: pictures.size(ground))
         return self.studio.runs.known(picture, checkpoint, size, strokes=strokes, **changes)
 
     def sample(self, state: dict, name: str, checkpoint: str, progress=None) -> list:
@@ -301,8 +299,8 @@ def _sizes(inspector, language: str, tokens: int) -> list[tuple[str, str]]:
     ]
 
 
-def _pixels(asked: str, inspector, upload: tuple[int, int]) -> tuple[int, int] | None:
-    """Height and width in px, None for the checkpoint's own; `upload` is width and height. VitvizError for
+def _pixels(asked: str, inspector, upload: Callable[[], tuple[int, int]]) -> tuple[int, int] | None:
+    """Height and width in px, None for the checkpoint's own; `upload` tells width and height. VitvizError for
     what is no size; whether the patch divides it is checked by the inspector.
     """
     if asked in ("", OWN):
@@ -311,7 +309,7 @@ def _pixels(asked: str, inspector, upload: tuple[int, int]) -> tuple[int, int] |
         from vitviz.engine.pictures.preprocess import fitted_size
 
         grid = inspector.grid()
-        return fitted_size(upload, grid.patches, grid.patch)
+        return fitted_size(upload(), grid.patches, grid.patch)
     found = _PIXELS.fullmatch(asked)
     if not found:
         raise VitvizError(Sentence(NO_SIZE, size=repr(asked[:60])))
