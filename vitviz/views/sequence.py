@@ -21,7 +21,7 @@ def sequential(text: str, grid: Grid) -> int:
     """The place in the sequence of what `placed` names; WrongSetting for any other text."""
     if text in grid.prefix_names:
         return grid.prefix_names.index(text)
-    if not (text.isascii() and text.isdecimal() and int(text) < grid.patches):
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) < grid.patches):
         names = " or ".join(f"{name!r}" for name in grid.prefix_names)
         raise WrongSetting(
             f"token={text[:40]!r}; expected {names}{' or ' if names else ''}a patch's number from 0 to"
