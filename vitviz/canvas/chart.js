@@ -145,7 +145,10 @@ export function chart(self, { pick = null } = {}) {
     const along = places(figure.ticks, figure.x, { whole: figure.whole, count: 6 });
     const pitch = (x(figure.x[1]) - x(figure.x[0])) / ((figure.x[1] - figure.x[0]) / apart(along));
     const broad = Math.max(26, 9 * letters(along.map(([, name]) => name)));
-    const every = Math.max(1, Math.ceil((broad * size) / pitch));
+    const fewest = Math.max(1, Math.ceil((broad * size) / pitch));
+    const steps = Array.from({ length: fewest + 1 }, (_, i) => fewest + i);
+    // of places with names the last is named, too, where that leaves out at most as many again
+    const every = (figure.ticks.length && steps.find((one) => (along.length - 1) % one === 0)) || fewest;
     const parts = [
       ...up.flatMap(([at, name]) => [
         line({ class: 'vv-grid' }, [left, y(at)], [right, y(at)]),
