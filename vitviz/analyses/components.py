@@ -52,6 +52,8 @@ class Basis:
 
 @dataclass(frozen=True)
 class Components(Shown):
+    """What `token_components` finds."""
+
     scores: Float[Tensor, "picture row col component"]
     shares: Float[Tensor, " component"]  # of the whole variance of all pictures' patches
     basis: Float[Tensor, "component width"]

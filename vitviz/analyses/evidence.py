@@ -63,6 +63,7 @@ class PoolLines:
 
     @property
     def total(self) -> float:
+        """The sum of all lines."""
         return self.value_bias + self.projection_bias + self.positions + self.mlp
 
 

@@ -130,6 +130,7 @@ class Writers(Shown):
 
     @property
     def total(self) -> float:
+        """The sum of all lines."""
         return sum(part for _, part in self.lines())
 
     @property

@@ -160,7 +160,7 @@ def test_float32_on_cuda_is_not_shortened_by_its_convolutions(monkeypatch):
     """
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     seen = []
-    monkeypatch.setattr("vitviz.engine.forward.exactly", lambda device: exactly(torch.device("cuda")))
+    monkeypatch.setattr("vitviz.engine.device.exactly", lambda device: exactly(torch.device("cuda")))
     with inspector.hook("blocks.0.input", lambda tensor: seen.append(torch.backends.cudnn.allow_tf32)):
         inspector.trace(sample_image("coffee"))
     assert set(seen) == {False} and torch.backends.cudnn.allow_tf32
