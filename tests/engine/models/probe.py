@@ -88,7 +88,7 @@ def _ended(make: Callable, tried: Callable, names: list[str], folder: Path) -> I
             end, text = "trace", ""
         except VitvizError as error:
             end, text = "refused", str(error)
-        except Exception as error:  # noqa: BLE001 - told to the test
+        except Exception as error:  # told to the test
             end, text = f"raised {type(error).__name__}", str(error)[:300]
         faulthandler.cancel_dump_traceback_later()
         yield {
