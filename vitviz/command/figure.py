@@ -73,13 +73,14 @@ def settings_of(given: list[str] | None, taken_by: Callable) -> dict[str, str]:
     """A view's settings as they are typed, by name; VitvizError for one without a sign between name and
     value, or that is no view's but an argument of the function they are for.
     """
+    found = {}
     for text in given or ():
-        name, sign, _ = text.partition("=")
+        name, sign, found[name] = text.partition("=")
         if not sign or name in inspect.signature(taken_by).parameters:
             raise VitvizError(
                 f"Given --set {text}; expected name=value with a view's setting, such as --set fusion=max."
             )
-    return dict(text.split("=", 1) for text in given or ())
+    return found
 
 
 def _photo(picture: str):
