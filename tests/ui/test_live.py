@@ -17,6 +17,7 @@ from vitviz.engine.inspector import Inspector
 from vitviz.errors import ImageError, Unknown
 from vitviz.record.runs import Without
 from vitviz.ui.memory import frames
+from vitviz.ui.page import live
 from vitviz.ui.page.live import routes, shown
 from vitviz.views import VIEWS
 
@@ -144,7 +145,7 @@ def test_what_is_no_frame_is_a_sentence_and_leaves_nothing(studio, key, frame):
 
 def test_a_frame_is_computed_on_half_of_the_cores_and_what_comes_beside_it_on_all(studio, key, monkeypatch):
     """Though torch gives a thread that it has not met yet as many as it was given last, in any thread."""
-    trace, on, beside = Inspector.trace, [], []
+    trace, figures, on, beside = Inspector.trace, live.figures_of, [], []
     monkeypatch.setattr(studio.work, "_threads", 4)
     before, inspector = torch.get_num_threads(), studio.checkpoints.inspector("vitviz-tiny")
 
@@ -158,11 +159,16 @@ def test_a_frame_is_computed_on_half_of_the_cores_and_what_comes_beside_it_on_al
         thread.join()
         return trace(*given, **named)
 
+    def drawn(*given):
+        on.append(torch.get_num_threads())
+        return figures(*given)
+
     monkeypatch.setattr(Inspector, "trace", looked)
+    monkeypatch.setattr(live, "figures_of", drawn)  # which waits for no turn
     asked = {"frame": base64.b64encode(jpeg()).decode(), "views": ["rollout"]}
     told = TestClient(FastAPI(routes=routes(studio))).post(f"/gradio_api/vitviz/{key}/live", json=asked)
     assert told.json()["figures"]["rollout"]
-    assert (on, beside) == ([2], [4])
+    assert (on, beside) == ([2, 2], [4])
     with studio.work.computing(inspector, None):
         assert torch.get_num_threads() == 4
     assert torch.get_num_threads() == before

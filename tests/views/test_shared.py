@@ -17,8 +17,8 @@ def subject(trace) -> Subject:
     return Subject(None, trace, once=kept.get)
 
 
-def test_four_askers_at_once_make_one_sweep(monkeypatch):
-    made, real = [], analyses.sweep
+def test_four_askers_at_once_measure_once(monkeypatch):
+    made, real = [], analyses.distances
     start = threading.Barrier(4)
 
     def slow(trace):
@@ -26,12 +26,12 @@ def test_four_askers_at_once_make_one_sweep(monkeypatch):
         time.sleep(0.2)
         return real(trace)
 
-    monkeypatch.setattr(analyses, "sweep", slow)
+    monkeypatch.setattr(analyses, "distances", slow)
     looked, found = subject(example_trace(Grid(2, 2, (4, 4), ("class",)), seed=1)), []
 
     def ask():
         start.wait()
-        found.append(seen.sweep_of(looked))
+        found.append(seen.distances_of(looked))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     [thread.start() for thread in threads]
@@ -40,7 +40,7 @@ def test_four_askers_at_once_make_one_sweep(monkeypatch):
 
 
 def test_one_that_fails_is_made_again_and_another_is_not_waited_for(monkeypatch):
-    real, fails = analyses.sweep, [True]
+    real, fails = analyses.distances, [True]
 
     def once(trace):
         if fails.pop():
@@ -48,11 +48,11 @@ def test_one_that_fails_is_made_again_and_another_is_not_waited_for(monkeypatch)
         return real(trace)
 
     looked = subject(example_trace(Grid(2, 2, (4, 4), ("class",)), seed=1))
-    monkeypatch.setattr(analyses, "sweep", lambda trace: once(trace))
+    monkeypatch.setattr(analyses, "distances", lambda trace: once(trace))
     for expected in (False, True):
         fails[:] = [not expected]
         try:
-            seen.sweep_of(looked)
+            seen.distances_of(looked)
             assert expected
         except MemoryError:
             assert not expected

@@ -121,7 +121,8 @@ export function mount(element, props, watch, trigger, view) {
     }
     self.watcher.observe(figure);
     self.watcher.observe(below);
-    measured();
+    // the watcher tells of another room; asked here, the page would be laid out once more for each frame
+    if (!passing || !self.width) measured();
     if (self.width) refresh();
   }
 

@@ -18,7 +18,7 @@ from vitviz.views import late
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vitviz.analyses import Ledger, Sweep
+    from vitviz.analyses import Distances, Ledger
     from vitviz.analyses.relevance import Relevance
     from vitviz.analyses.writers import Writers
     from vitviz.engine.explained import Explained
@@ -32,9 +32,9 @@ WHOLE = (
 )
 
 
-def sweep_of(subject: Subject) -> Sweep:
-    """Distance, mass on the prefix and default rollout of a trace, from one sweep over its layers."""
-    return subject.once("sweep", lambda: analyses.sweep(subject.trace))
+def distances_of(subject: Subject) -> Distances:
+    """Distance and mass on the prefix of a trace, from one pass over its layers."""
+    return subject.once("distances", lambda: analyses.distances(subject.trace))
 
 
 def passes_of(subject: Subject, target: Target, patches_as: str = "dropped") -> Explained:

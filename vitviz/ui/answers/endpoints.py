@@ -33,7 +33,7 @@ from vitviz.views.evidence import writers
 from vitviz.views.explorer import score
 from vitviz.views.printing import Asked
 from vitviz.views.sequence import sequential
-from vitviz.views.shared import sweep_of
+from vitviz.views.shared import distances_of
 from vitviz.views.trial.order import ORDER
 
 log = logging.getLogger("vitviz")
@@ -120,7 +120,7 @@ class Endpoints:
         subject = self._subject(image, checkpoint)
         trace = subject.trace
         with self._studio.work.reading(subject):
-            measured = sweep_of(subject).distances
+            measured = distances_of(subject)
         return {
             **_of(trace),
             "distance": plain(measured.renormalised if renormalise else measured.distance),

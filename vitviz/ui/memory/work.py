@@ -14,20 +14,7 @@ from vitviz.views import Subject
 
 BATCH = 8  # pictures of a survey that go through the model at once; maps and removals count as much
 DRAWN = 50  # bytes a pixel that drawing takes: of 1 to 28 million 21 to 50 were measured
-_sparing: ContextVar[bool] = ContextVar("vitviz_sparing", default=False)
-
-
-@contextmanager
-def sparing() -> Iterator[None]:
-    """Inside, each turn computes on half of the cores: what comes again and again, as frames do, leaves the
-    others to the browser that draws it, which may be on this machine, and to other visitors. Torch's threads
-    wait for the slowest of them, so on a core that is taken two are slower than one.
-    """
-    token = _sparing.set(True)
-    try:
-        yield
-    finally:
-        _sparing.reset(token)
+_threads: ContextVar[int] = ContextVar("vitviz_threads", default=0)  # of who spares some; 0: all
 
 
 class Work:
@@ -36,6 +23,20 @@ class Work:
     def __init__(self, limits: Limits):
         self.limits, self.turns = limits, Turns(limits.passes, room=limits.memory)
         self._threads = device.threads()
+
+    @contextmanager
+    def sparing(self) -> Iterator[None]:
+        """Inside, all is computed on half of the cores: what comes again and again, as frames do, leaves the
+        others to the browser that draws it, which may be on this machine, and to other visitors. Torch's
+        threads wait for the slowest of them, so on a core that is taken two are slower than one.
+        """
+        half = max(1, self._threads // 2)
+        token = _threads.set(half)
+        try:
+            with device.on_threads(half):
+                yield
+        finally:
+            _threads.reset(token)
 
     @contextmanager
     def placed(self, patient: bool = False) -> Iterator[None]:
@@ -86,6 +87,5 @@ class Work:
             held.enter_context(self.turns.turn(kind, visitor.name(), nbytes, patient or begun()))
             held.enter_context(cache.aside(self.turns.given_back))
             held.enter_context(timed(self.limits.seconds))
-            some = max(1, self._threads // 2) if _sparing.get() else self._threads
-            held.enter_context(device.on_threads(some))
+            held.enter_context(device.on_threads(_threads.get() or self._threads))
             yield

@@ -27,6 +27,7 @@ from vitviz.views import GROUPS, VIEWS, View
 
 # A page that Gradio has forgotten is known by our own sessions, which take a thousandth of its memory.
 PAGES = 200
+LOOKS = 0.01  # seconds from one look of an empty queue to the next
 GROUPED = {"groups": [[group, [view.slug for view in views]] for group, views in GROUPS.items()]}
 LATEX = [{"left": "$", "right": "$", "display": False}]
 FORMULAS = {"latex_delimiters": LATEX, "elem_classes": "vitviz-formulas"}
@@ -111,6 +112,7 @@ def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
     quota = Quota(options.upload_quota, kept)
     opened = door.lifespan(hosts, door.Calls(demo), quota, studio.work.turns)
     demo._queue.pending_messages_per_session = door.Answers(PAGES)
+    demo._queue.sleep_when_free = LOOKS  # Gradio's own 0.001 takes a tenth of a core from who computes
     served(
         demo,
         server_name=options.host,

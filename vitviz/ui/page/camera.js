@@ -69,21 +69,18 @@ export function camera() {
   /** One frame after the other: the next, the newest there is, is taken when the last has come back. */
   async function run(own) {
     const { video } = own;
-    let [fresh, rate, refused, drawn, frames, age] = [true, 0, 0, 0, 0, 0];
+    let [last, rate, refused, drawn, frames, age] = [0, 0, 0, 0, 0, 0];
     /** @type {any} */
-    let [size, waiting] = [[224, 224], null];
-    const came = () => {
-      fresh = true;
-      waiting?.();
-      if (own.on()) video.requestVideoFrameCallback(came);
-    };
-    video.requestVideoFrameCallback(came);
+    let size = [224, 224];
+    // not told of each: while it waits to be, the browser draws the page at every frame of the camera
+    const came = () => video.getVideoPlaybackQuality().totalVideoFrames;
+    const another = () => new Promise((resolve) => video.requestVideoFrameCallback(resolve));
     /** The newest frame, and what the server makes of it. */
     const taken = async () => {
       // a camera that stands still is looked at again
-      if (!fresh) await Promise.race([new Promise((resolve) => (waiting = resolve)), pause(STILL)]);
+      if (came() === last) await Promise.race([another(), pause(STILL)]);
       if (!own.on() || own.kept) return {};
-      fresh = false;
+      last = came();
       const [at, url] = [performance.now(), shot(video, size)];
       const [told, bitmap] = await Promise.all([
         own.ask({ frame: url.split(',')[1] }).catch((problem) => ({ problem })),

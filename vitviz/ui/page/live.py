@@ -23,7 +23,6 @@ from vitviz.ui.answers import films, prints
 from vitviz.ui.answers.plain import told_of
 from vitviz.ui.answers.routes import PASSING, answered
 from vitviz.ui.memory.studio import Studio
-from vitviz.ui.memory.work import sparing
 from vitviz.ui.page import facts
 from vitviz.ui.page.figures import figures_of, framed
 from vitviz.ui.words import told
@@ -44,7 +43,7 @@ def routes(studio: Studio) -> list[APIRoute]:
 
     def live(key: str, request: Request, asked: Annotated[Any, Body()] = None) -> Response:
         def passed() -> Response:
-            with sparing():
+            with studio.work.sparing():
                 return _passed(studio, shown(studio, key, asked), asked)
 
         return answered(passed, request)

@@ -11,7 +11,7 @@ from vitviz.figures.chart import Chart, Level, Series, by_layer, ramp
 from vitviz.record.sentence import Sentence
 from vitviz.views.base import File, Item, View, Words, drawn
 from vitviz.views.controls import Choice
-from vitviz.views.shared import as_csv, sweep_of
+from vitviz.views.shared import as_csv, distances_of
 from vitviz.views.subject import Settings, Subject
 
 REACH = "Around each head ± its standard error over the pictures."
@@ -61,7 +61,7 @@ class Distance(View):
 
     def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         renormalise = settings["rows"] == "renormalised"
-        measured = sweep_of(subject).distances if subject.survey is None else subject.survey.distances
+        measured = distances_of(subject) if subject.survey is None else subject.survey.distances
         if name == "prefix_mass":
             return measured.prefix_mass.cpu().numpy()
         if name == "distance":

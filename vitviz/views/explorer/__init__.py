@@ -13,7 +13,7 @@ from vitviz.views.controls import About, Choice, Query, Slider, Whole, Wholes
 from vitviz.views.explorer import score
 from vitviz.views.printing import Film, each
 from vitviz.views.sequence import placed
-from vitviz.views.shared import packed, sweep_of
+from vitviz.views.shared import distances_of, packed
 from vitviz.views.subject import Settings, Subject
 
 WHOLE = 600  # up to so many tokens a layer is handed out whole, so that hovering asks for nothing
@@ -125,7 +125,7 @@ class Explorer(View):
         if name == "score":
             return packed(travelled(score.panel(self, subject, settings)))
         if name == "distances":
-            return sweep_of(subject).distances.distance.numpy()
+            return distances_of(subject).distance.numpy()
         if name == "entropy":
             return analyses.attention_entropy(trace, layer).numpy()
         if name == "rollout":
@@ -162,7 +162,7 @@ class Explorer(View):
             **found,
             "queries": np.asarray([str(placed(one, trace.grid)) for one in picked]),  # a token or patch
             "attention": changed(subject, settings, lines_of),
-            "attention_distance": sweep_of(subject).distances.distance.numpy(),
+            "attention_distance": distances_of(subject).distance.numpy(),
             "grid": np.asarray([trace.grid.rows, trace.grid.cols]),
         }
 
