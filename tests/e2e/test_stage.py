@@ -116,7 +116,7 @@ def test_so_it_is_in_every_language_and_theme(open_page, language, dark):
 
 
 def test_two_trials_that_are_over_are_one_screen(open_page):
-    page = open_page(f"?tab=trial&second={ALIKE}", 1280, 720, wait=False)
+    page = open_page(f"?tab=trial&size=64&second={ALIKE}", 1280, 720, wait=False)
     for cell in ("#vitviz-trial", "#vitviz-second-trial"):
         page.locator(f"{cell} [data-tried*='/']").wait_for(state="attached", timeout=300_000)
     assert settled(page, "trial", 2) == []

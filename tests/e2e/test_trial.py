@@ -22,7 +22,7 @@ def cut(view) -> int:
 
 
 def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
-    page = open_page("?sample=coffee")
+    page = open_page("?sample=coffee&size=64")
     held = Held(page, r"/trial/tried\?.*method=centre(&|$)")
     open_tab(page, "Trial")
     ready(page, "trial")
@@ -85,7 +85,7 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     assert np.load(taken.value.path())["curves"].shape == (15, 2, 3, 11)
     page.set_viewport_size({"width": 1280, "height": 720})
     for asked in ("", "&lang=zh-CN", "&lang=ko", "&present=1", "&lang=ko&present=1"):
-        page.goto(re.sub(r"\?.*", "", page.url) + f"?tab=trial&sample=coffee{asked}")
+        page.goto(re.sub(r"\?.*", "", page.url) + f"?tab=trial&sample=coffee&size=64{asked}")
         page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
         page.wait_for_timeout(500)
         below = view.locator(".vv-below").bounding_box()
@@ -96,7 +96,7 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
 
 
 def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
-    page = open_page("?sample=rocket&lang=ko", width=390, height=844)
+    page = open_page("?sample=rocket&size=64&lang=ko", width=390, height=844)
     held = Held(page, r"/trial/tried\?.*method=gradient_rollout(&|$)")
     open_tab(page, "시험")
     ready(page, "trial")
@@ -115,7 +115,7 @@ def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
 
 
 def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
-    page, files = open_page("?tab=trial&sample=coffee", wait=False), []
+    page, files = open_page("?tab=trial&sample=coffee&size=64", wait=False), []
     # the trial of the one picture need not be waited for
     held = Held(page, r"/trial/tried\?.*method=centre(&|$)")
     ready(page, "trial")
@@ -152,7 +152,7 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
 
 
 def test_a_set_can_be_stopped_and_keeps_the_pictures_that_were_on_trial(open_page, tmp_path):
-    page, files = open_page("?tab=trial&sample=coffee", wait=False), []
+    page, files = open_page("?tab=trial&sample=coffee&size=64", wait=False), []
     Held(page, r"/trial/tried\?.*method=centre(&|$)")
     ready(page, "trial")
     for number in range(MANY):

@@ -124,7 +124,7 @@ def test_where_others_hold_all_cores_one_process_does_it_and_says_so(
 
 def test_a_mistake_of_the_user_ends_it_with_its_sentence(cluster, pictures, inspector):
     with pytest.raises(VitvizError, match="accuracy needs one for every picture"):
-        vitviz.survey(pictures, inspector, ["accuracy"], workers=2, part=4)
+        vitviz.survey(pictures, inspector, ["accuracy"], workers=1, part=4)
     with pytest.raises(VitvizError, match="workers=-1; expected how many of Ray's actors"):
         vitviz.survey(pictures, inspector, workers=-1)
 

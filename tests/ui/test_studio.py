@@ -127,7 +127,9 @@ def test_a_wrong_question_gets_a_sentence(client, key, path, status, said):
 @pytest.mark.parametrize(
     "bug", [KeyError("head"), ValueError("not a sentence"), IndexError("list index"), RuntimeError]
 )
-def test_a_fault_of_ours_is_not_laid_at_the_visitors_door(client, studio, view, bug, monkeypatch, caplog):
+def test_a_fault_of_ours_is_not_laid_at_the_visitors_door(
+    client, studio, view, bug, monkeypatch, caplog, few
+):
     """It is logged with its traceback and told as ours, and the picture is as well known as before."""
     fresh = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny", (64 + 8 * VIEWS.index(view), 64))
 
