@@ -122,7 +122,6 @@ def test_a_full_line_refuses_a_film(studio, expected):
 
 def test_a_long_training_has_so_many_frames_and_no_more(studio, key, monkeypatch):
     monkeypatch.setattr(films, "MOST", 3)
-    monkeypatch.setattr(films.thinned, "__defaults__", (3,))
     film = films.film(studio, key, "filters", {})
     steps = [moment.step for moment in vitviz.film("vitviz-tiny")]
     said = [f"{steps[at]:,}" for at in (0, round((len(steps) - 1) / 2), -1)]

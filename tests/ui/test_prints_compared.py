@@ -84,7 +84,7 @@ def test_the_zip_has_it_of_both_and_looks_at_the_pictures_once(monkeypatch, expe
 
 
 def test_its_film_over_a_training_keeps_the_second_checkpoint_beside_it(studio, pair, expected, monkeypatch):
-    monkeypatch.setattr(films.thinned, "__defaults__", (3,))
+    monkeypatch.setattr(films, "MOST", 3)
     film = films.film(studio, pair, "compared", BOTH)
     first, *_, last = (frame.plate.rows[0][0] for frame in film.frames)
     np.testing.assert_array_equal(last.values, expected.plate.rows[0][0].values)
