@@ -48,9 +48,7 @@ _STEP = 64 * 1024
 _UNANNOUNCED = 20_000_000  # bytes of a file whose size the hub does not tell
 
 
-def fetch(
-    location: str, filename: str, progress: Progress | None = None, token: str | None = None, *, stall=None
-) -> Path:
+def fetch(location: str, filename: str, progress: Progress | None = None, *, stall=STALL_SECONDS) -> Path:
     """One file of a repository ("organisation/name" or "organisation/name@revision"), from cache or hub.
 
     Already cached: no network. `progress(done, total)` is called a few times a second with bytes; what it
@@ -63,21 +61,18 @@ def fetch(
     if found := cached(location, filename):
         return found
     wanted = (*_split(location), filename)
-    told = _answer(*wanted, token)
-    total, etag = told.size or 0, require_hash(told.etag)
-    return _downloaded(wanted, total, etag, progress, token, stall or STALL_SECONDS)
+    told = _answer(*wanted)
+    return _downloaded(wanted, told.size or 0, require_hash(told.etag), progress, stall)
 
 
-def fetch_weights(
-    location: str, filename: str, progress: Progress | None = None, token: str | None = None
-) -> Path:
+def fetch_weights(location: str, filename: str, progress: Progress | None = None) -> Path:
     """A weights file like `fetch`; an index with all its shards, whose bytes are told as those of one file.
 
     Raises NoSuchFile only where `filename` itself does not exist, and HubError for a shard that does not.
     """
     if not filename.endswith(".index.json"):
-        return fetch(location, filename, progress, token)
-    index = fetch(location, filename, token=token)
+        return fetch(location, filename, progress)
+    index = fetch(location, filename)
     announced, done = _total_size(index), 0
     for name in listed(index):
 
@@ -86,7 +81,7 @@ def fetch_weights(
                 progress(before + got, max(announced, before + size))
 
         try:
-            done += fetch(location, name, onward, token).stat().st_size
+            done += fetch(location, name, onward).stat().st_size
         except NoSuchFile as error:
             raise HubError(
                 f"{error} Its {filename} names it, so the repository is not whole. Choose another."
@@ -126,7 +121,7 @@ def cached_repositories() -> set[str]:
     return {name.replace("--", "/") for before, mark, name in folders if mark and not before}
 
 
-def _answer(repo: str, revision: str | None, filename: str, token: str | None) -> Any:
+def _answer(repo: str, revision: str | None, filename: str) -> Any:
     """The hub's first answer about a file (size, hash), or HubError within ANSWER_SECONDS."""
     result: list[Any] = []
     patience = 2 * ANSWER_SECONDS  # of the thread that asks: it ends some day, after we have spoken
@@ -135,7 +130,7 @@ def _answer(repo: str, revision: str | None, filename: str, token: str | None) -
         try:
             url = hf_hub_url(repo, filename, revision=revision)
             with checked_answers():
-                result.append(get_hf_file_metadata(url, token=token, timeout=patience))
+                result.append(get_hf_file_metadata(url, timeout=patience))
         except Exception as error:  # noqa: BLE001 - handed over to the waiting thread
             result.append(error)
 
@@ -185,17 +180,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def _downloaded(
-    wanted: Wanted, total: int, etag: str, progress: Progress | None, token: str | None, stall: float
-) -> Path:
+def _downloaded(wanted: Wanted, total: int, etag: str, progress: Progress | None, stall: float) -> Path:
     """Where the file of `total` bytes and this hash lies; joins a download of it on its way."""
     repo, _, filename = wanted
     with _lock:
         job = _jobs.get(wanted)
         if job is None:
             job = _jobs[wanted] = _Job(total, etag)
-            name, told = f"download {repo}", (wanted, job, token)
-            threading.Thread(target=_run, args=told, daemon=True, name=name).start()
+            name = f"download {repo}"
+            threading.Thread(target=_run, args=(wanted, job), daemon=True, name=name).start()
         job.waiting += 1
         job.moved = time.monotonic()
     try:
@@ -211,7 +204,7 @@ def _downloaded(
         with _lock:
             job.waiting -= 1
     if isinstance(job.error, _Abandoned):  # left by others just before we came
-        return _downloaded(wanted, total, etag, progress, token, stall)
+        return _downloaded(wanted, total, etag, progress, stall)
     if job.error is not None:
         raise in_words(job.error, repo, filename) from job.error
     if progress is not None:
@@ -219,12 +212,12 @@ def _downloaded(
     return Path(job.path)
 
 
-def _run(wanted: Wanted, job: _Job, token: str | None) -> None:
+def _run(wanted: Wanted, job: _Job) -> None:
     repo, revision, filename = wanted
     counter = _counter(job)
     try:
         with checked_answers():
-            job.path = hf_hub_download(repo, filename, revision=revision, token=token, tqdm_class=counter)
+            job.path = hf_hub_download(repo, filename, revision=revision, tqdm_class=counter)
         _verify(Path(job.path), job, f"{filename} of {repo}")
     except Exception as error:  # noqa: BLE001 - handed over to whoever waits
         job.error = error
