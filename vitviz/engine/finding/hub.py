@@ -6,32 +6,39 @@ deadline of its own, and a download that stands still is given up. Both run in t
 bounds DNS, TLS and trickling servers alike. Of each file there is one download at a time, shared by all who
 wait for it; it is checked against the hub's hash, as plain HTTP's is not.
 
+The hub's answers become names of files in the cache, so they are checked before the library uses them:
+whoever plays the hub (a mirror, somebody on a line without TLS) chooses the hash and the revision that it
+announces, and with "../" in one of them a file is written anywhere.
+
 This module imports neither torch nor timm.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import (
     constants,
+    errors,
     get_hf_file_metadata,
+    get_session,
     hf_hub_download,
     hf_hub_url,
     try_to_load_from_cache,
-)  # fmt: skip
-from huggingface_hub.errors import HFValidationError
+)
 
-from vitviz.engine.finding.hub_answers import NoSuchFile, checked_answers, in_words, require_hash
 from vitviz.engine.reading.folder import HUB_FILES, is_index, listed, read_json
-from vitviz.errors import CheckpointError, HubError
+from vitviz.errors import CheckpointError, HubError, said
 
 if TYPE_CHECKING:
     from vitviz.engine.checkpoint import Checkpoint
@@ -48,6 +55,10 @@ _STEP = 64 * 1024
 _UNANNOUNCED = 20_000_000  # bytes of a file whose size the hub does not tell
 
 
+class NoSuchFile(HubError):
+    """The repository exists, but not this file in it."""
+
+
 def fetch(location: str, filename: str, progress: Progress | None = None, *, stall=STALL_SECONDS) -> Path:
     """One file of a repository ("organisation/name" or "organisation/name@revision"), from cache or hub.
 
@@ -62,7 +73,7 @@ def fetch(location: str, filename: str, progress: Progress | None = None, *, sta
         return found
     wanted = (*_split(location), filename)
     told = _answer(*wanted)
-    return _downloaded(wanted, told.size or 0, require_hash(told.etag), progress, stall)
+    return _downloaded(wanted, told.size or 0, _require_hash(told.etag), progress, stall)
 
 
 def fetch_weights(location: str, filename: str, progress: Progress | None = None) -> Path:
@@ -94,7 +105,7 @@ def cached(location: str, filename: str) -> Path | None:
     repo, revision = _split(location)
     try:
         found = try_to_load_from_cache(repo, filename, revision=revision)
-    except HFValidationError:  # no repository can have this name; the download will say so
+    except errors.HFValidationError:  # no repository can have this name; the download will say so
         return None
     return Path(found) if isinstance(found, str) else None
 
@@ -129,7 +140,7 @@ def _answer(repo: str, revision: str | None, filename: str) -> Any:
     def ask() -> None:
         try:
             url = hf_hub_url(repo, filename, revision=revision)
-            with checked_answers():
+            with _checked_answers():
                 result.append(get_hf_file_metadata(url, timeout=patience))
         except Exception as error:  # noqa: BLE001 - handed over to the waiting thread
             result.append(error)
@@ -140,7 +151,7 @@ def _answer(repo: str, revision: str | None, filename: str) -> Any:
     if not result:
         raise HubError(f"The hub ({constants.ENDPOINT}) did not answer within {ANSWER_SECONDS:g} seconds.")
     if isinstance(result[0], Exception):
-        raise in_words(result[0], repo, filename) from result[0]
+        raise _in_words(result[0], repo, filename) from result[0]
     return result[0]
 
 
@@ -206,7 +217,7 @@ def _downloaded(wanted: Wanted, total: int, etag: str, progress: Progress | None
     if isinstance(job.error, _Abandoned):  # left by others just before we came
         return _downloaded(wanted, total, etag, progress, stall)
     if job.error is not None:
-        raise in_words(job.error, repo, filename) from job.error
+        raise _in_words(job.error, repo, filename) from job.error
     if progress is not None:
         progress(job.total or job.done, job.total or job.done)
     return Path(job.path)
@@ -216,7 +227,7 @@ def _run(wanted: Wanted, job: _Job) -> None:
     repo, revision, filename = wanted
     counter = _counter(job)
     try:
-        with checked_answers():
+        with _checked_answers():
             job.path = hf_hub_download(repo, filename, revision=revision, tqdm_class=counter)
         _verify(Path(job.path), job, f"{filename} of {repo}")
     except Exception as error:  # noqa: BLE001 - handed over to whoever waits
@@ -297,3 +308,108 @@ def _total_size(index: Path) -> int:
 def _split(location: str) -> tuple[str, str | None]:
     repo, _, revision = location.partition("@")
     return repo, revision or None
+
+
+def _in_words(error: Exception, repo: str, filename: str) -> HubError:
+    """The HubError that says what went wrong with a file of a repository, and what to do."""
+    if isinstance(error, HubError):
+        return error
+    if isinstance(error, errors.RemoteEntryNotFoundError):
+        return NoSuchFile(f"{repo} has no file {filename} on the hub.")
+    page, log_in = f"{constants.ENDPOINT}/{repo}", "log in with `hf auth login` or set HF_TOKEN"
+    offline = "HF_HUB_OFFLINE forbids to ask the hub for it"
+    private = "or it is private. Check its name; for a private one"
+    for kind, sentence in (  # what is more special first
+        (errors.OfflineModeIsEnabled, f"{repo} is not on this machine, and {offline}."),
+        (errors.GatedRepoError, f"{repo} is gated: accept its conditions at {page}, then {log_in}."),
+        (errors.RevisionNotFoundError, f"{repo} does not have the revision that was asked for."),
+        (errors.RepositoryNotFoundError, f"The hub has no repository {repo}, {private} {log_in}."),
+        (errors.HFValidationError, f"{repo!r} cannot be a repository's name; expected is organisation/name."),
+        (errors.FileMetadataError, _no_hub()),
+    ):
+        if isinstance(error, kind):
+            return HubError(sentence)
+    if isinstance(error, errors.HfHubHTTPError):
+        return HubError(_status(error.response.status_code, repo))
+    if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+        return _in_words(error.__cause__, repo, filename)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return HubError(
+            f"The disk is full: {filename} of {repo} could not be stored in the hub's cache. Make room on the"
+            " server."
+        )
+    return HubError(_connection(error, repo, filename))
+
+
+def _no_hub() -> str:
+    proxy = "Check HF_ENDPOINT and the proxy settings"
+    return f"{constants.ENDPOINT} answered, but not as a model hub does. {proxy}."
+
+
+def _status(status: int, repo: str) -> str:
+    log_in, many = "Log in with `hf auth login`", "The hub has had too many requests from here (429)"
+    refused = (
+        f"The hub refuses access to {repo} ({status}). {log_in}, or set HF_TOKEN to a token that may read it."
+    )
+    return {
+        401: refused, 403: refused, 404: f"The hub has no repository {repo}. Check its name.",
+        429: f"{many}. Wait a few minutes before asking for {repo} again.",
+    }.get(status, f"The hub answered {status} when asked for {repo}. Try again later.")  # fmt: skip
+
+
+def _connection(error: Exception, repo: str, filename: str) -> str:
+    # httpx's, whose module's name changes with the library
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if kinds & {"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"}:
+        return f"The hub ({constants.ENDPOINT}) cannot be reached from here ({said(error)})."
+    if "TimeoutException" in kinds:
+        return f"The hub ({constants.ENDPOINT}) stopped answering when asked for {repo}. Try again later."
+    if kinds & {"RemoteProtocolError", "ReadError"} or "Consistency check" in str(error):
+        return f"The download of {filename} of {repo} broke off half-way; nothing of it was kept. Try again."
+    return f"{filename} of {repo} could not be downloaded: {said(error)}."
+
+
+_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")  # git's SHA-1 of a small file, SHA-256 of a large one
+_REVISION = re.compile(r"[0-9a-f]{40}")
+_ours = threading.local()
+
+
+def _require_hash(etag: str | None) -> str:
+    """The announced hash of a file; HubError for none, and for what can be none."""
+    if not etag:
+        raise HubError(_no_hub())
+    if not _HASH.fullmatch(etag):
+        raise HubError(
+            f"The hub ({constants.ENDPOINT}) announces something else than a file's hash, so nothing was"
+            " downloaded. Check HF_ENDPOINT."
+        )
+    return etag
+
+
+@contextmanager
+def _checked_answers() -> Iterator[None]:
+    """Within it, this thread's answers of the hub may not lead out of the cache: HubError."""
+    client = get_session()
+    hooks = client.event_hooks
+    if _check not in hooks.get("response", []):
+        client.event_hooks = {**hooks, "response": [*hooks.get("response", []), _check]}
+    _ours.asking = True
+    try:
+        yield
+    finally:
+        _ours.asking = False
+
+
+def _check(response: Any) -> None:
+    if not getattr(_ours, "asking", False):
+        return
+    headers = response.headers
+    revision = headers.get(constants.HUGGINGFACE_HEADER_X_REPO_COMMIT)
+    if revision is not None and not _REVISION.fullmatch(revision):
+        raise HubError(
+            f"The hub ({constants.ENDPOINT}) names a revision that can be none, so nothing was downloaded."
+            " Check HF_ENDPOINT."
+        )
+    etag = headers.get(constants.HUGGINGFACE_HEADER_X_LINKED_ETAG) or headers.get("ETag")
+    if response.request.method == "HEAD" and response.status_code == 200 and etag is not None:
+        _require_hash(etag.removeprefix("W/").strip('"'))
