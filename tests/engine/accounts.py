@@ -16,7 +16,7 @@ from tests.engine.small import perturbed
 from vitviz.analyses.tail import Tail
 from vitviz.engine import readouts
 from vitviz.engine.passes import branches, capture, record
-from vitviz.engine.reading.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
+from vitviz.engine.reading.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.engine.tails import tail_of
 from vitviz.record.trace import Attention, Bias, Trace, View
 

@@ -9,7 +9,7 @@ import torch
 from tests.engine.passes.test_capture import perturbed
 from tests.engine.small import SMALL, small
 from tests.views.test_tour import TOUR, spoken, subject, unpacked
-from vitviz.engine.reading.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
+from vitviz.engine.reading.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.views.tour.steps import texts
 
 

@@ -41,23 +41,23 @@ def scored(model: nn.Module, trace: Trace, target: Asked) -> Callable[[Tensor], 
 
     `target`: a class, (a, b), or a direction of what the classifier is given; VitvizError for none.
     """
+
+    def along(pixels: Tensor) -> Tensor:
+        """What the classifier is given, along the direction."""
+        read = model.forward_head(model.forward_features(pixels), pre_logits=True)
+        if target.shape != read.shape[1:] or not target.is_floating_point():
+            raise VitvizError(
+                f"Given a direction of shape {tuple(target.shape)} for {trace.checkpoint}; expected"
+                f" {read.shape[1]} real numbers."
+            )
+        return read @ target.to(read)
+
     if isinstance(target, Tensor):
-        return lambda pixels: _features(model, pixels, target, trace.checkpoint)
+        return along
     if trace.logits is None:
         raise VitvizError(Sentence(NO_CLASSIFIER, checkpoint=trace.checkpoint))
     classes = classes_of(trace, target)
     return lambda pixels: score_of(model(pixels), classes)
-
-
-def _features(model: nn.Module, pixels: Tensor, direction: Tensor, name: str) -> Tensor:
-    """What the classifier is given, along a direction."""
-    read = model.forward_head(model.forward_features(pixels), pre_logits=True)
-    if direction.shape != read.shape[1:] or not direction.is_floating_point():
-        raise VitvizError(
-            f"Given a direction of shape {tuple(direction.shape)} for {name}; expected {read.shape[1]} real"
-            " numbers."
-        )
-    return read @ direction.to(read)
 
 
 class _Handing:
@@ -175,7 +175,7 @@ class Explained:
         self._require_room(attentions=False, batch=min(_BATCH, steps))
         for some in midpoints.split(_BATCH):
             pixels = (some[:, None, None, None] * self.pixels).requires_grad_()
-            with gradients.opened(self.model, self.blocks, held=False, lines=False, weigh=False):
+            with gradients.opened(self.model, self.blocks, held=False, terms=False):
                 (slope,) = torch.autograd.grad(self._score(pixels).sum(), pixels)
             total += slope.sum(dim=0, keepdim=True)
         with plainly(self.inspector.device):

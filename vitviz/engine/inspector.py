@@ -17,6 +17,7 @@ from vitviz.analyses.tail import Tail
 from vitviz.analyses.target import Asked
 from vitviz.engine import parts, tails
 from vitviz.engine.checkpoint import Loaded
+from vitviz.engine.defaults import in_float32
 from vitviz.engine.finding import film
 from vitviz.engine.fitting.in_memory import loaded_of
 from vitviz.engine.forward import Forward
@@ -291,9 +292,14 @@ class Inspector(Shown):
         with self.placed.lock:
             return tails.read_now(self.placed.at(size), tokens)
 
+    @in_float32()
     def readout(self, trace: Trace) -> Float[Tensor, " feature"]:
         """What the classifier is given (y of equation 4) for a trace of this checkpoint; else VitvizError."""
-        return parts.readout(self._behind(trace, "norm and pooling are"), trace)
+        y = tails.read_now(self._behind(trace, "norm and pooling are"), trace.tokens[-1], pre_logits=True)
+        if y.ndim == 1:
+            return y
+        # nothing is pooled: as 'auto'
+        return y[0] if "class" in trace.grid.prefix_names else y[trace.grid.prefix :].mean(dim=0)
 
     def final_norm(self, trace: Trace, layer: int) -> Float[Tensor, "token width"]:
         """One depth's tokens of this checkpoint's trace through its own final norm, each by itself, float32.

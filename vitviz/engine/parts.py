@@ -1,7 +1,7 @@
 """What of a model's own weights stands in equations 1 to 4: E, the class token, E_pos, the head.
 
-`readout` repeats the few operations behind the last block on a trace's last tokens. Whether E and the head
-are the linear maps that they seem to be, the reader checks against the trace; a hybrid's E reads features.
+Whether E and the head are the linear maps that they seem to be, the reader checks against the trace; a
+hybrid's E reads features.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.passes import experiments, record
-from vitviz.engine.tails import PRE_NORM, read_now, scale_of
+from vitviz.engine.tails import PRE_NORM, scale_of
 from vitviz.errors import UnsupportedModel
-from vitviz.record.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -73,23 +72,10 @@ def parts_of(model: nn.Module) -> Parts:
 
 
 @in_float32()
-def readout(model: nn.Module, trace: Trace) -> Float[Tensor, " feature"]:
-    """What the classifier is given (y of equation 4): the last block's output through norm and pooling."""
-    y = read_now(model, trace.tokens[-1], pre_logits=True)
-    if y.ndim == 1:
-        return y
-    # nothing is pooled: as 'auto'
-    return y[0] if "class" in trace.grid.prefix_names else y[trace.grid.prefix :].mean(dim=0)
-
-
-@in_float32()
 def final_norm(
     model: nn.Module, tokens: Float[Tensor, "token width"], name: str
 ) -> Float[Tensor, "token width"]:
-    """Tokens of any depth, each through the model's last norm; UnsupportedModel where it has none.
-
-    A model that pools first has its norm behind the pooling (timm's fc_norm): then it is that one.
-    """
+    """As `Inspector.final_norm`; the norm of a model that pools first is timm's fc_norm."""
     norms = [getattr(model, which, None) for which in ("norm", "fc_norm")]
     norm = next((one for one in norms if one is not None and not isinstance(one, nn.Identity)), None)
     if norm is None:

@@ -12,7 +12,7 @@ from timm.models.vision_transformer_relpos import VisionTransformerRelPos
 from torch import Tensor, nn
 
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.reading.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
+from vitviz.engine.reading.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.errors import UnsupportedModel
 from vitviz.record.grid import Grid
 from vitviz.record.readout import Readout, Summary

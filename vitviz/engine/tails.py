@@ -15,7 +15,7 @@ from vitviz.analyses.tail import AttentionPooling, Head, Length, Norm, Pooling, 
 from vitviz.analyses.writers import Reader, Side
 from vitviz.engine.cosine import CosineHead
 from vitviz.engine.device import plainly
-from vitviz.engine.reading.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
+from vitviz.engine.reading.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.errors import UnsupportedModel
 from vitviz.record.sentence import Sentence, not_applicable, said
 
@@ -24,6 +24,7 @@ POST_NORM = ("ResPostBlock", "ResPostRelPosBlock", "EvaBlockPostNorm")  # x + no
 PARALLEL = "ParallelScalingBlock"  # attention and MLP read the same tokens
 NO_WAY = "its blocks are of the kind {kind}, whose way from head to residual stream is not known"
 _known: WeakKeyDictionary[nn.Module, tuple[tuple, dict[torch.device, Tail]]] = WeakKeyDictionary()
+_poolings: WeakKeyDictionary[nn.Module, Pooling | None] = WeakKeyDictionary()
 CPU = torch.device("cpu")
 
 
@@ -51,13 +52,18 @@ def tail_of(model: nn.Module, name: str, device: torch.device = CPU) -> Tail:
 
 
 def pooling_or_none(model: nn.Module) -> Pooling | None:
-    """How the classifier reads the tokens; None where that, or a block, is not understood."""
-    try:
-        for block in model.blocks:
-            projection_of(block)
-        return pooling_of(model)
-    except _NotUnderstood:
-        return None
+    """How the classifier reads the tokens; None where that, or a block, is not understood.
+
+    Found out once a model: a GPU would copy weights each pass.
+    """
+    if model not in _poolings:
+        try:
+            for block in model.blocks:
+                projection_of(block)
+            _poolings[model] = pooling_of(model)
+        except _NotUnderstood:
+            _poolings[model] = None
+    return _poolings[model]
 
 
 def pooling_of(model: nn.Module) -> Pooling:

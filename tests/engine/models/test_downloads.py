@@ -19,7 +19,7 @@ def test_two_who_want_the_same_share_one_download_and_one_leaving_does_not_end_i
     code = """
     class Enough(Exception): pass
     def leave(done, total):
-        if any(job.waiting > 1 for job in downloads._jobs.values()): raise Enough
+        if any(job.waiting > 1 for job in hub._jobs.values()): raise Enough
     left = []
     def impatient():
         try: hub.fetch("some/slow-both", "model.safetensors", leave)
@@ -40,7 +40,7 @@ def test_a_download_that_nobody_waits_for_ends_and_leaves_nothing(hub, tmp_path)
     def leave(done, total): raise Enough
     try: hub.fetch("some/slow-left", "model.safetensors", leave)
     except Enough: pass
-    while downloads._jobs: time.sleep(0.05)
+    while hub._jobs: time.sleep(0.05)
     print(json.dumps({"cached": hub.cached("some/slow-left", "model.safetensors") is not None}))
     """
     assert scene(code, hub, tmp_path)["cached"] is False
@@ -48,15 +48,15 @@ def test_a_download_that_nobody_waits_for_ends_and_leaves_nothing(hub, tmp_path)
 
 
 def test_small_files_are_checked_against_gits_hash(tmp_path):
-    from vitviz.engine.finding import downloads
+    from vitviz.engine.finding import hub
     from vitviz.errors import HubError
 
     content = b'{"architecture": "vit"}'
-    job = downloads._Job(len(content), hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
+    job = hub._Job(len(content), hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
     path = tmp_path / "config.json"
     path.write_bytes(content)
-    downloads._verify(path, job, "config.json")
+    hub._verify(path, job, "config.json")
     path.write_bytes(content[:-1] + b" ")
     with pytest.raises(HubError, match="damaged"):
-        downloads._verify(path, job, "config.json")
+        hub._verify(path, job, "config.json")
     assert not path.exists()

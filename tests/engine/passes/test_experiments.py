@@ -8,6 +8,7 @@ import torch
 
 from tests.engine.looking import inspect, noise, perturbed
 from tests.engine.small import small
+from vitviz.engine.asking import experiments as asked
 from vitviz.engine.passes import experiments
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
@@ -140,10 +141,9 @@ def test_readout_and_parts_are_the_models_own(name, changes):
 def test_answers_in_many_orders_are_those_of_the_orders_one_by_one(monkeypatch):
     inspector = inspect(small())
     trace = inspector.trace(noise())
-    pixels = experiments.as_seen(trace.view, inspector.preprocessing).tensor[None]
     orders = torch.stack([torch.from_numpy(experiments.permutation(16, seed)) for seed in range(5)])
-    monkeypatch.setattr(experiments, "AT_ONCE", 2 * trace.grid.tokens)  # two pictures at once
-    found = experiments.answers_in_order(inspector.model, pixels, trace.grid, orders)
+    monkeypatch.setattr(asked, "AT_ONCE", 2 * trace.grid.tokens)  # two pictures at once
+    found = asked.Draws(inspector, trace).in_order(orders)
     for seed, logits in enumerate(found):
         expected = inspector.experiment(trace.view, shuffle=seed).logits
         torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)

@@ -35,6 +35,7 @@ class Draws:
         self._inspector, self._preprocessing, self._trace = inspector, inspector.preprocessing, trace
         prepared, seen = inspector.forward.seen(trace.view, None)
         self._model, self._pixels = inspector.placed.at(seen), inspector.forward.pixels([prepared])
+        self._at_once = max(1, AT_ONCE // trace.grid.tokens)
 
     def kept(self, kept: Int[Tensor, "draw kept"], patches_as: str) -> Float[Tensor, "draw class"]:
         """The logits with these patches (from 0) alone; UnsupportedModel where none can be left out."""
@@ -44,15 +45,16 @@ class Draws:
 
     def in_order(self, orders: Int[Tensor, "draw patch"]) -> Float[Tensor, "draw class"]:
         """The logits with the patch `orders[d, i]` at place i; Stopped where nobody waits."""
-        grid = self._trace.grid
-        return experiments.answers_in_order(self._model, self._pixels, grid, orders).float()
+        whole, grid = self._pixels, self._trace.grid
+        some = orders.split(self._at_once)
+        pixels = (torch.cat([experiments.reordered(whole, grid, one) for one in each]) for each in some)
+        return answers_to(self._model, pixels).float()
 
     def to(self, pictures: Float[Tensor, "draw 3 height width"]) -> Float[Tensor, "draw class"]:
         """The logits of others of its size, from 0 to 1; Stopped where nobody waits."""
         view, seen = self._trace.view, experiments.normalised(pictures.float(), self._preprocessing)
         pixels = self._inspector.forward.pixels([Prepared(one, view) for one in seen])
-        some = pixels.split(max(1, AT_ONCE // self._trace.grid.tokens))
-        return answers_to(self._model, some).float()
+        return answers_to(self._model, pixels.split(self._at_once)).float()
 
 
 def others_of(inspector: Inspector, trace: Trace, images: Mapping[Any, Any] | None = None) -> Others:

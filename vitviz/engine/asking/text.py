@@ -24,7 +24,6 @@ from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import memory_guard
 from vitviz.engine.finding import hub
 from vitviz.engine.finding.files import if_there
-from vitviz.engine.finding.hub_answers import NoSuchFile
 from vitviz.engine.forks import lock_of
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.reading.contrastive import CONFIG, TOWERS, projecting
@@ -190,7 +189,8 @@ def _from_hub(location: str, progress: Callable | None) -> tuple[Path | None, Pa
     with understood(location):
         hosted = "hf_tokenizer_name" in read_json(config)["model_cfg"]["text_cfg"]
     for number, name in enumerate(TOKENIZERS if hosted else ()):
-        with suppress(HubError if number else NoSuchFile):  # the first says whether the hub can be reached
+        # the first says whether the hub can be reached
+        with suppress(HubError if number else hub.NoSuchFile):
             hub.fetch(location, name)
     found = (if_there(partial(hub.fetch, location, name, progress)) for name in TOWERS)
     return config, next(filter(None, found), None)

@@ -29,21 +29,19 @@ class Files:
     preprocessor: Mapping[str, Any] | None
 
 
-def files_of(checkpoint: Checkpoint, progress: hub.Progress | None = None, token: str | None = None) -> Files:
+def files_of(checkpoint: Checkpoint, progress: hub.Progress | None = None) -> Files:
     """Raises CheckpointError where there are no weights (any more), HubError where the hub gives none."""
     if checkpoint.source == "hub":
-        return _from_hub(checkpoint, progress, token)
+        return _from_hub(checkpoint, progress)
     path = Path(checkpoint.location)
     with permitted(checkpoint.name):
         weights = weights_file(path) if path.is_dir() else path
-        there = weights is not None and weights.is_file()
-    if not there:
-        raise CheckpointError(
-            f"{checkpoint.name} has no weights (any more): expected {path.name} to be or to hold a file"
-            f" ending in {', '.join(SUFFIXES)}. Put it back, or choose another checkpoint."
-        )
-    beside = weights.parent / "preprocessor_config.json"
-    with permitted(checkpoint.name):
+        if weights is None or not weights.is_file():
+            raise CheckpointError(
+                f"{checkpoint.name} has no weights (any more): expected {path.name} to be or to hold a file"
+                f" ending in {', '.join(SUFFIXES)}. Put it back, or choose another checkpoint."
+            )
+        beside = weights.parent / "preprocessor_config.json"
         told = folder.read_json(beside) if beside.is_file() else None
         return Files(weights, folder.config_beside(weights), told)
 
@@ -60,16 +58,15 @@ def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
     return config if config and config.hf_hub_id == checkpoint.location else None
 
 
-def _from_hub(checkpoint: Checkpoint, progress: hub.Progress | None, token: str | None) -> Files:
-    fetch = partial(hub.fetch, checkpoint.location, token=token)
+def _from_hub(checkpoint: Checkpoint, progress: hub.Progress | None) -> Files:
     weights = hub.cached_weights(checkpoint.location)
     config = preprocessor = None
     if not registered(checkpoint):
-        small = partial(_small, fetch, needed=weights is None)
+        small = partial(_small, checkpoint.location, needed=weights is None)
         config = small("config.json")
         preprocessor = small("preprocessor_config.json") if config and "model_type" in config else None
     for name in HUB_FILES:
-        weights = weights or if_there(partial(hub.fetch_weights, checkpoint.location, name, progress, token))
+        weights = weights or if_there(partial(hub.fetch_weights, checkpoint.location, name, progress))
     if weights is None:
         raise CheckpointError(
             f"{checkpoint.location} has no {' or '.join(HUB_FILES)} on the hub. "
@@ -78,10 +75,10 @@ def _from_hub(checkpoint: Checkpoint, progress: hub.Progress | None, token: str 
     return Files(weights, config or {}, preprocessor)
 
 
-def _small(fetch: Callable[[str], Path], name: str, needed: bool) -> dict[str, Any] | None:
+def _small(location: str, name: str, needed: bool) -> dict[str, Any] | None:
     """A small file of a repository; unless it is `needed`, a hub out of reach is as good as none."""
     try:
-        path = if_there(partial(fetch, name))
+        path = if_there(partial(hub.fetch, location, name))
     except hub.HubError:
         if needed:
             raise

@@ -1,10 +1,14 @@
-"""A model with a file's weights in it, built by whoever knows its architecture best.
+"""A model with a file's weights in it, every one of them, or which do not fit.
 
-That is the user, timm's registry, a config, the file's name, or the shapes of its tensors, in this order.
+It is built by whoever knows its architecture best: the user, timm's registry, a config, the file's name, or
+the shapes of its tensors, in this order. timm's own loading is not used, because it forgives: where it would
+leave weights at their random start, resample positions or drop a classifier in silence, a file is refused, or
+the model built to its own size.
 """
 
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -12,13 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import timm
+import torch
+from timm.layers import use_fused_attn
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
+from vitviz.engine import memory
 from vitviz.engine.checkpoint import Assumption, Checkpoint
 from vitviz.engine.finding.files import Files, registered
-from vitviz.engine.fitting import assumed, fitting
-from vitviz.engine.reading import google, huggingface, inferred, naflex, timm_config
-from vitviz.engine.reading.families import architectures, require_plain
+from vitviz.engine.fitting import assumed
+from vitviz.engine.passes.record import patch_size
+from vitviz.engine.reading import google, huggingface, inferred, limits, naflex, timm_config
+from vitviz.engine.reading.families import architectures, require_plain, timm_module
 from vitviz.engine.reading.folder import refusing, stem, understood
 from vitviz.engine.reading.given import Given, pools_of
 from vitviz.errors import CheckpointError
@@ -75,12 +84,12 @@ def _by_name(
 ) -> Filled:
     """A registered architecture; a user's `own` file may have other classes and size, never stretched."""
     build = partial(timm.create_model, architecture, pretrained=False)
-    model = fitting.empty(build, name, tensors)
+    model = empty(build, name, tensors)
     with _shaped(name):
-        changes = fitting.own_size(model, tensors) if own else {}
+        changes = _own_size(model, tensors) if own else {}
     if changes:
-        model = fitting.empty(build, name, tensors, **changes)
-    state, resampled = fitting.converted(tensors, model, architecture)
+        model = empty(build, name, tensors, **changes)
+    state, resampled = _converted(tensors, model, architecture)
     if resampled and own:
         state |= {key: tensors[key] for key in resampled if key in tensors}  # their own shapes, for the error
         if not any(key in tensors for key in resampled):
@@ -88,7 +97,7 @@ def _by_name(
                 f"{name} was trained at another size than {architecture}: {', '.join(resampled)} would have"
                 " to be resampled."
             )
-    fitting.fill(model, state, name, architecture)
+    fill(model, state, name, architecture)
     notes = [f"timm resampled {', '.join(resampled)} to the size of {architecture}."] if resampled else []
     if changes:
         words = ", ".join(f"{_WORDS[key]} {value}" for key, value in changes.items())
@@ -110,10 +119,10 @@ def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: s
     with understood(name):
         args, record, notes = timm_config.described(config, name)
     build = partial(timm.create_model, architecture, pretrained=False, pretrained_cfg=record)
-    model = fitting.empty(build, name, tensors, **args)
-    state, resampled = fitting.converted(tensors, model, architecture)
+    model = empty(build, name, tensors, **args)
+    state, resampled = _converted(tensors, model, architecture)
     state |= {key: tensors[key] for key in resampled if key in tensors}
-    fitting.fill(model, state, name, f"its config.json ({architecture})")
+    fill(model, state, name, f"its config.json ({architecture})")
     model = naflex.at_one_size(model, tuple(record["input_size"][-2:]), name)
     known = config.get("pretrained_cfg") is not None or "mean" in config
     left_open = () if known else assumed.of_pictures(record)
@@ -125,8 +134,8 @@ def _by_transformers(files: Files, tensors: Mapping[str, Tensor], name: str, tol
     with understood(name):
         build, entry = huggingface.builder(files.config, tensors, name)
         data, notes = huggingface.data_config(files.config, files.preprocessor)
-    model = fitting.empty(build, name, tensors)
-    fitting.fill(model, tensors, name, f"its config.json ({files.config['model_type']})")
+    model = empty(build, name, tensors)
+    fill(model, tensors, name, f"its config.json ({files.config['model_type']})")
     known = files.preprocessor is not None
     left_open = () if known else assumed.of_pictures(data)
     notes = [] if told.normalised and not known else notes
@@ -158,9 +167,9 @@ def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, tol
     """A bare file: its shapes tell the model; of Google's files (`heads` known) also the normalisation."""
     with _shaped(name):
         architecture, args, notes = inferred.architecture_of(tensors, name, heads or told.heads)
-    model = fitting.empty(partial(timm.create_model, architecture, pretrained=False), name, tensors, **args)
-    state, _ = fitting.converted(tensors, model, architecture)
-    fitting.fill(model, state, name, f"what its tensors tell ({architecture})")
+    model = empty(partial(timm.create_model, architecture, pretrained=False), name, tensors, **args)
+    state, _ = _converted(tensors, model, architecture)
+    fill(model, state, name, f"what its tensors tell ({architecture})")
     usual = "one half" if heads else assumed.family(tensors, name)
     if args["pre_norm"] and told.activation is None:
         notes.append(
@@ -177,3 +186,152 @@ def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, tol
     data |= {"crop_pct": 0.9 if args["img_size"][0] >= 128 else 1.0}
     left_open = () if heads else assumed.of_model(model, tensors, data, told.heads is not None)
     return Filled(model, architecture, data, "in21k" if heads else "", tuple(notes), left_open)
+
+
+_BUILT = 3_000  # tensors that are made of any model before its file's count: none of timm's has 2,000
+_RESAMPLED_BY_TIMM = 16_000_000  # parameters, of position embeddings for larger pictures
+_UNBUILT = (
+    TypeError, ValueError, AssertionError, KeyError, IndexError, RuntimeError, AttributeError,
+    ArithmeticError, RecursionError, NotImplementedError,
+)  # fmt: skip
+_RESIZED = ("pos_embed", "patch_embed.proj.weight", "relative_position_bias_table")
+
+
+class _Counted(TorchFunctionMode):
+    """Ends the building of a model that makes more tensors than its file could fill, before it stands."""
+
+    _MAKING = {"empty", "zeros", "ones", "full", "rand", "randn", "tensor", "arange", "linspace"}
+
+    def __init__(self, most: int, sentence: str):
+        super().__init__()
+        self.left, self.sentence = most, sentence
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if getattr(func, "__name__", "") in self._MAKING:
+            self.left -= 1
+            if self.left < 0:
+                raise CheckpointError(self.sentence)
+        return func(*args, **(kwargs or {}))
+
+
+def empty(
+    build: Callable[..., nn.Module], name: str, tensors: Mapping[str, Tensor], **changes: Any
+) -> nn.Module:
+    """A new model of shapes alone, on torch's meta device: it takes no memory until it is filled.
+
+    `tensors` are those that are to fill it. Raises CheckpointError where it cannot be built with these
+    arguments, or would have far more numbers than these.
+    """
+    limits.require_depth(changes.get("depth"), tensors, name)
+    most = max(_BUILT, 2 * len(tensors))
+    too_many = (
+        f"{name} describes a model that its file cannot fill: it has more than {most:,} tensors, and the file"
+        f" {len(tensors):,}{_asked(changes)}. Correct its config.json or architecture."
+    )
+    unbuilt = (
+        f"{name} describes a model that cannot be built: {{said}}. Check its config.json or architecture."
+    )
+    with refusing(unbuilt, *_UNBUILT), torch.device("meta"), _Counted(most, too_many):
+        model = build(**changes).float()  # whatever torch's default is
+    wanted, given = (sum(one.numel() for one in those.values()) for those in (model.state_dict(), tensors))
+    if wanted > 2 * given + _RESAMPLED_BY_TIMM:
+        raise CheckpointError(
+            f"{name} does not fit its config.json or architecture:"
+            f" {_first(_misfits(model.state_dict(), tensors))}. That asks for {wanted:,}"
+            f" parameters{_asked(changes)}, and the file has {given:,}. Name the architecture that it was"
+            " trained with."
+        )
+    # switched off in this environment, for exports; capturing and speed both rest on it
+    if not use_fused_attn():
+        for module in model.modules():
+            if hasattr(module, "fused_attn"):
+                module.fused_attn = True
+    return model
+
+
+def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) -> None:
+    """Gives an `empty` model memory and loads tensors in timm's layout strictly, in place.
+
+    CheckpointError, before it takes memory, with the first three keys missing, left over or of other shape.
+    """
+    misfits = _misfits(model.state_dict(), tensors)
+    if misfits:
+        raise CheckpointError(
+            f"{name} does not fit {what}: {_first(misfits)}. Name the architecture that it was trained with,"
+            " or leave it out so that it is read from the tensors."
+        )
+    tables = sum(buffer.nbytes for buffer in model.buffers())
+    what, advice = f"What {name} looks up about its positions", "Choose a smaller input in its config.json."
+    memory.require(tables, torch.device("cpu"), what, advice)
+    model.to_empty(device="cpu")
+    for module in model.modules():
+        # timm's name for it: tables that are computed, not trained
+        if hasattr(module, "init_non_persistent_buffers"):
+            module.init_non_persistent_buffers()
+    model.load_state_dict(dict(tensors), strict=True)
+
+
+def _asked(changes: Mapping[str, Any]) -> str:
+    """The numbers among a model's arguments, in brackets."""
+    numbers = int | float | list | tuple
+    given = [f"{key} {value}" for key, value in changes.items() if isinstance(value, numbers)]
+    return f" ({', '.join(given)[:200]})" if given else ""
+
+
+def _converted(
+    tensors: Mapping[str, Tensor], model: nn.Module, architecture: str
+) -> tuple[dict[str, Tensor], list[str]]:
+    """The tensors after timm's renaming for a family (CLIP's, DINOv2's, EVA's, …), and what it resampled."""
+    module = sys.modules[timm.models.model_entrypoint(architecture.partition(".")[0]).__module__]
+    adapts = timm_module(architecture) in ("vision_transformer", "deit")
+    options = {"adapt_layer_scale": True} if adapts else {}
+    before = {tensor.untyped_storage().data_ptr() for tensor in tensors.values()}
+    try:
+        after = module.checkpoint_filter_fn(dict(tensors), model, **options)
+    except (AttributeError, RuntimeError, KeyError, IndexError, ValueError, ZeroDivisionError):
+        return dict(tensors), []  # a file of another family; the strict check will name its keys
+    # A tensor that was only renamed or transposed still lies in the file's memory; a resampled one does not.
+    resized = {key: tensor.untyped_storage() for key, tensor in after.items() if key.endswith(_RESIZED)}
+    return after, [key for key, storage in resized.items() if storage.data_ptr() not in before]
+
+
+def _own_size(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """How a model must differ to take a file of its architecture: classes, image size, pooling.
+
+    Fine-tuning changes these three and nothing else. Empty where the model fits as it is.
+    """
+    changes: dict[str, Any] = {}
+    classes = len(tensors["head.weight"]) if "head.weight" in tensors else 0
+    known_layout = "blocks.0.norm1.weight" in tensors  # elsewhere the classifier may go by another name
+    if known_layout and classes != model.num_classes:
+        changes["num_classes"] = classes
+    if "fc_norm.weight" in tensors and "norm.weight" not in tensors and model.global_pool == "token":
+        changes["global_pool"] = "avg"
+    table, own = tensors.get("pos_embed"), model.state_dict().get("pos_embed")
+    if table is not None and own is not None and table.ndim == 3 and table.shape[1] != own.shape[1]:
+        patches = model.patch_embed.num_patches
+        side = inferred.grid_side(table.shape[1], own.shape[1] - patches)
+        if side:
+            rows, cols = patch_size(model.patch_embed)
+            changes["img_size"] = (side * rows, side * cols)
+    return changes
+
+
+def _misfits(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
+    found = []
+    for name, tensor in expected.items():
+        if name not in given:
+            found.append(f"{name} {_shape(tensor)} is missing from the file")
+        elif given[name].shape != tensor.shape:
+            found.append(f"{name} is {_shape(given[name])} in the file and {_shape(tensor)} in the model")
+    left = [f"{name} {_shape(tensor)}" for name, tensor in given.items() if name not in expected]
+    return found + [f"{one} of the file is not part of the model" for one in left]
+
+
+def _first(misfits: list[str]) -> str:
+    """The first three, and how many more there are."""
+    return "; ".join(misfits[:3]) + (f" and {len(misfits) - 3} more" if len(misfits) > 3 else "")
+
+
+def _shape(tensor: Tensor) -> str:
+    return f"({', '.join(map(str, tensor.shape))})"

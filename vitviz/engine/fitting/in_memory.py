@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from vitviz.engine import placed
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.fitting import fitting
-from vitviz.engine.fitting.filled import Filled
+from vitviz.engine.fitting.filled import Filled, empty, fill
 from vitviz.engine.fitting.proposal import proposed
 from vitviz.engine.passes import copies
 from vitviz.engine.passes.record import grid_of
@@ -138,8 +137,8 @@ def _of_transformers(model: nn.Module, kind: str) -> Filled:
         )
     tensors = huggingface.to_timm(state_of(model), str(config["model_type"]))
     build, entry = huggingface.builder(config, tensors, kind)
-    ours = fitting.empty(build, kind, tensors)
-    fitting.fill(ours, tensors, kind, f"its configuration ({config['model_type']})")
+    ours = empty(build, kind, tensors)
+    fill(ours, tensors, kind, f"its configuration ({config['model_type']})")
     data, _ = huggingface.data_config(config, None)
     return Filled(ours, entry, data, labels=huggingface.labels(config, ours.num_classes))
 
@@ -282,8 +281,8 @@ def _nearest_first(
         except CheckpointError as error:
             raise UnsupportedModel(f"{error} {_NAME_IT}") from error
         build = partial(timm.create_model, entry, pretrained=False)
-        ours = fitting.empty(build, kind, translated, **args)
-        fitting.fill(ours, translated, kind, f"what its tensors tell ({entry})")
+        ours = empty(build, kind, translated, **args)
+        fill(ours, translated, kind, f"what its tensors tell ({entry})")
         ours = ours.eval().requires_grad_(False)
         data = {"input_size": (3, *args["img_size"]), "interpolation": "bicubic", "crop_pct": 1.0}
         answers = theirs(args["img_size"])

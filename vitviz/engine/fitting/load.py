@@ -35,9 +35,8 @@ _AGAIN = "Wait until it has been written, and choose it again."
 
 @in_float32()
 def load(
-    checkpoint: Checkpoint, progress: Progress | None = None, token: str | None = None,
-    folder: str | PathLike | None = None, device: torch.device = _CPU, dtype: torch.dtype = torch.float32,
-    labels: tuple[str, ...] | None = None,
+    checkpoint: Checkpoint, progress: Progress | None = None, folder: str | PathLike | None = None,
+    device: torch.device = _CPU, dtype: torch.dtype = torch.float32, labels: tuple[str, ...] | None = None,
 ) -> Loaded:  # fmt: skip
     """A checkpoint's model with its trained weights (float32, evaluation mode, on the CPU, no gradients).
 
@@ -66,7 +65,7 @@ def load(
 
     fits(checkpoint.parameters)
     try:
-        files = files_of(checkpoint, weighed, token)
+        files = files_of(checkpoint, weighed)
     except HubError as error:
         names = [one.name for one in checkpoints(folder) if one.on_disk]
         raise HubError(

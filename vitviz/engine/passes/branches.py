@@ -9,7 +9,6 @@ final norm's deviations are known and every layer becomes one sum (`written`).
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +19,6 @@ from vitviz.record.trace import Attention, Written
 
 # where a pass listens
 BRANCHES = ("added attention", "added mlp", "inner norm", "post norm", "gate", "pool mlp")
-_known: WeakKeyDictionary[nn.Module, tuple[Pooling | None]] = WeakKeyDictionary()
 
 
 @dataclass
@@ -60,7 +58,7 @@ class Branches:
 
 def branches_of(model: nn.Module, blocks: list[nn.Module]) -> Branches | None:
     """The empty record of one pass; None where blocks or readout are not understood: nothing is recorded."""
-    pooling = _pooling(model)
+    pooling = pooling_or_none(model)
     if pooling is None:
         return None
     block = blocks[0]
@@ -75,7 +73,7 @@ def branches_of(model: nn.Module, blocks: list[nn.Module]) -> Branches | None:
 
 def points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Module, bool, str]]:
     """Where a pass listens for its branches: a module, whether to what enters it, and the moment's name."""
-    pooling = _pooling(model)
+    pooling = pooling_or_none(model)
     if pooling is None:
         return
     for block in blocks:
@@ -94,13 +92,6 @@ def points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Modul
     mlp = getattr(getattr(model, "attn_pool", None), "mlp", None) if pooling.kind == "attention" else None
     if mlp is not None:
         yield mlp, False, "pool mlp"
-
-
-def _pooling(model: nn.Module) -> Pooling | None:
-    """How the classifier reads the tokens, found out once a model: a GPU would copy weights each pass."""
-    if model not in _known:
-        _known[model] = (pooling_or_none(model),)
-    return _known[model][0]
 
 
 def written(branches: Branches | None, image: int, last: Tensor, pooling: Attention | None) -> Written | None:

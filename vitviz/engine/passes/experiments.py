@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from vitviz.analyses.occlusion import permutation
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.passes import copies, record
-from vitviz.engine.passes.removal import AT_ONCE, answers_to
 from vitviz.engine.pictures.preprocess import Prepared, Preprocessing
 from vitviz.errors import VitvizError
 from vitviz.record.grid import Grid
@@ -60,18 +59,6 @@ def reordered(
     moved = patches[..., order.to(pixels.device), :, :, :]
     whole[..., :height, :width] = rearrange(moved, f"{cut} -> {laid}", **sides)
     return whole
-
-
-def answers_in_order(
-    model: nn.Module, pixels: Float[Tensor, "1 channel height width"], grid: Grid,
-    orders: Int[Tensor, "draw patch"],
-) -> Float[Tensor, "draw class"]:  # fmt: skip
-    """The logits of one picture with its patches in several orders, in float32.
-
-    Raises Stopped where nobody waits.
-    """
-    some = orders.split(max(1, AT_ONCE // grid.tokens))
-    return answers_to(model, (torch.cat([reordered(pixels, grid, one) for one in each]) for each in some))
 
 
 def why_not(model: nn.Module) -> str | None:

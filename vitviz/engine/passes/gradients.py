@@ -116,7 +116,7 @@ class Line:
 class Opened:
     """One pass: hears the hooks and replaces calls. What is recorded is in the graph, with a batch axis."""
 
-    def __init__(self, model: nn.Module, blocks: list[nn.Module], held: bool, lines: bool, weigh: bool):
+    def __init__(self, model: nn.Module, blocks: list[nn.Module], held: bool, terms: bool):
         self.tokens: list[Tensor] = []  # entering each block, then what the last one gave
         # batch x head x query x key; none in a held pass
         self.attentions: list[list[Tensor]] = [[] for _ in blocks]
@@ -124,7 +124,7 @@ class Opened:
         self.lines: list[Line] = []
         self.normed: dict[int, Tensor] = {}  # the first norm's output in each block; in L, behind the last
         self._depth, self._last = -1, len(blocks) - 1
-        self._held, self._keep_lines, self._weigh = Held() if held else None, lines, weigh
+        self._held, self._terms = Held() if held else None, terms
         self._added = {
             id(one): ADDED[last]
             for name, one in model.named_parameters()
@@ -165,7 +165,7 @@ class Opened:
     def _with_leaf(self, func: Callable, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         place, kind = _BIASED[func]
         bias = args[place] if len(args) > place else kwargs.get("bias")
-        if bias is None or not self._keep_lines:
+        if bias is None or not self._terms:
             return args, kwargs
         leaf = self._leaf(kind, bias)
         if len(args) > place:
@@ -178,7 +178,7 @@ class Opened:
             return type(given)(map(self._constant, given))
         if not isinstance(given, nn.Parameter):
             return given
-        if id(given) not in self._added or not self._keep_lines:
+        if id(given) not in self._added or not self._terms:
             return given.detach()
         if id(given) not in self._leaves:
             self._leaves[id(given)] = self._leaf(self._added[id(given)], given)
@@ -198,7 +198,7 @@ class Opened:
             )
         if self._held is not None:
             query, key, attn_mask = (one if one is None else one.detach() for one in (query, key, attn_mask))
-        if self._held is not None or not self._weigh:
+        if self._held is not None or not self._terms:
             return F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, scale=scale)
         scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.mT
         if attn_mask is not None:
@@ -210,16 +210,14 @@ class Opened:
 
 
 @contextmanager
-def opened(
-    model: nn.Module, blocks: list[nn.Module], *, held: bool, lines: bool = True, weigh: bool = True
-) -> Iterator[Opened]:
+def opened(model: nn.Module, blocks: list[nn.Module], *, held: bool, terms=True) -> Iterator[Opened]:
     """The pass that this thread makes inside the `with`, gradients enabled; nothing stays on the model.
 
-    With `held`, the frozen linear map; else the model's own gradients, with every attention. `lines`: biases
-    and other constants are leaves. Without `weigh` no attention is kept in the open, and the fused kernel
+    With `held`, the frozen linear map; else the model's own gradients, with every attention. Biases and other
+    constants are leaves. Without `terms` they are not, no attention is kept in the open, and the fused kernel
     runs. Stopped, before a block, where nobody waits (`vitviz.stopping`).
     """
-    one = Opened(model, blocks, held, lines, weigh)
+    one = Opened(model, blocks, held, terms)
     weights = next(model.parameters())
     with (
         torch.inference_mode(False),

@@ -23,12 +23,6 @@ class Hooks:
         # replaced as a whole: a pass keeps what it began with
         self._asked: tuple[tuple[str, Change], ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self._asked)
-
-    def __reduce__(self) -> tuple:
-        return Hooks, ()  # a hook belongs to the process that asked for it
-
     def asked(self, model: nn.Module, point: str, fn: Change, name: str) -> AbstractContextManager[None]:
         """Holds for passes that begin inside the `with`; VitvizError, at once, for no such point."""
         require_point(model, point, name)

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -90,7 +92,7 @@ def edit_of(without: Without, grid: Grid, kept: tuple[int, ...] | None, instead:
         other = instead.entered[without.at]
         place = ("input", without.at)
         changes[place] = (*changes.get(place, ()), lambda tokens: other.to(tokens).expand_as(tokens))
-    heads = by_layer(without.heads)
+    heads = {layer: tuple(head for _, head in some) for layer, some in groupby(without.heads, itemgetter(0))}
     for layer, some in heads.items():
         changes["heads", layer] = (_replaced(list(some), without.heads_as, instead.heads.get(layer)),)
     for layer in without.mlps:
@@ -115,16 +117,6 @@ def watching(grid: Grid, layers: int, kept: tuple[int, ...] | None = None) -> tu
 def places_of(grid: Grid, kept: tuple[int, ...]) -> Tensor:
     """Where prefix and survivors stand in the sequence."""
     return torch.cat([torch.arange(grid.prefix), grid.prefix + torch.tensor(kept, dtype=torch.long)])
-
-
-def by_layer(heads: tuple[tuple[int, int], ...]) -> dict[int, tuple[int, ...]]:
-    """The heads of each layer.
-
-    >>> by_layer(((0, 2), (3, 0), (3, 1)))
-    {0: (2,), 3: (0, 1)}
-    """
-    layers = sorted({layer for layer, _ in heads})
-    return {layer: tuple(head for one, head in heads if one == layer) for layer in layers}
 
 
 def require_parts(model: nn.Module, without: Without, grid: Grid, name: str) -> None:

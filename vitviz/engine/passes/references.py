@@ -80,9 +80,6 @@ class References:
         self._lock = lock_of(self)
         self._known: dict[tuple[int, int], Reference] = {}
 
-    def __reduce__(self) -> tuple:
-        return References, ()
-
     def of(self, forward: Forward, size: tuple[int, int]) -> Reference:
         """The means at an input size. Whoever asks while they are made waits for them."""
         found = self._known.get(size)
@@ -93,11 +90,6 @@ class References:
                     self._known.pop(next(iter(self._known)))
                 self._known[size] = found
         return found
-
-    @property
-    def nbytes(self) -> int:
-        """What is kept, in bytes."""
-        return sum(one.nbytes for known in list(self._known.values()) for one in (*known.heads, *known.mlps))
 
     def _made(self, forward: Forward, size: tuple[int, int]) -> Reference:
         own = size == forward.placed.preprocessing.size

@@ -67,7 +67,7 @@ class _Wide:
 
 
 @in_float32()
-def stream_of(inspector: Inspector, trace: Trace, other: Any = None) -> Stream:
+def stream_of(inspector: Inspector, trace: Trace) -> Stream:
     """What was written in a trace's pass; UnsupportedModel, with the reason, where that is not understood."""
     if inspector.dtype != "float32":
         raise VitvizError(Sentence(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
@@ -77,7 +77,7 @@ def stream_of(inspector: Inspector, trace: Trace, other: Any = None) -> Stream:
     if without:
         painted = without.patches_as != "dropped"  # which its view shows already
         without = replace(without, patches=()) if painted else without
-        prepared, edit = interventions.edited(inspector.forward, prepared, size, without, other)
+        prepared, edit = interventions.edited(inspector.forward, prepared, size, without, None)
     inspector.tail(trace.grid.pixels)  # says why, where its blocks are not understood
     with memory_guard(inspector.device, f"Recording what was written in {trace.checkpoint}"):
         pixels = inspector.forward.pixels([prepared])

@@ -1,8 +1,11 @@
 """From whatever a person hands over to an upright RGB picture, or to a sentence that says why not.
 
 What can be refused is refused from the header, before a pixel is decoded: the file's size, its format, how
-many pixels it declares, how elongated it is. A picture is decoded once, at full resolution, because overlays
-are drawn on the upload itself. Colour profiles are not applied, as the models were trained without them.
+many pixels it declares, how elongated it is, and how often a JPEG goes over it. A progressive one comes in
+scans, each at the whole's cost, and a file of 2.6 MB can ask for 20,000 of them, which keeps a core busy for
+an hour; usual are about ten (10 for colour and 6 for grey by libjpeg's own script, 9 to 12 by mozjpeg's), in
+baseline files one to four. A picture is decoded once, at full resolution, because overlays are drawn on the
+upload itself. Colour profiles are not applied, as the models were trained without them.
 """
 
 import io
@@ -14,7 +17,6 @@ from typing import Any
 import numpy as np
 from PIL import ExifTags, Image
 
-from vitviz.engine.pictures.jpeg import require_few_scans
 from vitviz.engine.pictures.pixels import require_interleaved, rgb_of, rgb_of_array, width_and_height
 from vitviz.errors import ImageError
 
@@ -30,6 +32,12 @@ HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis")  # what iPhones writ
 # EXIF 2.32, tag 0x0112: what makes the picture upright, from 2 on
 _UPRIGHT = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
 TURNS = {tag: Image.Transpose[name] for tag, name in enumerate(_UPRIGHT.split(), start=2)}
+
+MAX_SCANS = 100  # what libtiff allows, too
+MAX_WORK = 1_200_000_000  # scans x pixels: 15 scans of the largest picture, 100 of one of 12 million pixels
+
+_MARKER = re.compile(rb"\xff+([^\x00\xff])")  # fill bytes may stand before one; a zero behind 0xff is data
+_SCAN, _END, _ALONE = 0xDA, 0xD9, {0x01, *range(0xD0, 0xD9)}  # T.81, table B.1: these have no length
 
 
 def open_image(source: Any) -> Image.Image:
@@ -141,6 +149,38 @@ def check_size(name: str, size: tuple[int, int]) -> None:
         raise ImageError(
             f"{this}, its longer side {max(size) / min(size):.4g} times the shorter: at most {MAX_ELONGATION}"
             " times is accepted. Crop it to a less elongated part and try again."
+        )
+
+
+def scans(data: bytes) -> int:
+    """How many scans a JPEG file's first picture has by its markers (T.81, annex B), up to `MAX_SCANS` + 1.
+
+    >>> scans(bytes.fromhex("ffd8 ffda0002 00ff00 ffd0 12 ffda0002 34 ffd9 ffda0002"))
+    2
+    """
+    found, place = 0, 0
+    while found <= MAX_SCANS:
+        marker = _MARKER.search(data, place)
+        if marker is None or marker[1][0] == _END:
+            break
+        place = marker.end()
+        if marker[1][0] in _ALONE:
+            continue
+        found += marker[1][0] == _SCAN
+        length = int.from_bytes(data[place : place + 2], "big")
+        place += max(length, 2)  # of a thumbnail within a segment nothing is counted
+    return found
+
+
+def require_few_scans(name: str, data: bytes, size: tuple[int, int]) -> None:
+    """ImageError where decoding a JPEG of this (width, height) would go over the picture too often."""
+    found, pixels = scans(data), size[0] * size[1]
+    if found > MAX_SCANS or found * pixels > MAX_WORK:
+        count = f"more than {MAX_SCANS}" if found > MAX_SCANS else str(found)
+        raise ImageError(
+            f"{name} is a JPEG in {count} scans of {pixels / 1e6:.3g} million pixels: at most {MAX_SCANS}"
+            f" scans, and {MAX_WORK // 10**6} million pixels in all of them, are decoded. Save it again, as a"
+            " baseline JPEG or PNG."
         )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from PIL import Image
+from timm.data import create_transform, resolve_data_config
 from torch import Tensor
 
 from vitviz.engine.defaults import in_float32
@@ -62,9 +63,6 @@ class Preprocessing:
         >>> Preprocessing.from_config({"input_size": (3, 384, 384), "crop_pct": 1.0}).size
         (384, 384)
         """
-        # timm takes a second to import, and checkpoints are listed without it.
-        from timm.data import resolve_data_config
-
         try:
             # The key without a value keeps timm from refusing an empty config.
             values = resolve_data_config(pretrained_cfg={"input_size": None, **config})
@@ -111,8 +109,6 @@ def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
     >>> prepared.tensor.shape, prepared.view.box, prepared.view.upload
     (torch.Size([3, 224, 224]), (112.5, 12.5, 287.5, 187.5), (400, 200))
     """
-    from timm.data import create_transform
-
     if image.mode != "RGB":
         raise ImageError(
             f"Expected an RGB picture, but was given one in mode {image.mode}; open it with open_image."

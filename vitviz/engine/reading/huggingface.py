@@ -2,6 +2,10 @@
 
 The same networks as timm's under other names, with queries, keys and values apart. What timm cannot compute
 exactly as transformers does is refused, never loaded nearly. The oracle of the tests is transformers itself.
+
+Two read-outs that timm does not have are built here: DINOv2's classifier sees the class token and the mean of
+the patches side by side, and a DeiT classifier without a teacher ignores the distillation token. BEiT and
+DINOv3 are built by timm from code that fixes what a config may choose; choices it lacks are refused.
 """
 
 import re
@@ -9,13 +13,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import timm
 import torch
-from timm.layers import LayerNorm
+from timm.layers import LayerNorm, SwiGLUPacked
+from timm.models.beit import Beit
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.eva import Eva
+from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from vitviz.engine.reading import huggingface_kin as kin
 from vitviz.engine.reading import limits
 from vitviz.engine.reading.families import transformers_refusal
+from vitviz.engine.reading.inferred import entry_name
 from vitviz.errors import CheckpointError, UnsupportedModel
 
 # Names on disk (first) and in the library's own modules since version 5 (second) -> timm's.
@@ -144,10 +153,123 @@ def pair(size: Any) -> tuple[int, int]:
     return int(height), int(width)
 
 
+Built = tuple[Callable[[], nn.Module], str]  # what builds the empty model, and its name in timm
+Args = dict[str, Any]
+Config = Mapping[str, Any]
+Tensors = Mapping[str, Tensor]
+# Width and depth of DINOv3's published models (its table 2) -> their names in timm.
+_DINOV3 = {
+    (384, 12): "small", (768, 12): "base", (1024, 24): "large", (1280, 32): "huge_plus", (4096, 40): "7b",
+}  # fmt: skip
+
+
+class ClassAndMeanReadout(VisionTransformer):
+    """Its classifier reads [class token, mean of the patches], as in transformers' DINOv2."""
+
+    def __init__(self, **args: Any):
+        super().__init__(**args)
+        self.head = nn.Linear(2 * self.embed_dim, self.num_classes)
+
+    def pool(self, x: Tensor, pool_type: str | None = None) -> Tensor:
+        return torch.cat([x[:, 0], x[:, self.num_prefix_tokens :].mean(dim=1)], dim=-1)
+
+
+class ClassOnlyReadout(VisionTransformerDistilled):
+    """Has a distillation token, but its classifier reads the class token alone."""
+
+    def __init__(self, **args: Any):
+        super().__init__(**args)
+        self.head_dist = nn.Identity()
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        x = self.head_drop(x[:, 0])
+        return x if pre_logits else self.head(x)
+
+
+def _vit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    return partial(VisionTransformer, **args), _plain_entry(args)
+
+
+def _deit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    kind = VisionTransformerDistilled if "head_dist.weight" in tensors else ClassOnlyReadout
+    return partial(kind, **args), _plain_entry(args)
+
+
+def _dinov2(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    registers = config.get("num_register_tokens", 0) if "reg_token" in tensors else 0
+    args |= {"init_values": 1e-5, "reg_tokens": registers, "no_embed_class": registers > 0}
+    if config.get("use_swiglu_ffn"):
+        args |= {"mlp_layer": SwiGLUPacked, "act_layer": "silu"}
+    kind = ClassAndMeanReadout if args["num_classes"] else VisionTransformer
+    return partial(kind, **args), _plain_entry(args)
+
+
+def _beit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    """The norm stands behind the mean of the patches, or before all tokens, where the class's is read."""
+    if args.pop("act_layer") != "gelu":
+        raise CheckpointError(
+            f"{name} uses the activation {config['hidden_act']!r}; timm's BEiT has gelu alone."
+        )
+    if args["img_size"][0] != args["img_size"][1]:
+        # transformers stretches the position tables of such a model each time, even at its own size.
+        raise CheckpointError(
+            f"{name} has an input of {args['img_size'][0]} x {args['img_size'][1]} px; only square BEiT"
+            " models are read."
+        )
+    averaged = "fc_norm.weight" in tensors
+    args |= {
+        "qkv_bias": True,  # but none for the keys
+        "global_pool": "avg" if averaged else "token",
+        "use_fc_norm": averaged,
+        "init_values": 0.1 if "blocks.0.gamma_1" in tensors else None,
+        "use_abs_pos_emb": bool(config.get("use_absolute_position_embeddings")),
+        "use_rel_pos_bias": bool(config.get("use_relative_position_bias")),
+        "use_shared_rel_pos_bias": bool(config.get("use_shared_relative_position_bias")),
+    }
+    size = "large" if args["depth"] >= 24 else "base"
+    entry = f"beit_{size}_patch{args['patch_size']}_{args['img_size'][0]}"
+    return partial(Beit, **args), entry if timm.is_model(entry) else "beit_base_patch16_224"
+
+
+def _dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    biased, gated = bool(config["query_bias"]), bool(config["use_gated_mlp"])
+    fixed = {"key_bias": False, "value_bias": biased, "proj_bias": True, "mlp_bias": True}
+    wrong = [f"{key} {bool(config[key])}" for key, value in fixed.items() if bool(config[key]) != value]
+    if wrong:
+        raise CheckpointError(
+            f"{name} has {', '.join(wrong)}; timm's DINOv3 has biases everywhere but for the keys, "
+            "and those of queries and values only together. Choose one of the published models."
+        )
+    needed = "silu" if gated else "gelu"
+    if args.pop("act_layer") != needed:
+        which = "a gated" if gated else "an ungated"
+        raise CheckpointError(
+            f"{name} uses the activation {config['hidden_act']!r}; timm's DINOv3 has {needed} in {which} MLP."
+        )
+    args |= {
+        "qkv_bias": biased, "swiglu_mlp": gated, "global_pool": "token", "use_fc_norm": False,
+        # gate and value lie in one matrix
+        "mlp_ratio": (args["mlp_ratio"] / 2 if gated else args["mlp_ratio"]), "init_values": 1e-5,
+        "num_reg_tokens": tensors["reg_token"].shape[1] if "reg_token" in tensors else 0,
+        "use_abs_pos_emb": False, "use_rot_pos_emb": True, "rope_type": "dinov3",
+        "rope_temperature": config["rope_theta"], "rope_rotate_half": True,
+        "num_classes": 0,  # transformers has no classifier for it whose read-out could be known
+    }  # fmt: skip
+    size = _DINOV3.get((args["embed_dim"], args["depth"]), "small")
+    size += "_plus" if gated and size == "small" else ""
+    entry = f"vit_{size}_patch16_dinov3{'_qkvb' if biased else ''}"
+    return partial(Eva, **args), entry if timm.is_model(entry) else "vit_small_patch16_dinov3"
+
+
+def _plain_entry(args: Args) -> str:
+    numbers = (args[name] for name in ("embed_dim", "depth", "num_heads", "patch_size"))
+    return entry_name(*numbers, args["img_size"][0])
+
+
 # of MAE the encoder, which then sees all patches: masking is for training
 _BUILDERS = {
-    "vit": kin.vit, "deit": kin.deit, "vit_mae": kin.vit, "beit": kin.beit, "dinov2": kin.dinov2,
-    "dinov2_with_registers": kin.dinov2, "dinov3_vit": kin.dinov3,
+    "vit": _vit, "deit": _deit, "vit_mae": _vit, "beit": _beit, "dinov2": _dinov2,
+    "dinov2_with_registers": _dinov2, "dinov3_vit": _dinov3,
 }  # fmt: skip
 _ACTIVATIONS = {
     "gelu": "gelu", "gelu_python": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh",
@@ -160,9 +282,7 @@ def is_transformers(config: Mapping[str, Any]) -> bool:
     return "model_type" in config and "architecture" not in config
 
 
-def builder(
-    config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str
-) -> tuple[Callable[[], nn.Module], str]:
+def builder(config: Config, tensors: Tensors, name: str) -> Built:
     """What builds the empty model, and timm's name for the architecture nearest to it.
 
     `tensors` are those of `to_timm`. Raises UnsupportedModel or CheckpointError for another type or
@@ -189,7 +309,7 @@ def builder(
     limits.require_depth(config["num_hidden_layers"], tensors, name)
     width = config["hidden_size"]
     patch = pair(config.get("patch_size", 16))
-    args: dict[str, Any] = {
+    args: Args = {
         "img_size": pair(config.get("image_size", 224)), "in_chans": config.get("num_channels", 3),
         "patch_size": patch[0] if patch[0] == patch[1] else patch, "embed_dim": width,
         "depth": config["num_hidden_layers"], "num_heads": config["num_attention_heads"],
