@@ -1,7 +1,7 @@
 // Settings as fields: each control that a view declared with a label becomes one.
 
 import { ramp, tables } from './colours.js';
-import { button, div, el, selection, slider, span } from './elements.js';
+import { button, div, el, selection, slider, span, stack } from './elements.js';
 import { number } from './numbers.js';
 import { patchName, t, tokenName } from './words.js';
 
@@ -78,7 +78,7 @@ function query(control, self, change, output) {
     const asks = value === 'auto' && auto ? t(auto) : '';
     output.textContent = /^\d+$/.test(value) ? patchName(Number(value)) : asks;
   };
-  return { node: div('vv-stack vv-tight', group, hint), show };
+  return { node: stack(group, hint), show };
 }
 
 function field(control, self, change) {

@@ -29,7 +29,7 @@ export function matrix(self, { pick = null, key = null, said = null } = {}) {
   const chosen = outline(plot, 'vv-pinned');
   const bar = colourbar();
   const notes = el('p', { class: 'vv-text' });
-  const node = div('vv-stack vv-tight', title, plot, bar.node, notes);
+  const node = div('vv-stack vv-matrix', title, plot, bar.node, notes);
   let place = null;
   let now = null;
   let values = [];

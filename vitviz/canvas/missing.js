@@ -35,7 +35,7 @@ export function rim(context, crop, colour, line, inside) {
 }
 
 /** Hatches a place in which there is nothing. */
-export function hatch(self, context, x, y, width, height) {
+function hatch(self, context, x, y, width, height) {
   context.save();
   context.fillStyle = self.colour('--vv-paper');
   context.fillRect(x, y, width, height);

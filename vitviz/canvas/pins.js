@@ -21,8 +21,11 @@ export function togglePin(self, token) {
   self.set('pins', next.join('.'));
 }
 
-/** The map of the pinned token number `i`, with its name and a button that takes the pin away. */
+/** The map of the pinned token number `i`, so wide, with its name and a button that takes the pin away. */
 export function pinned(self, i, { token, name, canvas, side }) {
+  const { rows, cols, patch } = self.grid;
+  const tall = (side * rows * patch[0]) / (cols * patch[1]);
+  canvas.style.cssText = `width:${side}px;height:${tall}px;image-rendering:pixelated`;
   const unpin = button('×', () => togglePin(self, token), {
     class: 'vv-more',
     'data-export': 'no',

@@ -26,8 +26,7 @@ export function t(text, values) {
 }
 
 /** A value of a sentence: itself one, or a word that is known, such as a class of the shipped checkpoint. */
-const word = (value) =>
-  value !== null && typeof value === 'object' ? t(value.text, value.values) : t(String(value));
+const word = (value) => t(value?.text === undefined ? String(value) : value);
 
 /** @typedef {{text: string, values?: Record<string, any>}} Sentence */
 

@@ -83,9 +83,7 @@ export function board(props, trigger) {
   const tells = []; // what says the sliders' numbers
   const labelled = (text, input, says) => {
     const told = el('output');
-    const tell = () => {
-      told.textContent = says();
-    };
+    const tell = () => (told.textContent = says());
     input.addEventListener('input', tell);
     tells.push(tell);
     return el('label', {}, span(text), told, input);

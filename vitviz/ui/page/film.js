@@ -37,25 +37,12 @@ export default function part(element, props, watch, trigger) {
   const why = el('p', { class: 'vv-small vv-film-why' });
   const stage = div('vv-film-stage', slider);
   const curve = el('div', { class: 'vv-film-curve', hidden: true });
-  const more = button('', () => unfold(curve.hidden), {
-    class: 'vv-film-more',
-    'aria-expanded': 'false',
-  });
+  const more = button('', () => unfold(curve.hidden), { class: 'vv-film-more', 'aria-expanded': 'false' });
   curve.append(plot, why);
   const pace = button('1×', faster, { class: 'vv-film-more vv-film-speed' });
-  const round = button(
-    '↻',
-    () => {
-      loop = !loop;
-      round.setAttribute('aria-pressed', String(loop));
-    },
-    {
-      class: 'vv-film-more vv-film-loop',
-      'aria-pressed': 'false',
-      'aria-label': t('Begin anew at the end'),
-      title: t('Begin anew at the end'),
-    },
-  );
+  const anew = { title: t('Begin anew at the end'), 'aria-label': t('Begin anew at the end') };
+  const turns = { class: 'vv-film-more vv-film-loop', 'aria-pressed': 'false', ...anew };
+  const round = button('↻', endless, turns);
   const now = div('vv-film-now', title, step);
   const options = div('vv-film-options', pace, round, more);
   root.replaceChildren(play, now, stage, facts, options, curve);
@@ -69,6 +56,11 @@ export default function part(element, props, watch, trigger) {
   const paced = () => t('Speed {speed}', { speed: pace.textContent });
   pace.setAttribute('aria-label', paced());
   pace.title = t('Speed');
+
+  function endless() {
+    loop = !loop;
+    round.setAttribute('aria-pressed', String(loop));
+  }
 
   function unfold(open) {
     curve.hidden = !open;
@@ -109,9 +101,8 @@ export default function part(element, props, watch, trigger) {
     const mine = ++ticket;
     if (over.show) return over.show(sent).then((shown) => shown && answered(mine), stop);
     clearTimeout(patience);
-    patience = setTimeout(() => {
-      sent = null;
-    }, 15000); // an answer that never comes does not hold the slider for ever
+    // an answer that never comes does not hold the slider for ever
+    patience = setTimeout(() => (sent = null), 15000);
     trigger('frame', { name: frames[wanted].name, ticket });
   }
 

@@ -45,11 +45,8 @@ export default function part(element, props, watch, trigger) {
   /** A view's settings as they stand: those of the figure, or what it will begin with. */
   function settings(slug, second = false) {
     const view = [...views].find(
-      (one) =>
-        one.name === slug &&
-        one.root.isConnected &&
-        one.value.controls &&
-        Boolean(one.value.second) === second,
+      ({ name, root, value }) =>
+        name === slug && root.isConnected && value.controls && Boolean(value.second) === second,
     );
     const { places, ...kept } = memory[slug] || {};
     return Object.entries(view ? view.settings : kept);

@@ -60,16 +60,7 @@ export function begin(still, off) {
   const row = document.querySelector('#vitviz-stage .vv-tools');
   const [before, photo] = [[...row.children], stage().given().upload];
   const scene = `live ${performance.now()}`;
-  const mine = {
-    scene,
-    standing: [],
-    drawn: '',
-    kept: false,
-    on: () => now === mine,
-    ask,
-    show: drawn,
-    stop,
-  };
+  const mine = { standing: [], drawn: '', kept: false, on: () => now === mine, ask, show: drawn, stop };
   now = mine;
   document.documentElement.dataset.live = '';
   row.replaceChildren(

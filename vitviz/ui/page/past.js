@@ -42,9 +42,7 @@ export function past(now, value, trigger) {
     sent = waiting;
     ticket += 1;
     clearTimeout(patience);
-    patience = setTimeout(() => {
-      [sent, waiting] = [null, null];
-    }, PATIENCE);
+    patience = setTimeout(() => ([sent, waiting] = [null, null]), PATIENCE);
     trigger('seen', { ...Object.fromEntries(ANSWERED.map((name) => [name, sent[name] || ''])), ticket });
   }
 

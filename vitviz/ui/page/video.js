@@ -115,9 +115,7 @@ function overFrames(mine, { video, frames, step, most }) {
   const all = button(t('All frames'), measure, { ...more, 'aria-pressed': 'false' });
   const title = t(
     'One file of at most {count} frames, evenly between both ends; pressed once more it stops',
-    {
-      count: most,
-    },
+    { count: most },
   );
   const films = ['mp4', 'gif'].map((form) =>
     button(form.toUpperCase(), ({ currentTarget }) => taking(currentTarget, form), { ...more, title }),
@@ -232,9 +230,7 @@ function overFrames(mine, { video, frames, step, most }) {
     const at = (name, query) => `${stage().given().key}/${front?.name}/${name}?${query}`;
     const asked = { 'film.over': 'video', 'film.video': video };
     const ends = { 'film.first': over.first, 'film.last': over.last };
-    const say = (text) => {
-      pressed.textContent = text;
-    };
+    const say = (text) => (pressed.textContent = text);
     say(t('Drawing …'));
     await filmed(at, form, { ...front?.settings, ...asked, ...ends }, filming.signal, say).catch(
       (problem) => problem.name !== 'AbortError' && mine.on() && stage().fail(problem),

@@ -53,9 +53,7 @@ export function showPickers(self, of, rather) {
 /** A rectangle drawn over the picture chooses its patches. */
 export function drags(self, { heat, at }) {
   let from = -1;
-  heat.addEventListener('pointerdown', (event) => {
-    from = at(event);
-  });
+  heat.addEventListener('pointerdown', (event) => (from = at(event)));
   heat.addEventListener('pointerup', (event) => {
     const to = at(event);
     const { cols } = self.grid;
@@ -112,7 +110,7 @@ export function takeAway(self) {
 }
 
 /** The class that a text names, by its number or by a name of it, large or small; -1 for none. */
-export function classOf(text, classes, labels) {
+function classOf(text, classes, labels) {
   const asked = text.trim().toLowerCase();
   const names = (label) =>
     [label, t(label), ...label.split(',')].some((one) => one.trim().toLowerCase() === asked);
@@ -138,7 +136,7 @@ export function nearest(text, names) {
 }
 
 /** Takes over what was typed into a picker; of a name that there is not, the nearest ones are offered. */
-export function chooseClasses(self, field) {
+function chooseClasses(self, field) {
   const { labels, classes, of, unknown } = self.ui;
   const now = targets(self);
   const text = field.value.trim();

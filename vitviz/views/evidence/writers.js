@@ -164,9 +164,7 @@ export function drawWriters(self, made) {
   drawWall(self, made.wall, {
     values,
     most,
-    title: t('Every earlier head, up to {most}; click twice to follow it', {
-      most: signed(most),
-    }),
+    title: t('Every earlier head, up to {most}; click twice to follow it', { most: signed(most) }),
     room: Math.max(160 * size, room - tall - 226 * size),
     width,
     chosen: /^head\.(.*)/.exec(self.settings.writer)?.[1] ?? '',

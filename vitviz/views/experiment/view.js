@@ -90,7 +90,7 @@ function card(self) {
   const head = el('p', { class: 'vv-h' });
   const list = div('vv-tops');
   const over = el('p', { class: 'vv-text' });
-  const node = div('vv-card', div('vv-plot', canvas), div('vv-stack vv-tight', head, list, over));
+  const node = div('vv-card', div('vv-plot', canvas), stack(head, list, over));
   const draw = ({ name, done, black, width, step, draw, answer }) => {
     const { input, shown, orders } = self.data;
     const [, draws, patches] = orders?.shape ?? [];

@@ -152,9 +152,6 @@ export function showPins(self) {
     const canvas = found
       ? tinted(found, rows, cols, coloursOf(self), differs(self) ? -most(found) : 0, most(found), skip)
       : sheet(cols, rows);
-    canvas.className = 'vv-heat';
-    const tall = (side * rows * grid.patch[0]) / (cols * grid.patch[1]);
-    canvas.style.cssText = `width:${side}px;height:${tall}px;position:static`;
     return pinned(self, i, { token, name: nameOf(self, token), canvas, side });
   });
   ui.pinned.replaceChildren(...parts);

@@ -23,9 +23,7 @@ const FRAMES = ['var(--vv-orange)', 'var(--vv-blue)']; // of the key, and of tha
 function score(self, plot) {
   const made = { slot: 'key', told: null, frames: FRAMES.map((colour) => outline(plot, '', colour)) };
   const head = (i) => headKey(made.told.heads[i]);
-  made.matrix = matrix(self, {
-    key: (row, col) => head(col) || head(row),
-  });
+  made.matrix = matrix(self, { key: (row, col) => head(col) || head(row) });
   made.open = button(t('Why there?'), () => self.set('beside', deeper(self) ? 'wall' : 'score'), {
     'data-export': 'no',
     title: t('Why it looks there'),
@@ -137,9 +135,7 @@ export default () => ({
         if (!deeper(self)) self.held = !(self.held && self.settings.token === token);
         chooseToken(self, token);
       },
-      hold: (_cell, other) => {
-        self.held = other.held;
-      },
+      hold: (_cell, other) => (self.held = other.held),
     });
     heat.addEventListener('keydown', (event) => {
       const step = { '[': ['head', -1], ']': ['head', 1], PageUp: ['layer', -1], PageDown: ['layer', 1] };

@@ -65,9 +65,7 @@ function axis(context, labels, size, horizontal, unit, scale) {
 export default () => ({
   title: 'Similarity of position embeddings',
   keeps: true,
-  reset: (self) => {
-    [self.shown, self.pinned] = [null, false];
-  },
+  reset: (self) => ([self.shown, self.pinned] = [null, false]),
 
   build(self) {
     [self.shown, self.pinned] = [null, false];

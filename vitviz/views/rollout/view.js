@@ -94,7 +94,6 @@ const fares = (self) =>
     ),
     ' ',
     button(t('See why the model decided: Evidence'), () => self.open('evidence', { method: 'ledger' }), {
-      class: 'vv-link',
       'data-export': 'no',
     }),
   );

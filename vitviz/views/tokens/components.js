@@ -55,10 +55,7 @@ export function drawComponents(self) {
   });
   const used = shared(self) ? ui.second.draw({ width, height: 0.8 * height }) : 0;
   if (used) ui.second.colour();
-  const bases = {
-    own: t('Every depth, each in its own basis'),
-    all: t('Every depth, one basis for all'),
-  };
+  const bases = { own: t('Every depth, each in its own basis'), all: t('Every depth, one basis for all') };
   const text = self.value.basis
     ? t('Every depth, at each one basis for the whole video')
     : (bases[settings.basis] ?? t('Every depth, at each a basis in common'));

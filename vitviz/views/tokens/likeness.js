@@ -80,7 +80,7 @@ export function showChips(self, title, pick = (_token) => {}) {
 
 function showPins(self) {
   const { ui, data } = self;
-  const { rows, cols, patch } = self.grid;
+  const { rows, cols } = self.grid;
   const list = pinsOf(self).slice(0, pinColours.length);
   const skip = skipOf(self);
   const count = tokensOf(self);
@@ -92,8 +92,6 @@ function showPins(self) {
         ? cosines(self, token)
         : data.pinned.values.subarray(i * count, (i + 1) * count);
       const canvas = tinted(values, rows, cols, colours, low, high, skip);
-      const tall = (side * rows * patch[0]) / (cols * patch[1]);
-      canvas.style.cssText = `width:${side}px;height:${tall}px;image-rendering:pixelated`;
       return pinned(self, i, { token, name: shortOf(self, token), canvas, side });
     }),
   );

@@ -4,7 +4,7 @@
 import { chartBeside } from '../../canvas/chart.js';
 import { tinted } from '../../canvas/colours.js';
 import { unpacked } from '../../canvas/data.js';
-import { div, el, sheet, thumb } from '../../canvas/elements.js';
+import { div, el, sheet, stack, thumb } from '../../canvas/elements.js';
 import { bounds, number } from '../../canvas/numbers.js';
 import { frames } from '../../canvas/outliers.js';
 import { rowByRow } from '../../canvas/pointer.js';
@@ -27,7 +27,7 @@ function across(count, width, height, aspect, most) {
 export function strip(self) {
   const title = el('p', { class: 'vv-h' });
   const maps = el('div', { class: 'vv-depths', role: 'group', 'aria-label': t('Depth') });
-  const node = div('vv-stack vv-tight', title, maps);
+  const node = stack(title, maps);
   function draw({ text, width, height, most = 150, paint }) {
     const count = self.value.layers + 1;
     const { rows, cols, patch } = self.grid;
@@ -59,7 +59,7 @@ export function strip(self) {
 export function histogram(self) {
   const drawn = chartBeside(self);
   const said = el('p', { class: 'vv-text' });
-  const node = div('vv-stack vv-tight vv-histogram', drawn.node, said);
+  const node = div('vv-stack vv-histogram', drawn.node, said);
   let now = null;
   let dragged = false;
   const moved = (event) => {

@@ -35,7 +35,7 @@ export function second(self, paint) {
   const said = el('p', { class: 'vv-text' });
   const named = el('span', { class: 'vv-label', text: t('Second photograph') });
   const label = el('label', { class: 'vv-row' }, named, choice);
-  const node = div('vv-stack vv-tight vv-away', label, plot, said);
+  const node = div('vv-stack vv-away', label, plot, said);
   let size = { width: 1, height: 1 };
   let drawn = '';
   let [before, last] = ['', ''];

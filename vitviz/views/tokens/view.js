@@ -88,7 +88,7 @@ export default () => ({
     const depths = strip(self);
     const single = div('vv-planes vv-singles');
     const counted = histogram(self);
-    const largest = div('vv-stack vv-tight');
+    const largest = stack();
     const sinks = matrix(self, { pick: (_row, col) => self.set('depth', col + 1) });
     const photo = second(self, () => paint(self));
     const alike = matrix(self);

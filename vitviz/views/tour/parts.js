@@ -1,6 +1,6 @@
 // What the steps of the tour are made of: words, formulas, tables, foldings.
 
-import { button, div, el, slider } from '../../canvas/elements.js';
+import { button, div, el, slider, stack } from '../../canvas/elements.js';
 import { number, tenTo } from '../../canvas/numbers.js';
 import { reach } from '../../canvas/still.js';
 import { patchName, t, tokenName } from '../../canvas/words.js';
@@ -122,5 +122,4 @@ export const beside = (self, most = 300) => {
   return { width, tall, slide, ceiling, wide, large, picture, rest, across: Math.min(900 * large, width) };
 };
 export const pair = (...parts) => div('vv-tour-pair', ...parts);
-export const captioned = (text, ...parts) =>
-  div('vv-stack vv-tight', el('p', { class: 'vv-h', text }), ...parts);
+export const captioned = (text, ...parts) => stack(el('p', { class: 'vv-h', text }), ...parts);

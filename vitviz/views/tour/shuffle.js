@@ -12,7 +12,7 @@ import { beside, captioned, largest, pair, patchOf, prose, take } from './parts.
 function answerCard(title, picture) {
   const list = div('vv-tops');
   const head = el('p', { class: 'vv-h' }, ...prose(title));
-  const node = div('vv-card', picture.node, div('vv-stack vv-tight', head, list));
+  const node = div('vv-card', picture.node, stack(head, list));
   return {
     node,
     picture,

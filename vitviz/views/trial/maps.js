@@ -8,7 +8,7 @@ import { plotted, tip } from '../../canvas/pointer.js';
 import { patchName, placeName, t } from '../../canvas/words.js';
 
 /** Each value's share of the others that are smaller; equal ones share the mean of their places. */
-export function ranksOf(values) {
+function ranksOf(values) {
   const order = values.map((value, i) => [value, i]).sort((a, b) => a[0] - b[0]);
   const found = new Float32Array(values.length);
   for (let i = 0; i < order.length; ) {
