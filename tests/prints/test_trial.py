@@ -18,10 +18,11 @@ from vitviz.figures.paper.sheet import drawn
 from vitviz.prints.figure import looked_at, printed, read
 from vitviz.views.languages import translated
 from vitviz.views.printing import Asked
-from vitviz.views.trial import Trial, order
+from vitviz.views.trial import ORDER as EVERY
+from vitviz.views.trial import Trial
 
 TITLES = {name: title for name, title in protocol.TITLES.items() if name not in DENSE}
-ORDER = [name for name in order.ORDER if name in TITLES]  # of a classifier
+ORDER = [name for name in EVERY if name in TITLES]  # of a classifier
 SIDES, SCORES = ("most", "least"), ("probability", "logit", "kept")
 SAID = [
     "Chefer et al. 2021 is best here",

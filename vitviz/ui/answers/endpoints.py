@@ -34,7 +34,7 @@ from vitviz.views.explorer import score
 from vitviz.views.printing import Asked
 from vitviz.views.sequence import sequential
 from vitviz.views.shared import distances_of
-from vitviz.views.trial.order import ORDER
+from vitviz.views.trial import ORDER
 
 log = logging.getLogger("vitviz")
 
