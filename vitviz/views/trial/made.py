@@ -1,4 +1,4 @@
-"""A trial's parts, each made once and kept with the picture, and what is drawn, said and taken home of them."""
+"""A trial's parts, each made once and kept with the picture; what is drawn, said and taken home of them."""
 
 from collections.abc import Sequence
 from typing import Any
