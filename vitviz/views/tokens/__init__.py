@@ -13,7 +13,7 @@ from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
 from vitviz.views.printing import Film, each, prefix_name
 from vitviz.views.shared import packed
 from vitviz.views.subject import Settings, Subject
-from vitviz.views.tokens import made, together
+from vitviz.views.tokens import made
 from vitviz.views.tokens.heads import matrices
 
 WHOLE = 1025  # tokens up to which the cosines of all pairs are handed out, so that hovering asks for nothing
@@ -21,6 +21,7 @@ LONG = "Patches of two photographs are compared up to {count} tokens. Choose a s
 BINS, FEW = 36, 4  # of the histogram; prefix tokens that it names
 _TOKENS = ("depth", "norm", "mean")
 _BASIS = ("norm", "basis", "other")
+_MADE = "cosines by_depth across facing photo tints other_tints components shares".split()
 
 
 class Tokens(View):
@@ -158,9 +159,7 @@ class Tokens(View):
             return made.lines(subject, settings, settings["pins"])
         if name == "across" and trace.grid.tokens > WHOLE:
             raise WrongSetting(Sentence(LONG, count=WHOLE))
-        if name in ("across", "facing", "photo"):
-            return getattr(together, name)(subject, settings)
-        if name in ("cosines", "by_depth", "tints", "other_tints", "components", "shares"):
+        if name in _MADE:
             return getattr(made, name)(subject, settings)
         if name in ("received", "cosine", "divergence"):
             return made.of_block(subject, name, max(depth, 1) - 1)

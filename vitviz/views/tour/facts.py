@@ -8,8 +8,6 @@ there. Formulas are plain text in which _{} and ^{} mark indices; the page build
 from dataclasses import dataclass, field
 from typing import Any
 
-from vitviz.views.base import paragraphs
-
 
 @dataclass(frozen=True)
 class Facts:
@@ -84,8 +82,3 @@ class Step:
     formulas: tuple[str, ...] = ()
     shapes: tuple[str, ...] = ()
     values: dict[str, Any] = field(default_factory=dict)
-
-
-def keyed(text: str) -> dict[str, str]:
-    """Sentences by what stands before their colons, one a paragraph."""
-    return dict(one.split(": ", 1) for one in paragraphs(text))
