@@ -12,7 +12,7 @@ from tests.prints.reading import panels, texts
 from tests.refusing import WHY
 from vitviz.analyses import protocol
 from vitviz.analyses.protocol import DENSE
-from vitviz.figures.paper.lettering import families
+from vitviz.figures.paper.pen import families
 from vitviz.figures.paper.plates import Chart, Legend, Matrix, Table, Tiles
 from vitviz.figures.paper.sheet import drawn
 from vitviz.prints.figure import looked_at, printed, read

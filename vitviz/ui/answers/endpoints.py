@@ -29,10 +29,10 @@ from vitviz.ui.door import visitor
 from vitviz.ui.door.turns import one_answer
 from vitviz.ui.memory.studio import Studio
 from vitviz.views import Subject, View
+from vitviz.views.controls import sequential
 from vitviz.views.evidence.made import writers
 from vitviz.views.explorer import score
 from vitviz.views.printing import Asked
-from vitviz.views.sequence import sequential
 from vitviz.views.shared import distances_of
 from vitviz.views.trial import ORDER
 

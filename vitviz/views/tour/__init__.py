@@ -10,9 +10,8 @@ from vitviz import analyses
 from vitviz.figures.chart import GREY, ORANGE, Chart, Series
 from vitviz.record.sentence import Sentence
 from vitviz.views.base import View, Words, as_json, drawn
-from vitviz.views.controls import Whole, Wholes
+from vitviz.views.controls import Whole, Wholes, placed
 from vitviz.views.printing import prefix_name
-from vitviz.views.sequence import placed
 from vitviz.views.shared import packed
 from vitviz.views.subject import Settings, Subject
 from vitviz.views.tour import diagram
