@@ -12,10 +12,8 @@ from typing import Any
 
 from vitviz.figures.colormaps import TABLES
 from vitviz.record.runs import Without
-from vitviz.views import VIEWS
-from vitviz.views.base import View
+from vitviz.views import VIEWS, Subject, View
 from vitviz.views.languages import worded
-from vitviz.views.subject import Subject
 
 PACKAGE = Path(__file__).parents[1]
 ROOMS = ("canvas", "views")

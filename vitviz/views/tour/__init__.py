@@ -182,9 +182,7 @@ def facts_of(subject: Subject, parts: Parts) -> Facts:
     scale = max(before.abs().max().item(), 1e-30)
     moved = (trace.on_tokens(trace.tokens[0].mT).mT[grid.prefix :] - before).abs().nan_to_num().max().item()
     return Facts(
-        grid=(grid.rows, grid.cols),
-        patch=grid.patch,
-        prefix=grid.prefix_names,
+        grid=grid,
         width=trace.tokens[0].shape[1],
         layers=len(trace.layers),
         heads=attention.heads,

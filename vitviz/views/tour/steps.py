@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
+from vitviz.record.grid import Grid
 from vitviz.views.base import paragraphs
 from vitviz.views.tour import diagram
 from vitviz.views.tour.facts import Facts, Step
@@ -21,12 +22,11 @@ def texts() -> list[str]:
     """Every English text that a step or the diagram can say of any model: what needs a translation."""
     from vitviz.record.readout import NAMES  # with torch, which the page is built without
 
-    plain = Facts(
-        (2, 2), (8, 8), ("class",), 4, 1, 1, 4, 16, 10, True, "class", "learned", 5, False, True, False, False
-    )
+    grid = Grid(2, 2, (8, 8), ("class",))
+    plain = Facts(grid, 4, 1, 1, 4, 16, 10, True, "class", "learned", 5, False, True, False, False)
     prefixes = ((), ("class",), ("class", "distillation"), ("class", "register 1"))
     changes = [
-        {"prefix": prefix, "pool": pool, "prefix_read": read, "position_rows": rows}
+        {"grid": replace(grid, prefix_names=prefix), "pool": pool, "prefix_read": read, "position_rows": rows}
         for prefix in prefixes
         for pool in NAMES
         for read in (False, True)
@@ -45,8 +45,7 @@ def texts() -> list[str]:
 
 
 def _picture(f: Facts) -> Step:
-    (rows, cols), (tall, wide) = f.grid, f.patch
-    height, width = rows * tall, cols * wide
+    height, width = f.grid.pixels
     *said, attempt = paragraphs("""
         The photograph is scaled and cropped to {height} × {width} pixels, each with a red, a green and a blue
         value.
@@ -81,9 +80,9 @@ def _patches(f: Facts) -> Step:
             it has also seen pixels beyond its edges.
         """)
     attempt = "Click a patch with something on it. It comes along through the steps that follow."
-    (rows, cols), (tall, wide) = f.grid, f.patch
+    (tall, wide), (height, width) = f.grid.patch, f.grid.pixels
     symbol, area = ("P^{2}", f"{tall}^{{2}}") if tall == wide else ("(P_{h}·P_{w})", f"({tall}·{wide})")
-    formula = f"N = H·W / {symbol} = {rows * tall}·{cols * wide} / {area} = {f.patches}"
+    formula = f"N = H·W / {symbol} = {height}·{width} / {area} = {f.grid.patches}"
     shapes = ("{patches} patches of {tall} × {wide} × 3",)
     return Step("patches", "Cut into patches", said, attempt, (formula,), shapes)
 
@@ -109,7 +108,7 @@ def _flatten(f: Facts) -> Step:
     """)
     formulas = (
         f"x_{{p}}^{{i}} ∈ ℝ^{{P²·C}} = ℝ^{{{f.numbers}}}",
-        f"x_{{p}} ∈ ℝ^{{N×(P²·C)}} = ℝ^{{{f.patches}×{f.numbers}}}",
+        f"x_{{p}} ∈ ℝ^{{N×(P²·C)}} = ℝ^{{{f.grid.patches}×{f.numbers}}}",
     )
     return Step("flatten", title, said, attempt, formulas, ("Patches: {patches} × {numbers}",))
 
@@ -185,8 +184,9 @@ _REGISTERS, _REGISTERS_READ = paragraphs("""
 
 def _class_token(f: Facts) -> Step:
     read_all = f.prefix_read or f.pool.endswith(" of all")
-    others = [name for name in f.prefix if name.startswith("register")]
-    if "class" not in f.prefix:
+    prefix = f.grid.prefix_names
+    others = [name for name in prefix if name.startswith("register")]
+    if "class" not in prefix:
         title = "No token for the answer"
         reads = _READS_INSTEAD.get(f.pool, "Its classifier reads all tokens together.")
         said = ("Not applicable to this model, because it has no class token.", reads)
@@ -207,10 +207,10 @@ def _class_token(f: Facts) -> Step:
         said = (put, of_all if read_all else _READS_OTHERS.get(f.pool, reads))
     if others:
         said += (_REGISTERS_READ if read_all else _REGISTERS,)
-    if "distillation" in f.prefix:
+    if "distillation" in prefix:
         said += ("The distillation token beside it was trained to repeat the answer of a teacher network.",)
-    count = "{prefix} + {patches} = {tokens} tokens" if f.prefix else "{tokens} tokens"
-    values = {"prefix": len(f.prefix), "registers": len(others)}
+    count = "{prefix} + {patches} = {tokens} tokens" if prefix else "{tokens} tokens"
+    values = {"prefix": len(prefix), "registers": len(others)}
     return Step(
         "token", title, said, attempt, (f"[ {f.sequence} ]",), (f"{count} of {{width}} numbers",), values
     )
@@ -252,10 +252,10 @@ def _positions(f: Facts) -> Step:
         said, shapes = (none + _POSITIONS[kind],), ()
     if "learned" in f.positions:
         formula = f"[ {f.sequence} ] + E_{{pos}}"
-        if f.position_rows == f.patches != f.tokens:
+        if f.position_rows == f.grid.patches != f.grid.tokens:
             formula = f"[ {'; '.join(f.front)}; ( x_{{p}}^{{1}}E; …; x_{{p}}^{{N}}E ) + E_{{pos}} ]"
             said += ("Here E_pos is added to the patches alone.",)
-        formulas = (f"(1)  z_{{0}} = {formula} ∈ ℝ^{{{f.tokens}×{f.width}}}",)
+        formulas = (f"(1)  z_{{0}} = {formula} ∈ ℝ^{{{f.grid.tokens}×{f.width}}}",)
     shapes = ("z₀: {tokens} × {width}", *shapes)
     values = {"rows": f.position_rows}
     return Step("positions", "Where each patch was", said, attempt, formulas, shapes, values)
