@@ -13,8 +13,7 @@ import torch
 import vitviz
 from vitviz.ui.memory.cache import Cache
 from vitviz.views import Subject
-from vitviz.views.trial import made
-from vitviz.views.trial.order import ORDER
+from vitviz.views.trial import ORDER, made
 
 
 def timed(make) -> tuple[float, float]:

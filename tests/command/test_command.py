@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import vitviz
-from vitviz.command import program
-from vitviz.command import survey as command
+from vitviz import command
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,8 +74,8 @@ def test_a_mistake_is_a_sentence(said, tmp_path, arguments, expected):
 def test_help_names_every_measure_and_loads_no_torch():
     from vitviz.surveys import MEASURES
 
-    assert command.NAMES == tuple(MEASURES)
-    told = CliRunner().invoke(program, ["survey", "--help"], terminal_width=120).output
+    assert command.MEASURES == tuple(MEASURES)
+    told = CliRunner().invoke(command.program, ["survey", "--help"], terminal_width=120).output
     assert all(f"  {name} " in told for name in MEASURES) and "SOURCE" in told and "Examples:" in told
     code = "import sys, vitviz.command; print(*{'torch', 'gradio', 'timm', 'numpy'} & set(sys.modules))"
     assert (
@@ -89,10 +88,10 @@ def test_help_names_every_measure_and_loads_no_torch():
 
 def test_checkpoints_are_listed():
     (tiny,) = json.loads(
-        CliRunner().invoke(program, ["checkpoints", "vitviz-tiny", "--here", "--json"]).output
+        CliRunner().invoke(command.program, ["checkpoints", "vitviz-tiny", "--here", "--json"]).output
     )
     assert tiny["name"] == "vitviz-tiny" and tiny["source"] == "shipped" and tiny["on_disk"]
-    assert "vitviz-tiny" in CliRunner().invoke(program, ["checkpoints", "--here"]).output
+    assert "vitviz-tiny" in CliRunner().invoke(command.program, ["checkpoints", "--here"]).output
 
 
 @pytest.mark.processes

@@ -15,9 +15,8 @@ from vitviz.analyses.relevance import likeliest, relevance_of
 from vitviz.engine.passes.experiments import as_seen
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.views import Subject
-from vitviz.views.trial import Trial
-from vitviz.views.trial.order import ORDER, group_of
-from vitviz.views.trial.panels import panels
+from vitviz.views.trial import ORDER, Trial, group_of
+from vitviz.views.trial.made import panels
 
 READ = [name for name in CONSTRUCTIONS if name != "class and mean"]
 

@@ -199,10 +199,10 @@ def test_who_has_no_such_curve_is_named_and_nothing_is_drawn():
     ],
 )
 def test_it_speaks_the_three_languages(figures, language, said):
-    from vitviz.figures.paper import lettering
+    from vitviz.figures.paper import pen
 
     figure = figures(detail=True, language=language, against="beside")
-    if lettering.families(language) is not None:
+    if pen.families(language) is not None:
         assert said <= set(texts(figure.svg()))
     assert EARLY in figure.caption and "Beside it" not in figure.caption
 

@@ -235,13 +235,13 @@ def test_light_on_white_unless_asked_otherwise(inspector, trace):
 
 @pytest.mark.parametrize(("language", "said"), [("zh-CN", "注意力"), ("ko", "어텐션")])
 def test_chinese_and_korean_where_a_font_is_found_else_english(inspector, trace, language, said, monkeypatch):
-    from vitviz.figures.paper import lettering, sheet
+    from vitviz.figures.paper import pen, sheet
 
     figure = vitviz.figure("distance", inspector, trace, language=language)
     assert said in figure.caption
-    if lettering.families(language) is not None:
+    if pen.families(language) is not None:
         assert any(said in text for text in texts(figure.svg()))
-    monkeypatch.setattr(sheet, "families", lambda tag: (lettering.USUAL,) if tag == "en" else None)
+    monkeypatch.setattr(sheet, "families", lambda tag: (pen.USUAL,) if tag == "en" else None)
     assert "Mean attention distance (px)" in texts(figure.svg())
 
 

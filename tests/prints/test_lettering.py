@@ -2,7 +2,7 @@
 
 import pytest
 
-from vitviz.figures.paper.lettering import USUAL, Letters
+from vitviz.figures.paper.pen import USUAL, Letters
 from vitviz.views.printing import fixed
 
 

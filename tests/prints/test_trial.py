@@ -12,16 +12,17 @@ from tests.prints.reading import panels, texts
 from tests.refusing import WHY
 from vitviz.analyses import protocol
 from vitviz.analyses.protocol import DENSE
-from vitviz.figures.paper.lettering import families
+from vitviz.figures.paper.pen import families
 from vitviz.figures.paper.plates import Chart, Legend, Matrix, Table, Tiles
 from vitviz.figures.paper.sheet import drawn
 from vitviz.prints.figure import looked_at, printed, read
 from vitviz.views.languages import translated
 from vitviz.views.printing import Asked
-from vitviz.views.trial import Trial, order
+from vitviz.views.trial import ORDER as EVERY
+from vitviz.views.trial import Trial
 
 TITLES = {name: title for name, title in protocol.TITLES.items() if name not in DENSE}
-ORDER = [name for name in order.ORDER if name in TITLES]  # of a classifier
+ORDER = [name for name in EVERY if name in TITLES]  # of a classifier
 SIDES, SCORES = ("most", "least"), ("probability", "logit", "kept")
 SAID = [
     "Chefer et al. 2021 is best here",

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import vitviz
+from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence
 from vitviz.ui import words
 from vitviz.ui.page.shown import PAIRS
@@ -51,7 +52,7 @@ def tour_texts() -> set[str]:
         *[[False, True]] * 4,
     )
     for prefix, positions, pool, classes, rows, named, stem, plain, extra in flags:
-        facts = Facts(grid=(14, 14), patch=(16, 16), prefix=prefix, width=192, layers=12, heads=3, dim=64,
+        facts = Facts(grid=Grid(14, 14, (16, 16), prefix), width=192, layers=12, heads=3, dim=64,
                       mlp=768, classes=classes, named=named, pool=pool, positions=positions,
                       position_rows=rows, stem=stem, plain_blocks=plain,
                       layer_scale=extra, norm_before_blocks=extra)  # fmt: skip

@@ -13,8 +13,7 @@ from vitviz.engine.passes.experiments import as_seen
 from vitviz.errors import WrongSetting
 from vitviz.record.runs import Without
 from vitviz.views import Subject
-from vitviz.views.evidence import MAPS, Evidence
-from vitviz.views.evidence import writers as written
+from vitviz.views.evidence import MAPS, Evidence, made
 
 VIEW = Evidence()
 
@@ -266,7 +265,7 @@ def test_edges_of_the_graph_carry_what_flows_along_its_paths(subject):
     assert sum(into) == pytest.approx(sum(one.share for one in paths.paths), abs=0.005 * len(into))
     heads = chart["series"][-1]
     assert len(heads["of"]["trail"]) == len({one for path in paths.paths for one in path.heads})
-    assert all(written.trail(subject, {"trail": one}) for one in heads["of"]["trail"])
+    assert all(made.trail(subject, {"trail": one}) for one in heads["of"]["trail"])
 
 
 @pytest.mark.parametrize("into", ["value", "key"])

@@ -13,10 +13,10 @@ from vitviz.engine.passes.experiments import as_seen
 from vitviz.errors import UnsupportedModel
 from vitviz.record.runs import Without
 from vitviz.views import Subject
-from vitviz.views.described import declared, framed
 from vitviz.views.evidence import Evidence, sentences
 from vitviz.views.languages import translated
 from vitviz.views.printing import Asked
+from vitviz.views.scripts import declared, framed
 
 VIEW = Evidence()
 MANY = [f"thing {number}" for number in range(40)]

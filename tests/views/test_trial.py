@@ -17,8 +17,7 @@ from vitviz.record.runs import Without
 from vitviz.record.sentence import Sentence
 from vitviz.ui.memory.cache import Cache
 from vitviz.views import Subject
-from vitviz.views.trial import Trial, made
-from vitviz.views.trial.order import ORDER
+from vitviz.views.trial import ORDER, Trial, made
 
 VIEW = Trial()
 FEW = ("random", "centre", "ledger", "chefer", "rollout")

@@ -13,9 +13,8 @@ from PIL import Image
 
 from vitviz.figures.colormaps import coloured
 
-_PAPER = 255.0  # what lies under the heat map's form: the light page
-# how far what the model did not see has gone into it, or into the dark
-_FADED = {"heat": 0.62, "paper": 0.85}
+# how far what the model did not see has faded, and into what: the light page, or the dark
+_FADED = {"heat": (np.float32(0.62), 255.0), "paper": (np.float32(0.85), 0.0)}
 
 
 def overlay(
@@ -55,8 +54,7 @@ def overlay(
         inside *= np.clip(full / most, 0.0, 1.0)[..., None]
     else:
         inside += opacity * (coloured(full, low, most, colours) - inside)
-    faded, under = np.float32(_FADED[form]), np.float32(_PAPER if form == "heat" else 0.0)
-    result = np.rint(picture * (1 - faded) + under * faded).astype(np.uint8)
+    result = _gone(picture, form)
     result[rows, cols] = np.rint(inside).astype(np.uint8)
     return result
 
@@ -72,10 +70,14 @@ def faded(
     if box is None:
         return picture
     left, top, right, bottom = (max(0, round(side)) for side in box)
-    share = np.float32(_FADED["heat"])
-    result = np.rint(picture * (1 - share) + _PAPER * share).astype(np.uint8)
+    result = _gone(picture, "heat")
     result[top:bottom, left:right] = picture[top:bottom, left:right]
     return result
+
+
+def _gone(picture: np.ndarray, form: str) -> np.ndarray:
+    share, under = _FADED[form]
+    return np.rint(picture * (1 - share) + under * share).astype(np.uint8)
 
 
 def enlarged(

@@ -30,8 +30,8 @@ from vitviz.record.trace import Trace
 from vitviz.surveys.result import Survey
 from vitviz.views import About, Choice, Control, Item, Query, Slider, Subject, View, Whole, scripts
 from vitviz.views.controls import DIFFERENCE
-from vitviz.views.described import declared, framed
 from vitviz.views.languages import NAMES, texts
+from vitviz.views.scripts import declared, framed
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector

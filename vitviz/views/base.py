@@ -25,8 +25,7 @@ from vitviz.figures.paper.plates import Panel, Plate
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence
 from vitviz.views import printing
-from vitviz.views.controls import DIFFERENCE, About, Choice, Control, Whole, Wholes
-from vitviz.views.sequence import placed
+from vitviz.views.controls import DIFFERENCE, About, Choice, Control, Whole, Wholes, placed
 from vitviz.views.shared import packed
 from vitviz.views.subject import Settings, Subject
 

@@ -4,7 +4,7 @@ endpoints.
 A bound may be a number or the name of something that the model at hand decides: "layers", "heads", "tokens",
 "patches"; a default may be "middle", the token in the picture's middle. Layers and heads count from 1, tokens
 and patches from 0. A control without a label has no field: the figure sets it by itself, as when a patch is
-clicked.
+clicked. People name a place in the sequence otherwise: `placed`, and `sequential` back.
 """
 
 import re
@@ -150,7 +150,7 @@ class Query(Control):
     def parse(self, text: str, about: About | None = None) -> str | int:
         if text.isascii() and text.isdecimal():
             last = about.grid.patches - 1 if about else MOST
-            if len(text) >= 10 or int(text) > last:
+            if not _counts(text, last):
                 raise self._refuse(text, f"a patch's number from 0 to {last}")
             return int(text)
         names = ("auto", "mean", *about.grid.prefix_names) if about else ()
@@ -177,7 +177,7 @@ class Whole(Control):
 
     def parse(self, text: str, about: About | None = None) -> int:
         high = _largest(self.maximum, about)
-        if not (text.isascii() and text.isdecimal() and len(text) < 10 and self.minimum <= int(text) <= high):
+        if not (_counts(text, high) and self.minimum <= int(text)):
             raise self._refuse(text, f"a whole number from {self.minimum} to {high}")
         return int(text)
 
@@ -199,10 +199,7 @@ class Wholes(Control):
     def parse(self, text: str, about: About | None = None) -> tuple[int, ...]:
         parts = text.split(".") if text else []
         high = _largest(self.maximum, about)
-        fits = all(
-            part.isascii() and part.isdecimal() and len(part) < 10 and int(part) <= high for part in parts
-        )
-        if len(parts) > self.most or not fits:
+        if len(parts) > self.most or not all(_counts(part, high) for part in parts):
             raise self._refuse(text, f"up to {self.most} whole numbers from 0 to {high}, joined by dots")
         return tuple(int(part) for part in parts)
 
@@ -222,6 +219,11 @@ class Text(Control):
         return text
 
 
+def _counts(text: str, most: float) -> bool:
+    """Whether a text is a whole number from 0 to `most`; one of thousands of digits is not even read."""
+    return text.isascii() and text.isdecimal() and len(text) < 10 and int(text) <= most
+
+
 def _largest(maximum: float | str, about: About | None) -> float:
     """A bound in the model at hand; where that is unknown, what a link may ask for."""
     if about:
@@ -235,3 +237,27 @@ DIFFERENCE = Choice(
     "what is shown less the same of the picture as it was: not retouched, and with nothing taken away",
     options=(("off", "Off"), ("on", "After − before")),
 )
+
+
+def placed(tokens: int | tuple[int, ...], grid: Grid) -> Any:
+    """One place in the sequence, or several, as people name them: a prefix token's name, or a patch from 0.
+
+    >>> placed((0, 106), Grid(14, 14, (16, 16), ("class",)))
+    ['class', 105]
+    """
+    if isinstance(tokens, tuple):
+        return [placed(token, grid) for token in tokens]
+    return grid.prefix_names[tokens] if tokens < grid.prefix else tokens - grid.prefix
+
+
+def sequential(text: str, grid: Grid) -> int:
+    """The place in the sequence of what `placed` names; WrongSetting for any other text."""
+    if text in grid.prefix_names:
+        return grid.prefix_names.index(text)
+    if not _counts(text, grid.patches - 1):
+        names = " or ".join(f"{name!r}" for name in grid.prefix_names)
+        raise WrongSetting(
+            f"token={text[:40]!r}; expected {names}{' or ' if names else ''}a patch's number from 0 to"
+            f" {grid.patches - 1}."
+        )
+    return grid.prefix + int(text)

@@ -7,9 +7,9 @@ canvas, or with the page.
 import json
 from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 
 from vitviz.record.sentence import Verbatim, filled
-from vitviz.views.scripts import ROOMS, files
 
 NAMES = {"en": "English", "zh-CN": "中文", "ko": "한국어"}
 
@@ -41,5 +41,5 @@ def texts(tag: str) -> Mapping[str, str]:
     """English text → translation, out of every room's own file; empty for English."""
     if tag == "en":
         return {}
-    found = files(f"{tag}.json", (*ROOMS, "ui")).values()
-    return {english: said for text in found for english, said in json.loads(text).items()}
+    found = sorted(Path(__file__).parents[1].rglob(f"*{tag}.json"))
+    return {english: said for path in found for english, said in json.loads(path.read_bytes()).items()}

@@ -7,7 +7,7 @@ ANALYSES = ("altered", "effects", "experiment", "query", "relevance", "smallest"
 ASKING = ("circuits", "experiments", "maps", "models")
 PLACES = {"torch": "torch", "dense": "vitviz.analyses.relevance.dense"}
 PLACES |= {name: f"vitviz.analyses.{name}" for name in ANALYSES}
-PLACES |= {f"trial_{name}": f"vitviz.views.trial.{name}" for name in ("made", "over", "panels")}
+PLACES |= {f"trial_{name}": f"vitviz.views.trial.{name}" for name in ("made", "over")}
 PLACES |= {name: f"vitviz.engine.asking.{name}" for name in ASKING}
 
 

@@ -1,4 +1,5 @@
-"""The scripts that draw views, as text: those of the canvas and of the views, and two that are made here.
+"""The scripts that draw views, as text: those of the canvas and of the views, and two that are made here; and
+what each is told in JSON, of the model, the picture and the view.
 
 Colour maps are computed, and the list of views stands in Python. Whoever draws a view hands them to a
 browser: the page serves them, a notebook's cell carries them.
@@ -7,9 +8,12 @@ browser: the page serves them, a notebook's cell carries them.
 import base64
 import json
 from pathlib import Path
+from typing import Any
 
 from vitviz.figures.colormaps import TABLES
-from vitviz.views import VIEWS
+from vitviz.record.runs import Without
+from vitviz.views import VIEWS, Subject, View
+from vitviz.views.languages import worded
 
 PACKAGE = Path(__file__).parents[1]
 ROOMS = ("canvas", "views")
@@ -34,4 +38,39 @@ def made() -> dict[str, str]:
     return {
         "canvas/colormaps.js": f"export default {json.dumps(colours)};\n",
         "canvas/views.js": f"export default {json.dumps([view.slug for view in VIEWS])};\n",
+    }
+
+
+def framed(subject: Subject, slug: str) -> dict[str, Any]:
+    """What every figure is told of the model and the picture."""
+    grid, about, view = subject.grid, subject.about, subject.seen
+    cells = {"rows": grid.rows, "cols": grid.cols}
+    without = subject.trace.without if subject.trace is not None else Without()
+    picture = view and {"upload": list(view.upload), "box": list(view.box), "input": list(grid.pixels)}
+    return {
+        "view": slug,
+        "checkpoint": subject.checkpoint,
+        "grid": cells | {"patch": list(grid.patch), "prefix": list(grid.prefix_names)},
+        "layers": about.layers,
+        "heads": about.heads,
+        "picture": picture,
+        "missing": {"patches": list(without.patches), "as": without.patches_as},
+        "controls": [],
+        "items": {},
+        "summary": {},
+        "changed": subject.original is not None,
+        "written": worded(() if subject.trace is None else subject.trace.labels),
+        "message": None,
+    }
+
+
+def declared(view: View, subject: Subject) -> dict[str, Any]:
+    """Its settings with the model's own bounds, and its items."""
+    return {
+        "controls": [control.described(subject.about) for control in view.offered(subject)],
+        "items": {item.name: list(item.depends) for item in view.items},
+        "axes": {item.name: item.axes.split() for item in view.items},
+        "says": {item.name: item.says for item in view.items},
+        "title": view.title,
+        "signed": bool(view.map and view.map.signed),
     }

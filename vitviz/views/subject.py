@@ -81,10 +81,9 @@ class Subject:
     @property
     def grid(self) -> Grid:
         """The patch grid: of the trace, of the survey, or the checkpoint's own."""
-        if self.trace is not None:
-            return self.trace.grid
-        if self.survey is not None:
-            return self.survey.grid
+        source = self.trace or self.survey
+        if source is not None:
+            return source.grid
         return self.inspector.grid() if self._grid is None else self._grid
 
     @property

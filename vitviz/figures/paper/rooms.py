@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vitviz.figures.chart import Chart, Level, number, ticks
-from vitviz.figures.paper.lettering import Letters
+from vitviz.figures.paper.pen import Letters
 from vitviz.figures.paper.plates import Legend, Map, Matrix, Panel, Table, Tiles
 
 TITLE = 7.6  # points

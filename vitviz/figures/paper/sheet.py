@@ -21,9 +21,8 @@ from matplotlib.figure import Figure
 
 from vitviz.errors import VitvizError
 from vitviz.figures.chart import Chart, told
-from vitviz.figures.paper.lettering import Letters, families
 from vitviz.figures.paper.panels import draw
-from vitviz.figures.paper.pen import DARK, LIGHT, Pen
+from vitviz.figures.paper.pen import DARK, LIGHT, Letters, Pen, families
 from vitviz.figures.paper.plates import Plate, by_place
 from vitviz.figures.paper.rooms import TITLE, Room, room_of
 

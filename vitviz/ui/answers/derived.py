@@ -14,8 +14,7 @@ import gradio as gr
 from vitviz.ui.answers.plain import cells, plain
 from vitviz.ui.door.uploads import NotUploaded
 from vitviz.views import VIEWS, Choice, Control, Needs, Slider, View, Whole
-from vitviz.views.controls import DIFFERENCE
-from vitviz.views.sequence import sequential
+from vitviz.views.controls import DIFFERENCE, sequential
 
 Picture = gr.FileData | str
 

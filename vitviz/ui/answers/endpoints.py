@@ -29,12 +29,12 @@ from vitviz.ui.door import visitor
 from vitviz.ui.door.turns import one_answer
 from vitviz.ui.memory.studio import Studio
 from vitviz.views import Subject, View
-from vitviz.views.evidence import writers
+from vitviz.views.controls import sequential
+from vitviz.views.evidence.made import writers
 from vitviz.views.explorer import score
 from vitviz.views.printing import Asked
-from vitviz.views.sequence import sequential
 from vitviz.views.shared import distances_of
-from vitviz.views.trial.order import ORDER
+from vitviz.views.trial import ORDER
 
 log = logging.getLogger("vitviz")
 
@@ -214,7 +214,7 @@ class Endpoints:
         if reason := view.refused(subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
         with self._studio.work.reading(subject):
-            found = writers.writers(subject, settings)
+            found = writers(subject, settings)
         lines = [{**_writer(one), "logits": plain(part)} for one, part in found.lines()]
         return {**_of(subject.trace), "share": found.share, "total": found.total, "writers": lines}
 

@@ -6,8 +6,7 @@ from vitviz.record.sentence import travelling
 from vitviz.ui.answers.plain import told_of
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.words import told
-from vitviz.views import Needs, Subject, View, described
-from vitviz.views.described import declared
+from vitviz.views import Needs, Subject, View, scripts
 
 AWAITED = told("This view is drawn from the whole pass, which is being computed.")
 
@@ -39,7 +38,7 @@ def value(studio: Studio, key: str, view: View, soon: bool = False) -> dict[str,
             return {**frame, "message": travelling(AWAITED), "awaited": True}
         if reason := view.refused(subject):
             return {**frame, "message": travelling(reason), "paintable": view.misses_patches(subject)}
-        found = declared(view, subject)
+        found = scripts.declared(view, subject)
         if subject.awaited and view.needs is not Needs.WEIGHTS:
             found |= {"items": {}}  # before a pass there are only those that the weights alone make
         return {
@@ -57,4 +56,4 @@ def framed(studio: Studio, key: str, slug: str, subject: Subject | None = None) 
     """What every figure is told of the model and the picture; it waits for no pass."""
     subject = subject or studio.before(key)
     upload = "" if studio.sets.survey(key) is not None else studio.runs.run(key).picture
-    return {"key": key, "scene": studio.scene(key), "upload": upload, **described.framed(subject, slug)}
+    return {"key": key, "scene": studio.scene(key), "upload": upload, **scripts.framed(subject, slug)}

@@ -11,7 +11,7 @@ from vitviz.figures.chart import Chart
 from vitviz.record.sentence import Sentence, said
 from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Control, Slider, Text, Whole, Wholes
-from vitviz.views.evidence import charts, graph, made, printed_effects, sentences, smallest, truth, writers
+from vitviz.views.evidence import charts, graph, made, sentences, smallest, truth
 from vitviz.views.printing import Film, growing
 from vitviz.views.shared import ledger_of, likeliest, packed
 from vitviz.views.subject import Settings, Subject
@@ -35,19 +35,21 @@ _MADE = {
     "effects": made.effects,
     "agreement": made.agreement,
     "truth": truth.item,
-    **writers.ITEMS,
+    "trail": made.trail_told,
+    "writer_heads": made.writer_heads,
+    "writer_map": made.writer_map,
     "likeliest": sentences.likeliest,
     "legend": sentences.legend,
 }
 CHARTS = {  # beside the map, where it is not the account
     "forming": charts.forming,
-    "effects": printed_effects.dots,
+    "effects": charts.dots,
     "writers": charts.written,
     "paths": graph.chart,
     "smallest": smallest.chart,
 }
 ARRAYS = {  # numbers of it that are taken home
-    "writers": writers.arrays,
+    "writers": made.writer_arrays,
     "paths": graph.arrays,
     "smallest": smallest.arrays,
     "sentences": sentences.arrays,
@@ -130,11 +132,11 @@ class Evidence(View):
         Choice("part", options=(("heads", "Heads"), ("mlps", "MLPs"))),  # whose effects are in view
         Whole("layer", minimum=1, maximum="layers", default=1),  # whose parts are taken away
         Text("chosen", fits=r"|\d{1,3}(\.\d{1,3})?"),  # a layer's heads, or one head, both from 1
-        Text("trail", fits=writers.FITS),  # heads from the answer back, from 1: what is asked who wrote it
+        Text("trail", fits=made.TRAIL),  # heads from the answer back, from 1: what is asked who wrote it
         Choice("beside", options=(("heads", "Every earlier head"), ("truth", "Held against the truth"))),
         Choice("into", options=truth.INTO),  # of what the head reads a part is taken out
         Choice("parts_as", options=truth.PARTS_AS),
-        Text("writer", fits=writers.WRITER),  # whose part is in view, layers and heads from 1
+        Text("writer", fits=made.WRITER),  # whose part is in view, layers and heads from 1
         Whole("until", maximum="layers"),  # the map of the heads up to this layer, from 1; 0 for all
         Whole("tried", minimum=1, maximum=smallest.STEPS, default=smallest.STEPS, passing=True),
         Wholes("patches", maximum="patches", most=400),  # whose share in every head is in view

@@ -8,7 +8,7 @@ from vitviz.analyses.protocol import TITLES
 from vitviz.figures.chart import balanced
 from vitviz.figures.paper.plates import NARROW, WIDE, Mark, Matrix, Plate, Scale
 from vitviz.record.sentence import Sentence
-from vitviz.views.evidence import printed_effects, sentences, truth, writers
+from vitviz.views.evidence import charts, made, sentences, truth
 from vitviz.views.printing import either, fixed, joined, over, prefix_name, signed, writer_name
 from vitviz.views.shared import target_name
 
@@ -27,7 +27,7 @@ def plate(view, subject, settings, asked) -> Plate:
     values = np.asarray(view.item(subject, "writer_map" if deeper else "map", settings), float)
     most, direct = balanced(values), settings["method"] == "ledger"
     label = Sentence("Relevance of each patch, as the method gives it")
-    label = printed_effects.share(settings) if direct else label
+    label = _share(settings) if direct else label
     marks = tuple(Mark(patch, "#111111") for patch in settings["patches"])
     what = _written(subject, settings) if deeper else _what(settings)
     title = joined(target_name(subject, settings["target"]), what)
@@ -39,7 +39,7 @@ def plate(view, subject, settings, asked) -> Plate:
         return Plate(((main,),), notes, width=NARROW)
     beside, below = view.chart(subject, settings), ()
     if settings["show"] == "effects":
-        below = printed_effects.walls(view, subject, settings)
+        below = _walls(view, subject, settings)
     elif settings["show"] == "account":
         below = (_wall(view, subject, settings),)
     rows = (main, beside), *([below] if below else [])
@@ -48,7 +48,7 @@ def plate(view, subject, settings, asked) -> Plate:
 
 def _written(subject, settings) -> str:
     """The head that reads, and whose part is in view."""
-    reader = writer_name("head", *(one + 1 for one in writers.trail(subject, settings)[-1]))
+    reader = writer_name("head", *(one + 1 for one in made.trail(subject, settings)[-1]))
     kind, *place = settings["writer"].split(".")
     writer = writer_name(kind, *place) if kind else Sentence("all writers")
     return Sentence("{head}: {writer}, by patch", head=reader, writer=writer)
@@ -62,8 +62,8 @@ def _writers(view, subject, settings, main, asked) -> Plate:
         return Plate(((main,),), chart.notes, width=NARROW)
     most = balanced(heads)
     title = Sentence("Every earlier head, up to {most}", most=signed(most))
-    label = printed_effects.share(settings)
-    wall = printed_effects.wall_of(heads, {**settings, "chosen": ""}, most, title, label)
+    label = _share(settings)
+    wall = _cells(heads, {**settings, "chosen": ""}, most, title, label)
     held = (truth.chart(subject, settings),) if settings["beside"] == "truth" else ()
     notes = (*chart.notes, *(note for one in held for note in one.notes))
     return Plate(((main, chart), (*held, wall)), notes, width=WIDE)
@@ -131,5 +131,34 @@ def _wall(view, subject, settings) -> Matrix:
     most = balanced(heads)
     said = "Of the chosen patches, up to {most}"
     said = said if settings["patches"] else "The share of every head, up to {most}"
-    label = printed_effects.share(settings)
-    return printed_effects.wall_of(heads, settings, most, Sentence(said, most=either(most)), label)
+    label = _share(settings)
+    return _cells(heads, settings, most, Sentence(said, most=either(most)), label)
+
+
+def _walls(view, subject, settings) -> tuple[Matrix, ...]:
+    """Losses and shares of all heads on one scale; none where MLPs are in view."""
+    if settings["part"] != "heads":
+        return ()
+    shares, effects = charts.shares_and_losses(view, subject, settings)
+    most = balanced(np.stack([shares, effects]))
+    lost = Sentence("What the answer loses without each head, up to {most}", most=either(most))
+    own = Sentence("The share of every head, up to {most}", most=either(most))
+    return (
+        _cells(effects, settings, most, lost, Sentence("Loss of the logit: against, for")),
+        _cells(shares, settings, most, own, _share(settings)),
+    )
+
+
+def _cells(values: np.ndarray, settings, most: float, title: str, label: str) -> Matrix:
+    """Numbers by layer and head as cells: layers across, heads down, even about zero."""
+    chosen = None
+    if "." in settings["chosen"]:
+        layer, head = (int(one) for one in settings["chosen"].split("."))
+        chosen = (head - 1) * len(values) + layer - 1
+    scale = Scale("balance", -most, most, label)
+    return Matrix(values.T, scale, Sentence("layer"), Sentence("head"), title, chosen)
+
+
+def _share(settings) -> Sentence:
+    """The label of a scale of shares of it."""
+    return Sentence("Share of the {sum}: against, for", sum=charts.sum_name(settings))

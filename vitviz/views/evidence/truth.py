@@ -10,8 +10,8 @@ from vitviz.errors import UnsupportedModel
 from vitviz.figures.chart import BLUE, Chart, Series, travelled
 from vitviz.record.sentence import Sentence
 from vitviz.views import late
-from vitviz.views.evidence import made, writers
-from vitviz.views.evidence.printed_effects import NO_CORRELATION, alike
+from vitviz.views.evidence import made
+from vitviz.views.evidence.charts import NO_CORRELATION, alike
 from vitviz.views.printing import counted, fixed, signed, writer_name
 from vitviz.views.shared import WHOLE, packed
 from vitviz.views.subject import Settings, Subject
@@ -31,7 +31,7 @@ def edges(subject: Subject, settings: Settings) -> tuple[list, int]:
     """The seeded sample of edges into the head that is followed, and how many there are."""
     if subject.trace.without:
         raise UnsupportedModel(Sentence(WHOLE))
-    found = writers.writers(subject, settings)
+    found = made.writers(subject, settings)
     positions = found.positions is not None and settings["parts_as"] == "zero"  # their mean is themselves
     every = late.effects.edges_into(found.layer, found.head, subject.about.heads, settings["into"], positions)
     return late.effects.sampled(every, MOST, 0), len(every)
@@ -49,7 +49,7 @@ def found(subject: Subject, settings: Settings) -> tuple[list, np.ndarray, np.nd
         one = asked[0]
         name = f"edges {one.layer} {one.head} {one.into} {settings['parts_as']} {first}"
         effects += made.of_target(subject, settings, subject.once_by_passes(name, lost)).tolist()
-    run, lines = some[: len(effects)], dict(writers.writers(subject, settings).lines())
+    run, lines = some[: len(effects)], dict(made.writers(subject, settings).lines())
     shares = [lines[one.writer] if one.into == "value" else math.nan for one in run]
     return run, np.asarray(shares, float), np.asarray(effects, float)
 
@@ -98,5 +98,5 @@ def _notes(subject: Subject, settings, shares: np.ndarray, effects: np.ndarray) 
         return ran, Sentence(NO_SHARE)
     value = late.effects.correlation(from_numpy(effects), from_numpy(shares))
     alike = Sentence(NO_CORRELATION) if math.isnan(value) else Sentence(CORRELATION, value=fixed(value, 2))
-    along = [Sentence(ALONG)] if len(writers.trail(subject, settings)) > 1 else []
+    along = [Sentence(ALONG)] if len(made.trail(subject, settings)) > 1 else []
     return Sentence(WHY), alike, ran, *along

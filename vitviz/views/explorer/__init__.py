@@ -9,10 +9,9 @@ from vitviz import analyses
 from vitviz.errors import TooMuch
 from vitviz.figures.chart import travelled
 from vitviz.views.base import Item, View, Words, as_json, changed, drawn
-from vitviz.views.controls import About, Choice, Query, Slider, Whole, Wholes
+from vitviz.views.controls import About, Choice, Query, Slider, Whole, Wholes, placed
 from vitviz.views.explorer import score
 from vitviz.views.printing import Film, each
-from vitviz.views.sequence import placed
 from vitviz.views.shared import distances_of, packed
 from vitviz.views.subject import Settings, Subject
 

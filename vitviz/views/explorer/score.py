@@ -9,8 +9,8 @@ from vitviz.figures.chart import Matrix, Scale, balanced, table
 from vitviz.figures.paper.plates import NARROW, WIDE, Plate
 from vitviz.record.sentence import Sentence, said
 from vitviz.views import late
+from vitviz.views.controls import placed, sequential
 from vitviz.views.printing import counted, fixed, joined, patch_name, signed, token_name, writer_name
-from vitviz.views.sequence import placed, sequential
 from vitviz.views.shared import recorded
 from vitviz.views.subject import Settings, Subject
 

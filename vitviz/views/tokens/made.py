@@ -1,4 +1,9 @@
-"""The numbers of the view as arrays over the whole grid, not-a-number where a patch was withheld."""
+"""The numbers of the view as arrays over the whole grid, not-a-number where a patch was withheld.
+
+A basis may be of several: a second photograph, the second checkpoint, all steps of a training. They are
+fitted as one set, depth by depth, so that a colour means the same in each; the turn of the colours is found
+for all at once, too.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,11 @@ from vitviz import analyses
 from vitviz.errors import WrongSetting
 from vitviz.record.sentence import Sentence
 from vitviz.views import late
-from vitviz.views.tokens import together
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vitviz.engine import Inspector
     from vitviz.record.trace import Trace
     from vitviz.views.subject import Settings, Subject
 
@@ -22,6 +29,97 @@ VIDEO = (
     "Components of a video have one basis for all of its frames: choose the basis of this depth (own), and"
     " the components one by one as colours (plain)."
 )
+NO_SECOND = "There is no second checkpoint. Choose one under “Compare, and input size”, or another basis."
+NO_PHOTO = "There is no second photograph. Choose one under Similarity, or another basis."
+NO_STEPS = "{checkpoint} is no step of a training that was kept, so its steps have no basis in common."
+APART = (
+    "{checkpoint} has {own}, {other} has {others}, so they have no basis in common: it needs the same depth"
+    " and width."
+)
+SHAPE = "{depths} depths of tokens {width} numbers wide"
+
+
+def members(subject: Subject, settings: Settings) -> list[Subject]:
+    """Those that share the basis, this one among them; WrongSetting where there is no other to be had."""
+    basis = settings["basis"]
+    if basis == "beside":
+        if subject.beside is None or subject.beside.trace is None:
+            raise WrongSetting(Sentence(NO_SECOND))
+        found = [subject, subject.beside]
+    elif basis == "photo":
+        found = [subject, second(subject, settings)]
+    elif basis == "film":
+        found = list(subject.training())
+        if not found:
+            raise WrongSetting(Sentence(NO_STEPS, checkpoint=subject.checkpoint))
+    else:
+        found = [subject]
+    for one in found:
+        if _shape(one) != _shape(subject):
+            told = {"checkpoint": subject.checkpoint, "own": _said(subject)}
+            raise WrongSetting(Sentence(APART, **told, other=one.checkpoint, others=_said(one)))
+    return found
+
+
+def patches(subject: Subject, depth: int, settings: Settings) -> Tensor:
+    """Of one depth, raw or through the final norm of its own checkpoint."""
+    return analyses.patches_at(subject.trace, depth, norm_of(subject, settings))
+
+
+def norm_of(subject: Subject, settings: Settings) -> Inspector | None:
+    """Through which final norm tokens go; None for raw ones."""
+    return subject.inspector if settings["norm"] == "final" else None
+
+
+def named(subject: Subject, settings: Settings) -> str:
+    """What a basis is kept under: all that it depends on besides the run."""
+    other = {"photo": settings["other"]}.get(settings["basis"], "")
+    if settings["basis"] == "beside" and subject.beside is not None and subject.beside.trace is not None:
+        trace = subject.beside.trace
+        other = f"{trace.checkpoint} {trace.grid} {trace.without.text()}"
+    return f"{settings['norm']} {settings['basis']} {other}"
+
+
+def second(subject: Subject, settings: Settings) -> Subject:
+    """The second photograph; WrongSetting where none has been chosen."""
+    if not settings["other"]:
+        raise WrongSetting(Sentence(NO_PHOTO))
+    return subject.another(settings["other"])
+
+
+def across(subject: Subject, settings: Settings) -> np.ndarray:
+    """Every patch with every patch of the second photograph: patch, other."""
+    if not settings["other"]:
+        return np.zeros((subject.grid.patches, 0))
+    other, centred = second(subject, settings), settings["mean"] == "out"
+    norm = norm_of(subject, settings)
+    found = analyses.patch_cosines(subject.trace, other.trace, settings["depth"], centred, norm)
+    return found.flatten(2).flatten(0, 1).numpy()
+
+
+def photo(subject: Subject, settings: Settings) -> np.ndarray:
+    """The second photograph as the model gets it; empty where there is none."""
+    return second(subject, settings).trace.view.picture if settings["other"] else np.zeros((0, 0, 3))
+
+
+def facing(subject: Subject, settings: Settings) -> np.ndarray:
+    """Every patch with the chosen one of the second photograph; not a number where there is none."""
+    grid = subject.grid
+    if not settings["other"]:
+        return np.full((grid.rows, grid.cols), np.nan)
+    other, norm = second(subject, settings).trace, norm_of(subject, settings)
+    depth, centred = settings["depth"], settings["mean"] == "out"
+    found = analyses.token_similarity(subject.trace, depth, settings["partner"], centred, norm, of=other)
+    return found.numpy()
+
+
+def _shape(subject: Subject) -> tuple[int, int]:
+    return len(subject.trace.tokens), subject.trace.tokens[0].shape[-1]
+
+
+def _said(subject: Subject) -> Sentence:
+    depths, width = _shape(subject)
+    return Sentence(SHAPE, depths=depths, width=width)
 
 
 def cosines(subject: Subject, settings: Settings) -> np.ndarray:
@@ -29,7 +127,7 @@ def cosines(subject: Subject, settings: Settings) -> np.ndarray:
     trace, centred = subject.trace, settings["mean"] == "out"
 
     def made() -> np.ndarray:
-        found = analyses.token_cosines(trace, settings["depth"], centred, together.norm_of(subject, settings))
+        found = analyses.token_cosines(trace, settings["depth"], centred, norm_of(subject, settings))
         return analyses.over_sequence(trace, analyses.over_sequence(trace, found).mT).mT.numpy()
 
     return subject.once(f"cosines {settings['depth']} {settings['norm']} {centred}", made)
@@ -44,7 +142,7 @@ def lines(
         return np.zeros((0, trace.grid.tokens), np.float32)
     first = trace.grid.prefix
     rows = [one if one < first else first + analyses.place(trace, one - first) for one in tokens]
-    centred, norm = settings["mean"] == "out", together.norm_of(subject, settings)
+    centred, norm = settings["mean"] == "out", norm_of(subject, settings)
     found = analyses.token_cosines(trace, depth, centred, norm, rows)
     return analyses.over_sequence(trace, found).numpy()
 
@@ -60,7 +158,7 @@ def components(subject: Subject, settings: Settings) -> np.ndarray:
     """The scores at one depth, in the basis that was asked for; 0 for a component that there is not."""
     trace, depth = subject.trace, settings["depth"]
     basis = _bases(subject, settings)[depth]
-    scores = basis.scores(together.patches(subject, depth, settings))
+    scores = basis.scores(patches(subject, depth, settings))
     return _three(analyses.over_grid(trace, scores).float().numpy())
 
 
@@ -71,7 +169,7 @@ def shares(subject: Subject, settings: Settings) -> np.ndarray:
 
 def tints(subject: Subject, settings: Settings) -> np.ndarray:
     """Red, green and blue of every depth; black for a patch that was withheld."""
-    checkpoints = [one.checkpoint for one in together.members(subject, settings)]
+    checkpoints = [one.checkpoint for one in members(subject, settings)]
     return _tints(subject, settings)[checkpoints.index(subject.checkpoint)]
 
 
@@ -86,9 +184,9 @@ def _tints(subject: Subject, settings: Settings) -> list[np.ndarray]:
     """Of each that shares the basis."""
 
     def made() -> list[np.ndarray]:
-        found, scores = together.members(subject, settings), []
+        found, scores = members(subject, settings), []
         for depth, basis in enumerate(_bases(subject, settings)):
-            each = [basis.scores(together.patches(one, depth, settings)) for one in found]
+            each = [basis.scores(patches(one, depth, settings)) for one in found]
             scores.append(analyses.whitened(basis, late.torch.cat(each)))
         own = [analyses.own_colours(one.trace) for one in found]
         if settings["tint"] == "steady" and settings["basis"] != "all":
@@ -99,7 +197,7 @@ def _tints(subject: Subject, settings: Settings) -> list[np.ndarray]:
         parts = zip(*(one.split(list(map(len, own))) for one in scores), strict=True)
         return [_laid(one.trace, part) for one, part in zip(found, parts, strict=True)]
 
-    return subject.once(f"tints {together.named(subject, settings)} {settings['tint']}", made)
+    return subject.once(f"tints {named(subject, settings)} {settings['tint']}", made)
 
 
 def _laid(trace: Trace, scores: Sequence) -> np.ndarray:
@@ -167,15 +265,15 @@ def _bases(subject: Subject, settings: Settings) -> list[analyses.Basis]:
         return subject.fitted(f"bases {settings['norm']}", lambda frames: _bases_over(frames, settings))
 
     def made() -> list[analyses.Basis]:
-        found, depths = together.members(subject, settings), range(len(subject.trace.tokens))
-        count = min(3, *together.patches(subject, 0, settings).shape)
+        found, depths = members(subject, settings), range(len(subject.trace.tokens))
+        count = min(3, *patches(subject, 0, settings).shape)
         if settings["basis"] == "all":
-            every = [together.patches(subject, depth, settings) for depth in depths]
+            every = [patches(subject, depth, settings) for depth in depths]
             return [analyses.basis_of(every, count)] * len(depths)
-        sets = ([together.patches(one, depth, settings) for one in found] for depth in depths)
+        sets = ([patches(one, depth, settings) for one in found] for depth in depths)
         return [analyses.basis_of(each, count) for each in sets]
 
-    return subject.once(f"bases {together.named(subject, settings)}", made)
+    return subject.once(f"bases {named(subject, settings)}", made)
 
 
 def _bases_over(frames: Iterable[Subject], settings: Settings) -> list[analyses.Basis]:
@@ -184,7 +282,7 @@ def _bases_over(frames: Iterable[Subject], settings: Settings) -> list[analyses.
         raise WrongSetting(Sentence(VIDEO))
     scatters: list[analyses.Scatter] = []
     for one in frames:
-        each = [together.patches(one, depth, settings) for depth in range(len(one.trace.tokens))]
+        each = [patches(one, depth, settings) for depth in range(len(one.trace.tokens))]
         scatters = scatters or [analyses.Scatter() for _ in each]
         for scatter, tokens in zip(scatters, each, strict=True):
             scatter.add(tokens)

@@ -8,7 +8,7 @@ from vitviz.figures.chart import BLUE, ORANGE, Chart, Level, balanced, ends, num
 from vitviz.figures.paper.plates import NARROW, WIDE, Map, Mark, Plate, Scale, Tiles, tinted
 from vitviz.record.sentence import Sentence
 from vitviz.views.printing import PINS, joined, over, patch_name, prefix_name, scaled, shape_of
-from vitviz.views.tokens.heads import matrices
+from vitviz.views.tokens import matrices
 
 
 def plate(view, subject, settings, asked) -> Plate:

@@ -10,12 +10,11 @@ from vitviz import analyses
 from vitviz.figures.chart import GREY, ORANGE, Chart, Series
 from vitviz.record.sentence import Sentence
 from vitviz.views.base import View, Words, as_json, drawn
-from vitviz.views.controls import Whole, Wholes
+from vitviz.views.controls import Whole, Wholes, placed
 from vitviz.views.printing import prefix_name
-from vitviz.views.sequence import placed
 from vitviz.views.shared import packed
 from vitviz.views.subject import Settings, Subject
-from vitviz.views.tour import account, diagram
+from vitviz.views.tour import diagram
 from vitviz.views.tour import numbers as made
 from vitviz.views.tour.facts import Facts
 from vitviz.views.tour.steps import steps, texts
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from vitviz.engine.parts import Parts
     from vitviz.record.trace import Trace
 
-TOLD = {"answer": made.answer, "sum": account.summed, "without": account.without, "path": account.followed}
+TOLD = {"answer": made.answer, "sum": made.summed, "without": made.without, "path": made.followed}
 
 
 class Tour(View):
@@ -183,9 +182,7 @@ def facts_of(subject: Subject, parts: Parts) -> Facts:
     scale = max(before.abs().max().item(), 1e-30)
     moved = (trace.on_tokens(trace.tokens[0].mT).mT[grid.prefix :] - before).abs().nan_to_num().max().item()
     return Facts(
-        grid=(grid.rows, grid.cols),
-        patch=grid.patch,
-        prefix=grid.prefix_names,
+        grid=grid,
         width=trace.tokens[0].shape[1],
         layers=len(trace.layers),
         heads=attention.heads,
@@ -202,7 +199,7 @@ def facts_of(subject: Subject, parts: Parts) -> Facts:
         norm_before_blocks=moved > 1e-4 * scale,
         prefix_read=trace.readout is not None
         and any(one.start == 0 and one.stop > 1 for one in trace.readout.summaries),
-        accounted=account.accounted(subject),
+        accounted=made.accounted(subject),
         score="" if trace.classes is None else trace.classes.score,
         root_scale=abs(attention.scale * attention.q.shape[2] ** 0.5 - 1) < 1e-4,
     )

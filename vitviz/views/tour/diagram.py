@@ -24,12 +24,12 @@ _READ = {
 
 def figure_one(f: Facts) -> dict[str, Any]:
     """As JSON for the page: blocks in the order of the steps, what stands before the patches, the encoder."""
-    kinds = [name.split()[0] for name in f.prefix]  # of tokens before the patches
+    kinds = [name.split()[0] for name in f.grid.prefix_names]  # of tokens before the patches
     return {
         "blocks": _blocks(f),
         "values": f.values,
         "front": [[kind, kinds.count(kind)] for kind in dict.fromkeys(kinds)],
-        "tokens": f.tokens,
+        "tokens": f.grid.tokens,
         "plain": f.plain_blocks,  # a block is LN, attention, LN, MLP, each pair with a way around it
         "norm": f.norm_before_blocks,
     }
@@ -46,9 +46,8 @@ def _blocks(f: Facts) -> list[dict[str, Any]]:
     classified, accounted = f.classes > 0, f.classes > 0 and f.accounted
     score = "Sigmoid" if f.score == "sigmoid" else "Softmax"
     classifier = score if classified else "No classifier"
-    token = (
-        _block("token", tokens) if "class" in f.prefix else _block("token", "No class token", tokens, False)
-    )
+    token = _block("token", tokens)
+    token = token if "class" in f.grid.prefix_names else _block("token", "No class token", tokens, False)
     place = _block("positions", "+ positions", "{table} × {width}")
     place = place if "learned" in f.positions else _block("positions", "No E_pos", there=False)
     return [

@@ -8,16 +8,14 @@ there. Formulas are plain text in which _{} and ^{} mark indices; the page build
 from dataclasses import dataclass, field
 from typing import Any
 
-from vitviz.views.base import paragraphs
+from vitviz.record.grid import Grid
 
 
 @dataclass(frozen=True)
 class Facts:
     """What the words depend on."""
 
-    grid: tuple[int, int]
-    patch: tuple[int, int]
-    prefix: tuple[str, ...]
+    grid: Grid
     width: int
     layers: int
     heads: int
@@ -46,30 +44,24 @@ class Facts:
     def front(self) -> list[str]:
         """The prefix tokens as symbols."""
         symbols = {"class": "x_{class}", "distillation": "x_{dist}"}
-        registers = ["x_{reg}^{1}", "…"] * any(name.startswith("register") for name in self.prefix)
-        return [symbols[name] for name in self.prefix if name in symbols] + registers
-
-    @property
-    def patches(self) -> int:
-        return self.grid[0] * self.grid[1]
-
-    @property
-    def tokens(self) -> int:
-        return self.patches + len(self.prefix)
+        names = self.grid.prefix_names
+        registers = ["x_{reg}^{1}", "…"] * any(name.startswith("register") for name in names)
+        return [symbols[name] for name in names if name in symbols] + registers
 
     @property
     def numbers(self) -> int:
-        return self.patch[0] * self.patch[1] * 3
+        """Those of a patch."""
+        return self.grid.patch[0] * self.grid.patch[1] * 3
 
     @property
     def values(self) -> dict[str, Any]:
         """What every text of the tour and its diagram may name."""
-        (rows, cols), (tall, wide) = self.grid, self.patch
-        found = {"rows": rows, "cols": cols, "tall": tall, "wide": wide, "table": self.position_rows}
-        found |= {"height": rows * tall, "across": cols * wide}
-        own = "patches tokens numbers width layers heads dim mlp classes".split()
+        grid, (tall, wide), (height, across) = self.grid, self.grid.patch, self.grid.pixels
+        found = {"rows": grid.rows, "cols": grid.cols, "tall": tall, "wide": wide, "height": height}
+        found |= {"across": across, "patches": grid.patches, "tokens": grid.tokens}
+        own = "numbers width layers heads dim mlp classes".split()
         read = self.width * (2 if self.pool == "class and average" else 1)
-        found |= {"read": read, "together": self.layers * self.heads}
+        found |= {"read": read, "together": self.layers * self.heads, "table": self.position_rows}
         return found | {name: getattr(self, name) for name in own}
 
 
@@ -84,8 +76,3 @@ class Step:
     formulas: tuple[str, ...] = ()
     shapes: tuple[str, ...] = ()
     values: dict[str, Any] = field(default_factory=dict)
-
-
-def keyed(text: str) -> dict[str, str]:
-    """Sentences by what stands before their colons, one a paragraph."""
-    return dict(one.split(": ", 1) for one in paragraphs(text))

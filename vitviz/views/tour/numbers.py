@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vitviz.errors import Unknown, WrongSetting
+from vitviz import analyses
+from vitviz.errors import Unknown, VitvizError, WrongSetting
+from vitviz.figures.chart import travelled
+from vitviz.record.sentence import said
+from vitviz.views.printing import counted, patch_name, writer_name
+from vitviz.views.shared import ledger_of, taken_away, writers_of
 from vitviz.views.subject import Subject
 
 if TYPE_CHECKING:
@@ -16,6 +22,8 @@ if TYPE_CHECKING:
 
 SEEDS = 999  # so many orders of the patches can be asked for
 SHOWN = 5  # classes worked out
+SHARES = 3  # heads whose shares are lines of their own
+ANSWERS = 3  # likeliest classes with and without the head
 
 
 def embedding_explained(trace: Trace, parts: Parts, preprocessing) -> bool:
@@ -88,6 +96,83 @@ def answer(subject: Subject) -> dict[str, Any]:
             row |= {"weights": listed(head.weight[c]), "bias": short(head.bias[c].item())}
         rows.append(row)
     return {**found, "top": rows, "total": total, "shift": shift, "each": each}
+
+
+def accounted(subject: Subject) -> bool:
+    """Whether the first answer has an account that adds up."""
+    if subject.trace.logits is None:
+        return False
+    try:
+        ledger_of(subject)
+    except VitvizError:
+        return False
+    return True
+
+
+def summed(subject: Subject) -> dict[str, Any]:
+    """The first answer's logit: its largest shares of heads (layer and head from 1), the rest, their sum."""
+    trace = subject.trace
+    if not accounted(subject):
+        return {}
+    first = int(trace.logits.argmax())
+    account = analyses.account_of(ledger_of(subject), first)
+    heads = account.heads.shape[1]
+    largest = account.heads.flatten().argsort(descending=True)[:SHARES].tolist()
+    lines = [
+        {"layer": i // heads + 1, "head": i % heads + 1, "share": account.heads.flatten()[i].item()}
+        for i in largest
+    ]
+    rest = account.total - sum(line["share"] for line in lines)
+    sums = {"rest": rest, "total": account.total, "logit": account.logit}
+    return {"name": trace.named(first), "lines": lines, **sums}
+
+
+def without(subject: Subject) -> dict[str, Any]:
+    """The answers without the head of the largest share, and what its logit loses; no more than the sum where
+    something has been taken away already, as what goes then is another thing.
+    """
+    found = summed(subject)
+    if not found or subject.trace.without:
+        return found
+    head = found["lines"][0]
+    logits = subject.trace.logits.double()
+    lost = taken_away(subject, head["layer"] - 1)[head["head"] - 1].double()
+    left, first = logits - lost, int(logits.argmax())
+    before, after = (replace(subject.trace, logits=one).top(ANSWERS) for one in (logits, left))
+    numbers = {"lost": lost[first].item(), "left": left[first].item()}
+    return {**found, "before": before, "after": after, **numbers}
+
+
+def followed(subject: Subject) -> dict[str, Any]:
+    """One path back from the first answer: the head of the largest share, its largest writer, and the patch
+    at which most of that is read. Each line is a part of the one above; `settings` open it in Evidence.
+    """
+    found, trace = summed(subject), subject.trace
+    heads = [
+        (line["layer"], line["head"])
+        for line in found.get("lines", ())
+        if line["head"] - 1 not in trace.layers[line["layer"] - 1].replaced
+    ]
+    if not heads:
+        return {}
+    (layer, head), first = heads[0], int(trace.logits.argmax())
+    try:
+        read = writers_of(subject, first, layer - 1, head - 1)
+    except VitvizError as error:
+        return {"reason": travelled(said(error))}
+    every = [line for line in read.lines() if line[0].kind not in ("bias", "constant")]
+    writer, part = max(every, key=lambda line: abs(line[1]))
+    patches = read.by_token.of(writer)[subject.grid.prefix :].nan_to_num()
+    patch = int((patches * (1 if part >= 0 else -1)).argmax())
+    names = writer_name("head", layer, head), writer_name(*counted(writer)), patch_name(patch)
+    lines = zip(names, (read.share, part, patches[patch].item()), strict=True)
+    return {
+        "name": found["name"],
+        "logit": found["total"],
+        "lines": [{"name": travelled(name), "share": share} for name, share in lines],
+        "patch": patch,
+        "settings": {"trail": f"{layer}.{head}", "writer": ".".join(map(str, counted(writer)))},
+    }
 
 
 def experiment(subject: Subject, seed: int) -> dict[str, Any]:

@@ -3,16 +3,17 @@
 from dataclasses import replace
 from functools import partial
 
+from vitviz.record.grid import Grid
 from vitviz.views.base import paragraphs
-from vitviz.views.tour import account, diagram
-from vitviz.views.tour.facts import Facts, Step, keyed
+from vitviz.views.tour import diagram
+from vitviz.views.tour.facts import Facts, Step
 
 
 def steps(facts: Facts) -> list[Step]:
     """The thirteen steps for one model."""
     start = (_picture, _patches, _flatten, _embedding)
     middle = (_class_token, _positions, _attention, _layers, _readout, _probabilities)
-    last = (account.sum_by_hand, account.one_taken_out, account.one_path)
+    last = (_sum_by_hand, _one_taken_out, _one_path)
     made = [make(facts) for make in (*start, *middle, *last)]
     return [replace(step, values={**facts.values, **step.values}) for step in made]
 
@@ -21,12 +22,11 @@ def texts() -> list[str]:
     """Every English text that a step or the diagram can say of any model: what needs a translation."""
     from vitviz.record.readout import NAMES  # with torch, which the page is built without
 
-    plain = Facts(
-        (2, 2), (8, 8), ("class",), 4, 1, 1, 4, 16, 10, True, "class", "learned", 5, False, True, False, False
-    )
+    grid = Grid(2, 2, (8, 8), ("class",))
+    plain = Facts(grid, 4, 1, 1, 4, 16, 10, True, "class", "learned", 5, False, True, False, False)
     prefixes = ((), ("class",), ("class", "distillation"), ("class", "register 1"))
     changes = [
-        {"prefix": prefix, "pool": pool, "prefix_read": read, "position_rows": rows}
+        {"grid": replace(grid, prefix_names=prefix), "pool": pool, "prefix_read": read, "position_rows": rows}
         for prefix in prefixes
         for pool in NAMES
         for read in (False, True)
@@ -45,8 +45,7 @@ def texts() -> list[str]:
 
 
 def _picture(f: Facts) -> Step:
-    (rows, cols), (tall, wide) = f.grid, f.patch
-    height, width = rows * tall, cols * wide
+    height, width = f.grid.pixels
     *said, attempt = paragraphs("""
         The photograph is scaled and cropped to {height} × {width} pixels, each with a red, a green and a blue
         value.
@@ -81,9 +80,9 @@ def _patches(f: Facts) -> Step:
             it has also seen pixels beyond its edges.
         """)
     attempt = "Click a patch with something on it. It comes along through the steps that follow."
-    (rows, cols), (tall, wide) = f.grid, f.patch
+    (tall, wide), (height, width) = f.grid.patch, f.grid.pixels
     symbol, area = ("P^{2}", f"{tall}^{{2}}") if tall == wide else ("(P_{h}·P_{w})", f"({tall}·{wide})")
-    formula = f"N = H·W / {symbol} = {rows * tall}·{cols * wide} / {area} = {f.patches}"
+    formula = f"N = H·W / {symbol} = {height}·{width} / {area} = {f.grid.patches}"
     shapes = ("{patches} patches of {tall} × {wide} × 3",)
     return Step("patches", "Cut into patches", said, attempt, (formula,), shapes)
 
@@ -109,7 +108,7 @@ def _flatten(f: Facts) -> Step:
     """)
     formulas = (
         f"x_{{p}}^{{i}} ∈ ℝ^{{P²·C}} = ℝ^{{{f.numbers}}}",
-        f"x_{{p}} ∈ ℝ^{{N×(P²·C)}} = ℝ^{{{f.patches}×{f.numbers}}}",
+        f"x_{{p}} ∈ ℝ^{{N×(P²·C)}} = ℝ^{{{f.grid.patches}×{f.numbers}}}",
     )
     return Step("flatten", title, said, attempt, formulas, ("Patches: {patches} × {numbers}",))
 
@@ -140,8 +139,13 @@ def _embedding(f: Facts) -> Step:
     return Step("embedding", "The linear embedding", tuple(said), attempt, formulas, shapes)
 
 
+def _keyed(text: str) -> dict[str, str]:
+    """Sentences by what stands before their colons, one a paragraph."""
+    return dict(one.split(": ", 1) for one in paragraphs(text))
+
+
 # What a classifier reads by its pool, in a model that has no class token, and in one that has.
-_READS_INSTEAD = keyed("""
+_READS_INSTEAD = _keyed("""
     average: Its classifier reads the mean over the patch tokens; the paper tried that too, and found it as
     good (appendix D.3).
 
@@ -155,7 +159,7 @@ _READS_INSTEAD = keyed("""
 
     none: This checkpoint has no classifier, and says nothing of what one should read.
 """)
-_READS_OTHERS = keyed("""
+_READS_OTHERS = _keyed("""
     average: This model’s classifier does not read it, though: it reads the mean over the patch tokens.
 
     max: This model’s classifier does not read it, though: it reads the largest of each number among the patch
@@ -180,8 +184,9 @@ _REGISTERS, _REGISTERS_READ = paragraphs("""
 
 def _class_token(f: Facts) -> Step:
     read_all = f.prefix_read or f.pool.endswith(" of all")
-    others = [name for name in f.prefix if name.startswith("register")]
-    if "class" not in f.prefix:
+    prefix = f.grid.prefix_names
+    others = [name for name in prefix if name.startswith("register")]
+    if "class" not in prefix:
         title = "No token for the answer"
         reads = _READS_INSTEAD.get(f.pool, "Its classifier reads all tokens together.")
         said = ("Not applicable to this model, because it has no class token.", reads)
@@ -202,16 +207,16 @@ def _class_token(f: Facts) -> Step:
         said = (put, of_all if read_all else _READS_OTHERS.get(f.pool, reads))
     if others:
         said += (_REGISTERS_READ if read_all else _REGISTERS,)
-    if "distillation" in f.prefix:
+    if "distillation" in prefix:
         said += ("The distillation token beside it was trained to repeat the answer of a teacher network.",)
-    count = "{prefix} + {patches} = {tokens} tokens" if f.prefix else "{tokens} tokens"
-    values = {"prefix": len(f.prefix), "registers": len(others)}
+    count = "{prefix} + {patches} = {tokens} tokens" if prefix else "{tokens} tokens"
+    values = {"prefix": len(prefix), "registers": len(others)}
     return Step(
         "token", title, said, attempt, (f"[ {f.sequence} ]",), (f"{count} of {{width}} numbers",), values
     )
 
 
-_POSITIONS = keyed("""
+_POSITIONS = _keyed("""
     rotary: in every layer it turns queries and keys by angles that depend on where a patch lies (rotary
     embedding).
 
@@ -247,10 +252,10 @@ def _positions(f: Facts) -> Step:
         said, shapes = (none + _POSITIONS[kind],), ()
     if "learned" in f.positions:
         formula = f"[ {f.sequence} ] + E_{{pos}}"
-        if f.position_rows == f.patches != f.tokens:
+        if f.position_rows == f.grid.patches != f.grid.tokens:
             formula = f"[ {'; '.join(f.front)}; ( x_{{p}}^{{1}}E; …; x_{{p}}^{{N}}E ) + E_{{pos}} ]"
             said += ("Here E_pos is added to the patches alone.",)
-        formulas = (f"(1)  z_{{0}} = {formula} ∈ ℝ^{{{f.tokens}×{f.width}}}",)
+        formulas = (f"(1)  z_{{0}} = {formula} ∈ ℝ^{{{f.grid.tokens}×{f.width}}}",)
     shapes = ("z₀: {tokens} × {width}", *shapes)
     values = {"rows": f.position_rows}
     return Step("positions", "Where each patch was", said, attempt, formulas, shapes, values)
@@ -306,7 +311,7 @@ def _layers(f: Facts) -> Step:
     return Step("layers", title, said, attempt, formulas, shapes, values)
 
 
-_LAST = keyed("""
+_LAST = _keyed("""
     class: After the last layer only one row is read, that of the class token; a LayerNorm makes it y.
 
     average: After the last layer the patch tokens are averaged, with a LayerNorm, into one vector y.
@@ -405,3 +410,65 @@ def _probabilities(f: Facts) -> Step:
     formula = "p_{c} = exp(logit_{c}) / Σ_{n} exp(logit_{n})"
     shape = "{classes} logits → {classes} probabilities, which sum to 1"
     return step(tuple(said), attempt, (formula,), (shape,))
+
+
+def _sum_by_hand(f: Facts) -> Step:
+    *told, attempt = paragraphs("""
+        The stream is only ever added to, so with the deviation of the last norm held the logit is a sum too:
+        every head, every MLP and every bias has its own share of it, for or against.
+
+        Here are the three heads that gave most, everything else together, and the logit they make.
+
+        Add the three shares and the rest with a pocket calculator: they make the model’s own logit.
+    """)
+    formulas = ("logit_{c} = start + Σ_{l,h} share_{l,h} + Σ_{l} MLP_{l} + biases",)
+    shapes = ("{layers} layers × {heads} heads: {together} shares",)
+    title = "The logit as a sum of what was written"
+    return _where_accounted(Step("sum", title, tuple(told), attempt, formulas, shapes), f)
+
+
+def _one_taken_out(f: Facts) -> Step:
+    *told, attempt = paragraphs("""
+        A share is what a head wrote itself. Here the head with the largest share is taken out: its mean over
+        other pictures stands in its place, and the model goes on from there.
+
+        Later layers read what it wrote. Without it they write other things too, so the logit loses more than
+        the share, or less.
+
+        Take it out in every view, and look at Evidence: which shares are others now?
+    """)
+    shapes = ("1 of {together} heads replaced",)
+    return _where_accounted(Step("without", "One head taken out", tuple(told), attempt, shapes=shapes), f)
+
+
+def _one_path(f: Facts) -> Step:
+    *told, attempt = paragraphs("""
+        A head writes what it has read, and what it reads others wrote before. With attention and norms held
+        its share is a sum over those writers, and each writer’s part a sum over the tokens that are read.
+
+        Here is the head that gave most, its largest writer, and the patch at which most of that is read.
+
+        Add each share to everything else beside it: they make the number above. Then follow another path.
+    """)
+    formulas = ("share_{l,h} = Σ_{writer} Σ_{j} part_{j} + biases",)
+    shapes = ("Of each writer: {tokens} tokens × {width} numbers",)
+    return _where_accounted(Step("path", "One path followed back", tuple(told), attempt, formulas, shapes), f)
+
+
+def _where_accounted(step: Step, f: Facts) -> Step:
+    """The step, or why a model without an account of its answers has no such numbers."""
+    if f.classes and f.accounted:
+        return step
+    no_classifier, another, no_account, elsewhere = paragraphs("""
+        Not applicable to this model, because this checkpoint has no classifier and so no logit to account
+        for.
+
+        Pick a checkpoint with a classifier, and come back to this step.
+
+        Not applicable to this model, because there is no account of its answers that adds up; Evidence says
+        why.
+
+        Pick another checkpoint, and come back to this step.
+    """)
+    told, attempt = (no_account, elsewhere) if f.classes else (no_classifier, another)
+    return Step(step.name, step.title, (told,), attempt)

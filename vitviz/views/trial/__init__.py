@@ -18,7 +18,6 @@ from vitviz.views.base import File, Item, View, Words, as_json
 from vitviz.views.controls import Choice, Text
 from vitviz.views.shared import as_csv, likeliest, packed, target_of
 from vitviz.views.subject import Settings, Subject
-from vitviz.views.trial.order import LAST, ORDER
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that maps could be tried on."
 _EDITED = "Maps are tried on the whole model. Put back what was taken away."
@@ -28,6 +27,24 @@ SHOWN = 5  # likeliest classes that the picker offers
 PASSES = 400  # of a whole trial, about, in passes over all patches
 BY_ITSELF = 400e9  # multiplications up to which a trial begins without being asked: seconds on two cores
 _ASKED = ("target", "patches_as")
+# in which order methods are asked about: chance first, which others are measured by; the dear ones last
+FIRST = ("random", "centre", "ledger", "frozen")
+LAST = ("integrated_gradients", "leave_one_out")
+ORDER = (*FIRST, *(name for name in TITLES if name not in (*FIRST, *DENSE, *LAST)), *DENSE, *LAST)
+TOGETHER = 3  # cheap methods whose sets of patches are asked about at once: fewer, fuller passes
+
+
+def group_of(method: str) -> tuple[str, ...]:
+    """The methods that are tried together with this one, in order; a dear one, and chance, are tried alone.
+
+    >>> group_of("frozen"), group_of("leave_one_out")
+    (('centre', 'ledger', 'frozen'), ('leave_one_out',))
+    """
+    cheap = [name for name in ORDER[1:] if name not in LAST]
+    if method not in cheap:
+        return (method,)
+    start = cheap.index(method) // TOGETHER * TOGETHER
+    return tuple(cheap[start : start + TOGETHER])
 
 
 class Trial(View):
@@ -158,7 +175,7 @@ class Trial(View):
             trial = made.whole(subject, target, settings["patches_as"], known)
             ranked = tuple(one for one, _ in trial.ranking(settings["score"]))
             names = ranked if known == order else tuple(trial.curves)
-            return packed(travelled(late.trial_panels.panels(trial, names, subject, settings)))
+            return packed(travelled(made.panels(trial, names, subject, settings)))
         return packed(made.one(made.tried(subject, target, settings["patches_as"], settings["method"])))
 
     def at_hand(self, subject: Subject, settings: Settings) -> bool:

@@ -1,6 +1,5 @@
 """A trial over a set of pictures, as it travels: JSON, arrays, a table; what it measured the survey says."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ from vitviz.analyses.protocol import TITLES
 from vitviz.analyses.trials.curves import SCORES
 from vitviz.analyses.trials.standing import in_all_scores, refused, said_of_refused, standing, trial_in
 from vitviz.analyses.trials.verdict import verdict_over
-from vitviz.figures.chart import BLUE, GREY, Chart, Level, Series, spoken
+from vitviz.figures.chart import BLUE, GREY, Chart, Level, Series, spoken, travelled
 from vitviz.record.sentence import Sentence, travelling
 from vitviz.views.printing import joined
 from vitviz.views.subject import Settings
@@ -29,7 +28,7 @@ def told(survey: Any, settings: Settings) -> dict[str, Any]:
         "pictures": survey.images,
         "patches_as": trial_in(survey).protocols[place],
         "verdict": travelling(verdict_over(rows, survey.images)),
-        "rows": [{name: _known(value) for name, value in row.items()} for row in rows],
+        "rows": travelled(rows),
         "refused": [travelling(sentence) for sentence in said_of_refused(survey)],
     }
 
@@ -97,8 +96,3 @@ def rows(survey: Any, settings: Settings) -> list[dict[str, Any]]:
         for method, one in refused(survey).items()
     ]
     return [{**about, "title": TITLES[row["method"]], **row} for row in found]
-
-
-def _known(value: Any) -> Any:
-    """As JSON has it, which knows no NaN."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value

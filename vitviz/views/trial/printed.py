@@ -14,8 +14,7 @@ from vitviz.figures.paper.plates import WIDE, Legend, Plate, Scale, Table, Tiles
 from vitviz.record.sentence import Sentence
 from vitviz.views.printing import fixed, joined, shape_of
 from vitviz.views.trial import over
-from vitviz.views.trial.made import matrix
-from vitviz.views.trial.panels import panels
+from vitviz.views.trial.made import matrix, panels
 
 BAND = "Band: where 19 of 20 random maps run, by {count} of them."
 STARS = (
