@@ -10,8 +10,6 @@ import pytest
 import torch
 
 import vitviz
-from vitviz.analyses.correlation import spearman
-from vitviz.analyses.relevance import relevance_of
 from vitviz.analyses.trials.pointing import covered, energy, hit
 from vitviz.analyses.trials.standing import standing
 from vitviz.analyses.trials.trial import trial_of
@@ -43,12 +41,6 @@ def found(inspector, items, measure, tmp_path_factory):
     return vitviz.survey(items, inspector, [measure], out=tmp_path_factory.mktemp("out"), part=2)
 
 
-def alike_of(inspector, trace, one, other, methods):
-    """Rank correlation of two classes' maps by method: 1 for what knows no class (rollout)."""
-    asked = [maps.explained(inspector, trace, target) for target in (one, other)]
-    return {method: spearman(*(relevance_of(passes, method).map for passes in asked)) for method in methods}
-
-
 def test_the_means_are_those_of_the_single_trials(found, inspector, measure):
     areas, alike = [], []
     for name in NAMES:
@@ -66,7 +58,7 @@ def test_the_means_are_those_of_the_single_trials(found, inspector, measure):
             for protocol in ("dropped", "black")
         ]
         areas.append([one[0].areas("ledger"), one[1].areas("ledger"), one[1].areas("ledger", "logit")])
-        alike.append(alike_of(inspector, trace, first, second, ["ledger", "rollout"]))
+        alike.append(maps.class_sensitivity(inspector, trace, first, second, ["ledger", "rollout"]))
     mean = np.mean(areas, axis=0)
     for place, (protocol, method, score) in enumerate([(0, 0, 1), (1, 0, 1), (1, 0, 2)]):
         both = [found.mean(side)[protocol, method, score] for side in ("most", "least")]
@@ -233,7 +225,7 @@ def test_the_true_class_is_explained_where_that_is_asked_for(seen):
     for k, score in enumerate(("kept", "probability", "logit")):
         assert found["most"][0, 0, k] == pytest.approx(own.areas("ledger", score)[0], abs=1e-4)
     first = int(labelled.trace.logits.argmax())
-    alike = alike_of(labelled.inspector, labelled.trace, 5, first, ["ledger"])
+    alike = maps.class_sensitivity(labelled.inspector, labelled.trace, 5, first, ["ledger"])
     assert first != 5 and found["alike"][0] == pytest.approx(alike["ledger"], abs=1e-5)
     assert measure.of(other) == {}, "its label is not known"
 

@@ -3,19 +3,25 @@
 Each kind of map is a function in `vitviz.analyses.relevance`; here they meet the engine and its passes.
 """
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
+import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
+from vitviz.analyses.correlation import spearman
 from vitviz.analyses.protocol import DENSE
-from vitviz.analyses.relevance import Relevance, dense, relevance_of
+from vitviz.analyses.relevance import METHODS, Relevance, dense, relevance_of
 from vitviz.analyses.target import Asked
 from vitviz.analyses.trials.trial import DRAWS, SHARES, Progress, Trial, trial_of
 from vitviz.engine.asking.models import balanced_ledger
 from vitviz.engine.explained import Explained
+from vitviz.engine.forward import Forward
 from vitviz.engine.inspector import Inspector
-from vitviz.errors import VitvizError
+from vitviz.engine.passes import capture
+from vitviz.errors import UnsupportedModel, VitvizError, whole_number
 
 
 def relevance(
@@ -82,8 +88,76 @@ def trial(
     return trial_of(passes, methods, patches_as, seed, shares, draws, progress)
 
 
+def class_sensitivity(
+    inspector: Inspector, image, one: Asked, other: Asked, methods: Iterable[str] = tuple(METHODS), size=None
+) -> dict[str, float | None]:
+    """Spearman's rank correlation of two targets' maps, by method: 1 for what knows no class (rollout).
+
+    None where a map is constant; what does not apply is left out. A low value is no merit: chance has 0.
+    """
+    first = explained(inspector, image, one, size=size)
+    second = explained(inspector, first.trace, other)
+    found = {}
+    for method in methods:
+        with suppress(UnsupportedModel):
+            found[method] = spearman(relevance_of(first, method).map, relevance_of(second, method).map)
+    return found
+
+
+def parameter_randomisation(
+    inspector: Inspector, image, target: Asked, methods: Iterable[str] = ("frozen",),
+    blocks: Sequence[int] = (0, 1, 2), seeds: Sequence[int] = (0, 1, 2), size=None,
+) -> dict[str, list[list[float | None]]]:  # fmt: skip
+    """Spearman's correlation of signed maps with those of the model with its last parts drawn at random.
+
+    By method, a row for each of `blocks` (how many last blocks are drawn together with the head; 0: the head
+    alone) with one number a seed. A copy of the model is drawn; the inspector stays as it is. What stays near
+    1 does not show what was learned. UnsupportedModel where one does not apply. Source: Adebayo et al. 2018.
+    """
+    own = explained(inspector, image, target, size=size)
+    view_size = own.trace.view.picture.shape[:2]
+    maps = {method: relevance_of(own, method).map for method in methods}
+    found: dict[str, list[list[float | None]]] = {method: [[] for _ in blocks] for method in maps}
+    for row, count in enumerate(blocks):
+        for seed in seeds:
+            drawn = explained(randomised(inspector, count, seed), image, own.target, size=view_size)
+            for method, given in maps.items():
+                found[method][row].append(spearman(given, relevance_of(drawn, method).map))
+    return found
+
+
 def explained(
     inspector: Inspector, image, target: Asked, patches_as: str = "dropped", size=None, **keeping
 ) -> Explained:
     """A picture and target with the passes that maps need, made once; `once(name, make)` keeps gradients."""
     return Explained(inspector, image, target, balanced_ledger, patches_as, size, **keeping)
+
+
+HEADS = ("head", "head_dist", "fc_norm", "norm", "attn_pool")  # what stands behind the last block
+
+
+def randomised(inspector: Inspector, blocks: int, seed: int) -> Inspector:
+    """A twin whose head, with all that stands behind the last block, and so many last blocks are drawn anew.
+
+    Every tensor of a part is drawn from a normal distribution of its own mean and deviation, so that norms
+    and scales keep their size. What is not drawn is shared with the inspector that is given, which stays as
+    it is. `blocks`: 0 for the head alone. Raises VitvizError for more blocks than there are.
+    """
+    count = len(capture.transformer_blocks(inspector.model))
+    if whole_number(blocks, below=count + 1) is None:
+        raise VitvizError(
+            f"Given {blocks!r} blocks to draw at random; expected 0 (the head alone) to {count}."
+        )
+    twin = inspector.over(Forward(copy.copy(inspector.placed)))  # a copy shares the weights
+    parts = [getattr(twin.model, name, None) for name in HEADS]
+    parts += capture.transformer_blocks(twin.model)[count - blocks :]
+    generator = torch.Generator().manual_seed(seed)
+    for module in [module for part in parts if isinstance(part, nn.Module) for module in part.modules()]:
+        for name, given in list(module.named_parameters(recurse=False)):
+            value = given.detach().float().cpu()
+            deviation = value.std().item() if value.numel() > 1 else 0.0
+            drawn = value.mean() + deviation * torch.randn(value.shape, generator=generator)
+            # in the place of one that is shared
+            setattr(module, name, nn.Parameter(drawn.to(given), requires_grad=False))
+    twin.model.eval()
+    return twin
