@@ -21,7 +21,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.reading import Reading, read_layer
+from vitviz.analyses.streaming import Reading, read_layer
 from vitviz.record.grid import Grid
 from vitviz.record.shown import Shown
 from vitviz.record.trace import Trace
