@@ -21,7 +21,7 @@ import vitviz
 from tests.shared import shared
 from vitviz.analyses.correlation import spearman
 from vitviz.analyses.protocol import TITLES
-from vitviz.analyses.trials.standing import HEAD, said_of_refused, standing, table
+from vitviz.analyses.trials.verdict import HEAD, said_of_refused, standing, table
 from vitviz.record import samples
 from vitviz.surveys.labels import Boxes
 from vitviz.surveys.measures.trial import TrialMeasure

@@ -11,8 +11,8 @@ import torch
 
 import vitviz
 from vitviz.analyses.trials.pointing import covered, energy, hit
-from vitviz.analyses.trials.standing import standing
 from vitviz.analyses.trials.trial import trial_of
+from vitviz.analyses.trials.verdict import standing
 from vitviz.engine.asking import maps
 from vitviz.errors import VitvizError
 from vitviz.surveys.labels import Boxes

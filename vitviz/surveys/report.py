@@ -171,7 +171,7 @@ def _trial(survey: Survey) -> str:
     """Where maps stand that were on trial, by protocol."""
     if "trial.most" not in survey.sums:
         return ""
-    from vitviz.analyses.trials.standing import HEAD, said_of_refused, table, trial_in
+    from vitviz.analyses.trials.verdict import HEAD, said_of_refused, table, trial_in
 
     said = (
         "<p>Areas of the answer's probability over the share of patches removed, in %, ± standard errors."
