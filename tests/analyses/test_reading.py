@@ -8,10 +8,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.analyses import oracle
-from vitviz.analyses import reading, streaming
+from vitviz.analyses import streaming
 from vitviz.analyses.distance import token_distances
 from vitviz.analyses.example import example_trace
-from vitviz.analyses.reading import read_layer
+from vitviz.analyses.streaming import read_layer
 from vitviz.record.grid import Grid
 from vitviz.record.trace import Bias
 
@@ -104,7 +104,7 @@ def test_every_processor_weighs_alike():
     expected = torch.einsum("hrk,rk->hr", powers, distances).flatten()
     for one in (powers, powers.as_subclass(Elsewhere)):
         found = torch.zeros(6)
-        reading._weighing(one, distances)(found)
+        streaming._weighing(one, distances)(found)
         torch.testing.assert_close(found, expected)
 
 
@@ -136,7 +136,7 @@ def test_the_calling_thread_makes_nothing_that_torch_would_share_out(monkeypatch
     """
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    monkeypatch.setattr(reading, "WORTHWHILE", 2**15)
+    monkeypatch.setattr(streaming, "WORTHWHILE", 2**15)
     try:
         trace = example_trace(Grid(20, 30, (8, 8), ("class",)), layers=1, heads=20, seed=6)
         distances, vector = token_distances(trace), torch.ones(601)

@@ -8,7 +8,7 @@ import threading
 import pytest
 import torch
 
-from vitviz.analyses import reading, sweep
+from vitviz.analyses import streaming, sweep
 from vitviz.analyses.example import example_trace
 from vitviz.record.grid import Grid
 
@@ -19,7 +19,7 @@ TRACE = example_trace(Grid(6, 9, (4, 4), ("class",)), layers=3, heads=3, seed=1)
 def three_threads(monkeypatch):
     before = torch.get_num_threads()
     torch.set_num_threads(3)
-    monkeypatch.setattr(reading, "WORTHWHILE", 1)
+    monkeypatch.setattr(streaming, "WORTHWHILE", 1)
     yield
     torch.set_num_threads(before)
 
@@ -31,13 +31,13 @@ def test_parts_are_all_rows_once_and_in_order(three_threads):
         names.add(threading.current_thread().name)
         return list(range(rows.start, rows.stop))
 
-    for part in reading.each(read, slice(5, 22), width=1):
+    for part in streaming.each(read, slice(5, 22), width=1):
         seen += part
     assert seen == list(range(5, 22)) and names and all("vitviz-read" in name for name in names)
 
 
 def test_few_numbers_stay_where_they_are():
-    assert reading.each(lambda rows: (rows, threading.current_thread().name), slice(0, 10), width=10) == [
+    assert streaming.each(lambda rows: (rows, threading.current_thread().name), slice(0, 10), width=10) == [
         (slice(0, 10), "MainThread")
     ]
 
@@ -45,7 +45,7 @@ def test_few_numbers_stay_where_they_are():
 @pytest.mark.parametrize("query", ["auto", "mean", 7])
 def test_the_numbers_are_those_of_one_thread(three_threads, monkeypatch, query):
     shared = sweep(TRACE, query)
-    monkeypatch.setattr(reading, "WORTHWHILE", 2**60)
+    monkeypatch.setattr(streaming, "WORTHWHILE", 2**60)
     alone = sweep(TRACE, query)
     assert torch.allclose(shared.rollout, alone.rollout, rtol=1e-5, atol=1e-8)
     for name in ("distance", "renormalised", "prefix_mass"):
@@ -54,12 +54,12 @@ def test_the_numbers_are_those_of_one_thread(three_threads, monkeypatch, query):
 
 def test_an_error_in_a_part_reaches_the_caller(three_threads):
     with pytest.raises(ZeroDivisionError):
-        reading.each(lambda rows: 1 / (rows.start - rows.start), slice(0, 9), width=1)
+        streaming.each(lambda rows: 1 / (rows.start - rows.start), slice(0, 9), width=1)
 
 
 def test_torchs_own_threads_stay_as_many_as_they_were(three_threads):
-    reading._threads.cache_clear()
-    assert reading.each(lambda rows: torch.get_num_threads(), slice(0, 9), width=1) == [1, 1, 1]
+    streaming._threads.cache_clear()
+    assert streaming.each(lambda rows: torch.get_num_threads(), slice(0, 9), width=1) == [1, 1, 1]
     later = []
     new = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
     new.start()
@@ -72,10 +72,10 @@ def test_torchs_own_threads_stay_as_many_as_they_were(three_threads):
 def test_a_forked_process_gets_threads_of_its_own():
     code = """
 import os, signal, torch
-from vitviz.analyses import reading
+from vitviz.analyses import streaming
 torch.set_num_threads(2)
-reading.WORTHWHILE = 1
-sums = lambda: reading.each(lambda rows: rows.stop - rows.start, slice(0, 8), width=1)
+streaming.WORTHWHILE = 1
+sums = lambda: streaming.each(lambda rows: rows.stop - rows.start, slice(0, 8), width=1)
 sums()
 child = os.fork()
 if not child:
@@ -90,12 +90,12 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_an_interruption_while_threads_are_made_leaves_none_waiting():
     code = """
 import threading, torch
-from vitviz.analyses import reading
+from vitviz.analyses import streaming
 torch.set_num_threads(2)
-reading.WORTHWHILE = 1
+streaming.WORTHWHILE = 1
 wait = threading.Barrier.wait
 def sums():
-    return reading.each(lambda rows: rows.stop - rows.start, slice(0, 8), width=1)
+    return streaming.each(lambda rows: rows.stop - rows.start, slice(0, 8), width=1)
 def interrupted(self, *given):
     if threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt
@@ -117,5 +117,5 @@ except KeyboardInterrupt:
 def test_one_set_of_threads_is_kept(three_threads):
     for count in (2, 3, 2):
         torch.set_num_threads(count)
-        assert len(reading.each(lambda rows: rows, slice(0, 9), width=1)) == count
-    assert reading._threads.cache_info().currsize == 1
+        assert len(streaming.each(lambda rows: rows, slice(0, 9), width=1)) == count
+    assert streaming._threads.cache_info().currsize == 1

@@ -9,7 +9,7 @@ from scipy import stats
 import vitviz
 from tests.prints.reading import panels, texts
 from vitviz.analyses.protocol import TITLES
-from vitviz.analyses.trials.standing import standing
+from vitviz.analyses.trials.verdict import standing
 from vitviz.figures.paper.plates import Chart, Table
 from vitviz.prints.figure import printed
 from vitviz.surveys.measures.trial import TrialMeasure

@@ -162,7 +162,7 @@ def test_confusions_and_surest_errors_are_those_of_the_pictures(made, inspector,
 
 
 def test_names_that_spreadsheets_would_compute_are_made_harmless():
-    from vitviz.surveys.tables import harmless
+    from vitviz.surveys.report import harmless
 
     assert (
         harmless("=1+1") == "'=1+1" and harmless("a=1") == "a=1" and harmless("") == "" and harmless(-1) == -1

@@ -145,7 +145,7 @@ def test_a_full_disk_is_a_sentence_and_the_same_call_goes_on(
         return write
 
     if fails == "writerow":
-        from vitviz.surveys.tables import SkippedList
+        from vitviz.surveys.report import SkippedList
 
         monkeypatch.setattr(SkippedList, "add", writing(SkippedList.add))
     else:

@@ -13,10 +13,9 @@ import vitviz
 from vitviz.errors import VitvizError
 from vitviz.surveys import Moments, Quantity
 from vitviz.surveys.parts import RANKS
-from vitviz.surveys.report import page_of
+from vitviz.surveys.report import harmless, page_of
 from vitviz.surveys.result import KEPT, LISTED, Mistakes, Survey
 from vitviz.surveys.rows import Part, Row, Skipped
-from vitviz.surveys.tables import harmless
 
 
 @pytest.fixture

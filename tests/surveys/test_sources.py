@@ -10,10 +10,9 @@ from PIL import Image
 
 from vitviz.engine.pictures.images import open_image
 from vitviz.errors import VitvizError
-from vitviz.surveys.items import described
 from vitviz.surveys.labels import Labels
-from vitviz.surveys.plan import Plan
-from vitviz.surveys.sources import source_of
+from vitviz.surveys.run import Plan
+from vitviz.surveys.sources import described, source_of
 
 
 def png(seed):

@@ -13,9 +13,8 @@ from PIL import Image
 
 from vitviz.engine.pictures.images import open_image
 from vitviz.errors import VitvizError
-from vitviz.surveys.items import Item, described
-from vitviz.surveys.plan import Plan
-from vitviz.surveys.sources import source_of
+from vitviz.surveys.run import Plan
+from vitviz.surveys.sources import Item, described, source_of
 
 
 def png(seed):

@@ -11,15 +11,15 @@ import torch
 
 import vitviz
 from vitviz.analyses.trials.pointing import covered, energy, hit
-from vitviz.analyses.trials.standing import standing
 from vitviz.analyses.trials.trial import trial_of
+from vitviz.analyses.trials.verdict import standing
 from vitviz.engine.asking import maps
 from vitviz.errors import VitvizError
-from vitviz.surveys.items import Item
 from vitviz.surveys.labels import Boxes
 from vitviz.surveys.measure import Seen
 from vitviz.surveys.measures.trial import SHARES, TrialMeasure
 from vitviz.surveys.moments import Moments
+from vitviz.surveys.sources import Item
 
 NAMES = ("chelsea", "coffee", "rocket")
 METHODS = ("ledger", "rollout", "centre")
@@ -104,7 +104,7 @@ def test_without_pyarrow_it_is_csv(found, measure, tmp_path, monkeypatch):
     import sys
 
     from vitviz.surveys.parts import Parts
-    from vitviz.surveys.tables import Long
+    from vitviz.surveys.report import Long
 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     long = Long(measure, tmp_path)

@@ -11,8 +11,7 @@ import pytest
 import vitviz
 from tests.refusing import WHY, refuse
 from vitviz.analyses.protocol import TITLES
-from vitviz.analyses.trials.standing import standing
-from vitviz.analyses.trials.verdict import verdict_over
+from vitviz.analyses.trials.verdict import standing, verdict_over
 from vitviz.errors import Unknown, WrongSetting
 from vitviz.surveys.measures.trial import TrialMeasure
 from vitviz.views import Subject

@@ -1,7 +1,7 @@
 """Attention distance: how far a head looks, in pixels of the model's input.
 
-    d_ij = sqrt((P_r (row_i - row_j))^2 + (P_c (col_i - col_j))^2)        D(l, h) = 1/N_p sum_i sum_j A_ij
-    d_ij
+    d_ij = sqrt((P_r (row_i - row_j))^2 + (P_c (col_i - col_j))^2)
+    D(l, h) = 1/N_p sum_i sum_j A_ij d_ij
 
 over patch queries i and patch keys j. The rows and columns of prefix tokens are dropped and the rows not
 renormalised, as in the authors' own code (google-research/vision_transformer, issue 162); `renormalise`
@@ -21,7 +21,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.reading import Reading, read_layer
+from vitviz.analyses.streaming import Reading, read_layer
 from vitviz.record.grid import Grid
 from vitviz.record.shown import Shown
 from vitviz.record.trace import Trace

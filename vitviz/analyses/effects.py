@@ -24,7 +24,7 @@ from torch import Tensor
 
 from vitviz.analyses.evidence import Evidence
 from vitviz.analyses.writers import Writer
-from vitviz.record.shown import Shown, frame_of
+from vitviz.record.shown import Shown, Tabled
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class EdgeEffects(Shown):
+class EdgeEffects(Tabled):
     """How much of a target's logit goes when an edge is taken out alone, beside its share, in logits."""
 
     edges: tuple[Edge, ...]
@@ -101,16 +101,17 @@ class EdgeEffects(Shown):
         """Pearson's, of share and effect over the edges that were run; NaN where there are too few."""
         return correlation(self.effects, self.shares)
 
-    def frame(self):
-        """One row an edge, as a pandas DataFrame; VitvizError where pandas is not installed."""
-        rows = zip(self.edges, self.effects.tolist(), self.shares.tolist(), strict=True)
-        return frame_of(
+    def rows(self) -> list[dict]:
+        """One row an edge."""
+        return [
             {
                 **{f"writer_{name}": value for name, value in one.writer._asdict().items()},
                 **{"layer": one.layer, "head": one.head, "into": one.into, "effect": effect, "share": share},
             }
-            for one, effect, share in rows
-        )
+            for one, effect, share in zip(
+                self.edges, self.effects.tolist(), self.shares.tolist(), strict=True
+            )
+        ]
 
 
 def edges_into(layer: int, head: int | None, heads: int, into: str, positions: bool) -> list[Edge]:

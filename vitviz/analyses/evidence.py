@@ -2,8 +2,8 @@
 
 With the final norm's deviation s held, u = (w * weight) / s minus its mean, x the tokens that are read,
 
-    logit = <u, x_0> + sum_l sum_h sum_j A_lhj <v_lhj, W_O^lh u> + sum_l <u, b_O^l> + sum_l <u, m_l> + <w,
-    bias> + b
+    logit = <u, x_0> + sum_l sum_h sum_j A_lhj <v_lhj, W_O^lh u> + sum_l <u, b_O^l> + sum_l <u, m_l>
+            + <w, bias> + b
 
 for a class token: its start, every head's share by source token j, the projections' biases, the MLPs' results
 m, the norm's and the head's bias. LayerScale multiplies W_O, b_O and m; norms between a head and the residual

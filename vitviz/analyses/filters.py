@@ -16,6 +16,7 @@ from einops import rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor
 
+from vitviz.analyses.components import basis_of
 from vitviz.errors import VitvizError
 from vitviz.record.shown import Shown
 
@@ -48,15 +49,11 @@ def principal_filters(weight: Float[Tensor, "width channel row col"], count: int
             f"Given count={count} for {width} filters; expected at least 1 component of at least 2 filters."
             f" Choose a count of {COMPONENTS}."
         )
-    points = rearrange(weight, "width channel row col -> width (row col channel)").double()
-    _, sizes, directions = torch.linalg.svd(points - points.mean(dim=0), full_matrices=False)
-    count = min(count, width - 1, len(sizes))
-    directions = directions[:count]
-    largest = directions.gather(1, directions.abs().argmax(dim=1, keepdim=True))
+    points = rearrange(weight, "width channel row col -> width (row col channel)")
+    basis = basis_of(points, min(count, width - 1, points.shape[1]))
     cut = "count (row col channel) -> count row col channel"
-    pictures = rearrange(directions * largest.sign(), cut, row=height, col=length)
-    variance = sizes.square() / sizes.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
-    return Filters(pictures.to(weight), variance[:count].to(weight))
+    pictures = rearrange(basis.directions, cut, row=height, col=length)
+    return Filters(pictures.to(weight), basis.shares.to(weight))
 
 
 def raw_filters(

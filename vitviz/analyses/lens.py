@@ -3,8 +3,7 @@
 Two readings of x^l, the tokens that enter block l + 1 (l = L: the last output), not to be mixed up:
 
     now     W norm(x^l) + b     the norm applied afresh: what the classifier would say if the model ended here
-    share   W held(x^l) + b     its deviations held at their last values: adds up, depth by depth, to the
-    logits
+    share   W held(x^l) + b     its deviations held at their last values: adds up by depth to the logits
 
 "share" holds all constants (the norm's and the head's bias, attention pooling's own lines) at every depth, so
 that the difference between two depths is what the layers between them have written: the ledger's lines.

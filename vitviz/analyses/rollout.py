@@ -20,8 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.query import Query, query_weights
-from vitviz.analyses.reading import read_layer
-from vitviz.analyses.streaming import blocks
+from vitviz.analyses.streaming import blocks, read_layer
 from vitviz.errors import VitvizError
 from vitviz.record import stopping
 from vitviz.record.trace import Attention, Trace

@@ -24,14 +24,14 @@ from vitviz.analyses.effects import Edge, edges_into
 from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.target import score_of
 from vitviz.analyses.writers import Stream, Writer
-from vitviz.record.shown import Shown, frame_of
+from vitviz.record.shown import Tabled
 
 ROWS = 256  # tokens at a time
 KEPT = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0)  # shares of the edges that are tried
 
 
 @dataclass(frozen=True)
-class SmallestPart(Shown):
+class SmallestPart(Tabled):
     """How much of an answer is left with some of the edges; `edges` and `shares` with the largest first."""
 
     edges: tuple[Edge, ...]
@@ -46,14 +46,14 @@ class SmallestPart(Shown):
         none, whole = self.margins["share"][0, [0, -1]]
         return (self.margins[order] - none) / (whole - none)
 
-    def frame(self):
-        """One row a count, order and draw, as a pandas DataFrame; VitvizError where pandas is not there."""
-        return frame_of(
+    def rows(self) -> list[dict]:
+        """One row a count, order and draw."""
+        return [
             {"kept": count, "order": order, "draw": draw, "margin": margin}
             for order, margins in self.margins.items()
             for draw, row in enumerate(margins.tolist())
             for count, margin in zip(self.counts, row, strict=True)
-        )
+        ]
 
 
 def every_edge(layers: int, heads: int, positions: bool) -> list[Edge]:

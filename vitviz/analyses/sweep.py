@@ -12,8 +12,8 @@ from torch import Tensor
 
 from vitviz.analyses.distance import Distances, gathered, token_distances
 from vitviz.analyses.query import Query, query_weights
-from vitviz.analyses.reading import read_layer
 from vitviz.analyses.rollout import mixed
+from vitviz.analyses.streaming import read_layer
 from vitviz.record.trace import Trace
 
 

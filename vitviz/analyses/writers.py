@@ -31,7 +31,7 @@ from vitviz.analyses.evidence import head_direction
 from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.tail import Norm
 from vitviz.errors import VitvizError
-from vitviz.record.shown import Shown, frame_of
+from vitviz.record.shown import Shown, Tabled
 
 _ROWS = 512  # of attention at a time
 
@@ -103,7 +103,7 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Writers(Shown):
+class Writers(Tabled):
     """One head's share of a logit (or of what flows through `via`), by who wrote what it reads; from 0."""
 
     share: float
@@ -138,9 +138,9 @@ class Writers(Shown):
         """What the lines leave unexplained: share - total."""
         return self.share - self.total
 
-    def frame(self):
-        """The lines as a pandas DataFrame; VitvizError where pandas is not installed."""
-        return frame_of([{**writer._asdict(), "logits": part} for writer, part in self.lines()])
+    def rows(self) -> list[dict]:
+        """One row a line."""
+        return [{**writer._asdict(), "logits": part} for writer, part in self.lines()]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from vitviz import analyses, engine, surveys
 from vitviz.engine.asking import models
 from vitviz.figures import overlay as laid
 from vitviz.record.classes import Classes
-from vitviz.record.shown import Shown, frame_of
+from vitviz.record.shown import Shown, Tabled
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Name:
     classes: Classes | None = None  # given ones
 
 
-class Named(Shown, Tensor):
+class Named(Tabled, Tensor):
     """A tensor with its name as `.what`; in every other way the tensor that it was made from."""
 
     what: Name
@@ -58,12 +58,10 @@ class Named(Shown, Tensor):
         """Without its name."""
         return self.as_subclass(Tensor)
 
-    def frame(self) -> Any:
-        """A row a number, with its place on each axis (from 0), a DataFrame; VitvizError without pandas."""
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a number, with its place on each axis (from 0)."""
         axes, numbers = self.what.axes.split(), np.ndenumerate(self.plain().numpy())
-        return frame_of(
-            {**dict(zip(axes, place, strict=True)), "value": float(one)} for place, one in numbers
-        )
+        return [{**dict(zip(axes, place, strict=True)), "value": float(one)} for place, one in numbers]
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return repr(self.plain())
@@ -177,12 +175,12 @@ token_norms = _named(analyses.token_norms, _norms)
 token_similarity = _named(analyses.token_similarity, _similarity)
 
 
-class Listed(Shown, list):
+class Listed(Tabled, list):
     """A list of records that shows itself as a table."""
 
-    def frame(self) -> Any:
-        """A row each, as a pandas DataFrame; VitvizError where pandas is not installed."""
-        return frame_of([vars(one) for one in self])
+    def rows(self) -> list[dict[str, Any]]:
+        """A row each."""
+        return [vars(one) for one in self]
 
 
 class Picture(Shown, np.ndarray):

@@ -61,10 +61,7 @@ class Readout:
             raise ValueError(
                 f"What is read of each token is not fixed where the classifier reads {self.name!r}."
             )
-        weights = torch.zeros(tokens, dtype=torch.float64)
-        for one in self.summaries:
-            weights[one.start : one.stop] += one.share / (one.stop - one.start)
-        return weights
+        return self.shares(torch.zeros(tokens, 1))  # whatever the tokens are
 
     def shares(self, tokens: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch token"]:
         """The same for one picture, float64: a maximum reads, number by number, the largest's token.

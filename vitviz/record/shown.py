@@ -5,7 +5,6 @@ for when a notebook asks, and not before: the arrow from here to there is this o
 """
 
 import importlib
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vitviz.errors import VitvizError
@@ -26,16 +25,11 @@ class Tabled(Shown):
 
     def frame(self) -> Any:
         """The rows as a pandas DataFrame; VitvizError where pandas is not installed."""
-        return frame_of(self.rows())
-
-
-def frame_of(rows: Iterable[Mapping[str, Any]]) -> Any:
-    """Rows as a pandas DataFrame; VitvizError where pandas is not installed."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise VitvizError(
-            "A frame is pandas', which is not installed here: pip install pandas, or use the"
-            " numbers themselves."
-        ) from error
-    return pandas.DataFrame(list(rows))
+        try:
+            import pandas
+        except ImportError as error:
+            raise VitvizError(
+                "A frame is pandas', which is not installed here: pip install pandas, or use the"
+                " numbers themselves."
+            ) from error
+        return pandas.DataFrame(self.rows())

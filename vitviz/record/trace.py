@@ -23,6 +23,21 @@ from vitviz.record.shown import Shown
 from vitviz.record.strokes import NONE, Strokes
 
 
+def _owned(value: Any) -> Any:
+    """A tensor, or each of several, in a storage of its own."""
+    if isinstance(value, tuple):
+        return tuple(map(_owned, value))
+    view = isinstance(value, Tensor) and value.untyped_storage().nbytes() > value.nbytes
+    return value.clone() if view else value
+
+
+class _Pickled:
+    """Pickled with its own numbers alone: tensors of one batch are views of what all its traces share."""
+
+    def __getstate__(self) -> dict:
+        return {name: _owned(value) for name, value in vars(self).items()}
+
+
 @dataclass(frozen=True)
 class Bias:
     """What a model adds to the scores of one layer before the softmax.
@@ -46,7 +61,7 @@ class Bias:
 
 
 @dataclass(frozen=True)
-class Attention:
+class Attention(_Pickled):
     """One attention call as the model made it: after query-key norm, rotary embedding and relative bias."""
 
     q: Float[Tensor, "head query dim"]
@@ -60,10 +75,6 @@ class Attention:
     @property
     def heads(self) -> int:
         return self.q.shape[0]
-
-    def __getstate__(self) -> dict:
-        """Tensors in storage of their own, for pickling."""
-        return {name: owned(value) for name, value in vars(self).items()}
 
     def weights(
         self, rows: slice | Tensor = slice(None), heads: slice = slice(None)
@@ -99,12 +110,6 @@ def on_cpu(recorded):
     return moved(recorded, "cpu", Trace | Attention | Bias | Written)
 
 
-def owned(value: Any) -> Any:
-    """A tensor in a storage of its own: a view would be pickled with all of what it is a view of."""
-    view = isinstance(value, Tensor) and value.untyped_storage().nbytes() > value.nbytes
-    return value.clone() if view else value
-
-
 @dataclass(frozen=True)
 class View:
     """The picture as the model gets it, and where that lies in the upload."""
@@ -130,7 +135,7 @@ class Deviation:
 
 
 @dataclass(frozen=True)
-class Written:
+class Written(_Pickled):
     """What was added to the tokens that the classifier reads (its readers), for the account of a logit.
 
     Recorded by hooks of their own, and kept summed over the readers with the weight that each slot of the
@@ -146,12 +151,9 @@ class Written:
     gates: Float[Tensor, "layer reader inner"] | None = None  # what each number of the heads is multiplied by
     pool_mlp: Float[Tensor, " width2"] | None = None  # attention pooling's own MLP
 
-    def __getstate__(self) -> dict:
-        return {name: owned(value) for name, value in vars(self).items()}
-
 
 @dataclass(frozen=True, eq=False)  # a trace is itself: comparing tensors field by field has no single answer
-class Trace(Shown):
+class Trace(_Pickled, Shown):
     """Everything one forward pass leaves behind; one image, no batch axis, float32 on the CPU, detached.
 
     What the model computed in another `dtype` is kept in float32 too, so that everything made of it is
@@ -284,8 +286,3 @@ class Trace(Shown):
         tensors += [self.position_embedded, self.read, *(vars(self.written).values() if self.written else ())]
         whole = [tensor.untyped_storage() for tensor in tensors if tensor is not None]  # of views once
         return sum({one.data_ptr(): one.nbytes() for one in whole}.values()) + self.view.picture.nbytes
-
-    def __getstate__(self) -> dict:
-        """As for `Attention`: traces of one batch are views of what all of them share."""
-        state = {name: owned(value) for name, value in vars(self).items()}
-        return {**state, "tokens": tuple(map(owned, self.tokens))}

@@ -8,18 +8,22 @@ machine). Ray waits for ever for a core that others hold: here it is asked first
 is nothing this process does the work itself, and says so. It alone knows Ray, which is optional.
 """
 
+from __future__ import annotations
+
 import pickle
 import time
 import warnings
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vitviz.errors import VitvizError
-from vitviz.surveys.plan import Plan
 from vitviz.surveys.rows import Measuring, Part
+
+if TYPE_CHECKING:
+    from vitviz.surveys.run import Plan
 
 WAITS = 30.0  # s until a core, or a GPU, has to be free
 

@@ -20,10 +20,10 @@ from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import Prepared, prepare
 from vitviz.errors import ImageError, VitvizError
 from vitviz.record.trace import Trace
-from vitviz.surveys.items import Item, written_out
 from vitviz.surveys.labels import Labels
 from vitviz.surveys.measure import Measure, Seen, Together
 from vitviz.surveys.moments import Moments, added
+from vitviz.surveys.sources import Item, written_out
 
 T, U = TypeVar("T"), TypeVar("U")
 

@@ -1,11 +1,11 @@
 """Value times gradient: of the frozen linear map, the model as it is, and a line from an empty picture.
 
-    map_i = <t_i, ds/dt_i>     with t_i the token at patch i after the position embedding, entering a layer,
-    or its pixels
+    map_i = <t_i, ds/dt_i>
 
-What biases, positions and prefix tokens give is value times gradient, too, and stands beside the map by kind.
-In the frozen map all of it adds up to the answer, because the map is affine; in the model as it is, nothing
-promises that, and what is missing is said. A depth's token is mixed already, but for the first.
+with t_i the token at patch i after the position embedding, entering a layer, or its pixels. What biases,
+positions and prefix tokens give is value times gradient, too, and stands beside the map by kind. In the
+frozen map all of it adds up to the answer, because the map is affine; in the model as it is, nothing promises
+that, and what is missing is said. A depth's token is mixed already, but for the first.
 
 Class activation maps on tokens: a patch's vector a_i at one place, and the answer's gradient g_i there. The
 place follows what the classifier reads. For a class token it is the output of the norm before the last

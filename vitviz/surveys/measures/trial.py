@@ -19,8 +19,8 @@ from vitviz.analyses.protocol import DENSE
 from vitviz.analyses.relevance import METHODS
 from vitviz.analyses.trials.curves import SCORES
 from vitviz.analyses.trials.pointing import covered, energy, hit
-from vitviz.analyses.trials.standing import ALIKE
 from vitviz.analyses.trials.trial import Trial, maps_of, trial_of
+from vitviz.analyses.trials.verdict import ALIKE
 from vitviz.engine.asking import maps
 from vitviz.errors import VitvizError
 from vitviz.record.runs import PATCHES_AS

@@ -6,8 +6,14 @@ import numpy as np
 
 from vitviz.analyses.protocol import TITLES
 from vitviz.analyses.trials.curves import SCORES
-from vitviz.analyses.trials.standing import in_all_scores, refused, said_of_refused, standing, trial_in
-from vitviz.analyses.trials.verdict import verdict_over
+from vitviz.analyses.trials.verdict import (
+    in_all_scores,
+    refused,
+    said_of_refused,
+    standing,
+    trial_in,
+    verdict_over,
+)
 from vitviz.figures.chart import BLUE, GREY, Chart, Level, Series, spoken, travelled
 from vitviz.record.sentence import Sentence, travelling
 from vitviz.views.printing import joined

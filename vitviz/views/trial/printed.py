@@ -7,8 +7,7 @@ import numpy as np
 
 from vitviz.analyses.correlation import ranks
 from vitviz.analyses.protocol import TITLES
-from vitviz.analyses.trials.standing import said_of_refused, standing, trial_in
-from vitviz.analyses.trials.verdict import level, verdict, verdict_over
+from vitviz.analyses.trials.verdict import level, said_of_refused, standing, trial_in, verdict, verdict_over
 from vitviz.figures.chart import Series
 from vitviz.figures.paper.plates import WIDE, Legend, Plate, Scale, Table, Tiles, tinted
 from vitviz.record.sentence import Sentence
