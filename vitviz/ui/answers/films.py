@@ -27,8 +27,8 @@ from vitviz.record.sentence import Sentence, said, travelling
 from vitviz.ui.answers import prints
 from vitviz.ui.answers.plain import whole
 from vitviz.ui.door import visitor
+from vitviz.ui.memory.frames import thinned
 from vitviz.ui.memory.studio import Studio
-from vitviz.ui.memory.videos import thinned
 from vitviz.views import Needs, View
 from vitviz.views.printing import ALONE, Asked
 
