@@ -11,7 +11,7 @@ from tests.engine.contrastive import towers
 from vitviz.engine.asking import text
 from vitviz.errors import Unknown, UnsupportedModel, VitvizError
 from vitviz.record.asked import SENTENCES, WRITTEN, plain, with_text, without_text
-from vitviz.ui.answers import export, lessons, links
+from vitviz.ui.answers import lessons, links
 from vitviz.ui.memory.checkpoints import classes_in
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page import facts
@@ -134,7 +134,7 @@ def test_a_file_of_vectors_is_the_classes_wherever_the_name_goes_and_in_a_lesson
     found = studio.subject(key).trace.logits
     torch.testing.assert_close(found, whole.trace(vitviz.sample_image("chelsea")).logits, atol=1e-5, rtol=0)
     assert facts.asked(studio.checkpoints.inspector(name))["vectors"] == 2
-    lesson = lessons.read(export.everything(studio, key, {"tab": "evidence"}))
+    lesson = lessons.read(lessons.everything(studio, key, {"tab": "evidence"}))
     assert lesson.vectors == data and lesson.seen.checkpoint == name
     for path in (tmp_path / "x.npz", tmp_path / "x.safetensors"):
         classes.save(path)

@@ -15,7 +15,7 @@ from gradio.utils import get_upload_folder
 import vitviz
 from tests.ui.test_turns import until
 from vitviz.engine.pictures.images import open_image
-from vitviz.ui.answers import export
+from vitviz.ui.answers import lessons
 from vitviz.ui.memory import sets
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.options import Limits
@@ -65,10 +65,10 @@ def test_it_grows_picture_by_picture_and_is_what_python_says(studio, state, path
     alone = vitviz.survey(paths, inspector, [quick("black")])
     for name in ("most", "least", "ahead", "alike"):
         np.testing.assert_allclose(studio.sets.survey(key).mean(name), alone.mean(name), atol=1e-4)
-    with np.load(export.io.BytesIO(studio.numbers(key, "trial", {"patches_as": "black"}))) as file:
+    with np.load(lessons.io.BytesIO(studio.numbers(key, "trial", {"patches_as": "black"}))) as file:
         assert int(file["pictures"]) == 2 and str(file["patches_as"]) == "black"
-    archive = export.zipfile.ZipFile(export.io.BytesIO(
-        export.everything(studio, state["key"], {"survey.trial": key})))  # fmt: skip
+    archive = lessons.zipfile.ZipFile(lessons.io.BytesIO(
+        lessons.everything(studio, state["key"], {"survey.trial": key})))  # fmt: skip
     assert "numbers/trial.npz" in archive.namelist() and "trial-trial.csv" in archive.namelist()
 
 

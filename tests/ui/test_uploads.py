@@ -25,7 +25,7 @@ from vitviz.ui.answers.endpoints import Endpoints, _spoken
 from vitviz.ui.door import uploads, visitor
 from vitviz.ui.memory.sessions import Sessions
 from vitviz.ui.memory.studio import Settings, Studio
-from vitviz.ui.page import build
+from vitviz.ui.page.build import build
 from vitviz.ui.page.components import Files, Upload
 from vitviz.ui.page.over_a_set import OverASet
 from vitviz.views import VIEWS

@@ -80,7 +80,7 @@ def begun(arguments: Sequence[str] | None = None, program: str = "python app.py"
     import vitviz.ui.zerogpu  # noqa: F401 # isort: skip
     from vitviz.ui.memory.studio import Studio
     from vitviz.ui.options import parse
-    from vitviz.ui.page import build
+    from vitviz.ui.page.build import build
 
     options = parse(arguments, program)
     studio = Studio(options.settings)
@@ -89,7 +89,7 @@ def begun(arguments: Sequence[str] | None = None, program: str = "python app.py"
 
 def serve(app: Begun) -> None:
     """Serves until SIGTERM or Ctrl-C; ends with 130 where that cut a visitor's question off, else with 0."""
-    from vitviz.ui.page import launch
+    from vitviz.ui.page.build import launch
 
     signal.signal(signal.SIGTERM, lambda *_: _leave(app, 0))
     # Gradio's own answer to Ctrl-C waits for what computes, and Python may then end beneath it, by an abort.

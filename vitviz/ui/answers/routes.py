@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from vitviz.errors import Unknown, VitvizError
-from vitviz.ui.answers import export, films, modules, prints
+from vitviz.ui.answers import films, lessons, modules, prints
 from vitviz.ui.answers.plain import in_english, told_of
 from vitviz.ui.door import visitor
 from vitviz.ui.door.turns import one_answer
@@ -43,8 +43,8 @@ def routes(studio: Studio) -> list[APIRoute]:
         return JSONResponse({"done": done, "of": of})
 
     def everything(given: dict, key: str) -> Response:
-        data = export.everything(studio, key, given)
-        return download(data, export.file_name(studio.subject(key).checkpoint, ".zip"))
+        data = lessons.everything(studio, key, given)
+        return download(data, lessons.file_name(studio.subject(key).checkpoint, ".zip"))
 
     def item(given: dict, key: str, view: str, name: str) -> Response:
         kind, dot, ending = name.partition(".")
