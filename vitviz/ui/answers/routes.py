@@ -38,8 +38,8 @@ def routes(studio: Studio) -> list[APIRoute]:
         kind = "image/png" if which == "input" else "image/jpeg"
         return Response(data, media_type=kind, headers=PASSING if passing else KEPT)
 
-    def far(given: dict, key: str) -> Response:
-        done, of = studio.far(key)
+    def far(given: dict, key: str, *ticket: str) -> Response:
+        done, of = studio.far(key, *ticket)
         return JSONResponse({"done": done, "of": of})
 
     def everything(given: dict, key: str) -> Response:
@@ -55,7 +55,7 @@ def routes(studio: Studio) -> list[APIRoute]:
             if name == "film.json":
                 return JSONResponse(films.offered(studio, key, view, given))
             if name == "film.progress":
-                return JSONResponse(films.progress(studio, key, given))
+                return far(given, key, given.get(f"{films.PREFIX}ticket", ""))
             if dot and kind in ("film", "print"):
                 files = films if kind == "film" else prints
                 return download(*files.asked_for(studio, key, view, ending, given))

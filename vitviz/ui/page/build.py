@@ -209,13 +209,14 @@ def _over_a_set(page: Shown, session: gr.State) -> list[gr.events.Dependency]:
     figures = [session, *page.over_sets, panel]
     answering = panel.answer(over.answer, session, panel, **QUIET)
     panel.survey(None, None, None, cancels=answering)
-    surveying = panel.survey(over.asked, session, figures, **QUIET)
+    surveying = panel.survey(over.survey, session, figures, **QUIET)
     ends = [answering, surveying]
     for event in (files.upload, panel.samples, panel.stop, panel.single):
         event(None, None, None, cancels=ends)
-    files.upload(over.give, [session, files], [session, panel, files], **QUIET)
-    panel.samples(over.samples, session, [session, panel], **QUIET)
-    panel.single(over.one, session, figures, **QUIET)
+    given = [session, panel, files]
+    files.upload(over.give, [session, files], given, **QUIET)
+    panel.samples(over.give, session, given, **QUIET)
+    panel.single(over.single, session, figures, **QUIET)
     for name, asked in (("answer", answering), ("survey", surveying)):
         for answered in (asked.then, asked.failure):
             answered(None, None, None, js=TOLD.format(name="answered", detail=f"set.{name}"))

@@ -107,7 +107,8 @@ def shown(studio: Studio, key: str, asked: Any) -> dict[str, Any]:
         if video:
             of = studio.videos.of(video)
             basis = {"count": len(of.sampled), "of": len(of.frames)}
-            answer["row"], first = _row(studio, key, answer["key"], asked), _asked(studio, key, asked)
+            first = _asked(studio, key, asked)
+            answer["row"] = _row(studio, key, answer["key"], first, asked)
             for slug, figures in answer["figures"].items():
                 still = {**studio.view(slug).still, **({} if first is None else {"target": str(first)})}
                 answer["figures"][slug] = [one and {**one, "still": still, "basis": basis} for one in figures]
@@ -125,7 +126,7 @@ def _asked(studio: Studio, key: str, asked: dict) -> int | None:
     return video.asked[key]
 
 
-def _row(studio: Studio, photo: str, key: str, asked: dict) -> dict[str, Any]:
+def _row(studio: Studio, photo: str, key: str, first: int | None, asked: dict) -> dict[str, Any]:
     """A frame's numbers: answer, probability, one for each head, and how much the map of the view that
     `flickers` has changed since the frame before, if that has been asked about lately.
     """
@@ -133,18 +134,15 @@ def _row(studio: Studio, photo: str, key: str, asked: dict) -> dict[str, Any]:
     found = {"answer": answer, "probability": probability and float(probability), "flicker": None}
     if (heads := str(asked.get("heads"))) in HEADS:
         slug, name, given = HEADS[heads]
-        first = _asked(studio, photo, asked)
         try:
             target = {one: str(first) for one in given if first is not None}
             found["heads"] = studio.item(key, slug, name, target).astype(float).ravel().tolist()
         except VitvizError as error:  # what a model has not
             found["refused"] = told_of(error)
+    view = None
     match asked.get("flickers"):
         case [str(slug), dict(given)]:
-            pass
-        case _:
-            return found
-    view = next((one for one in VIEWS if one.slug == slug), None)
+            view = next((one for one in VIEWS if one.slug == slug), None)
     if view and view.needs is Needs.RUN and view.printable and not view.on_request:
         given = {str(name): str(value) for name, value in given.items()}
         question, at = repr((photo, slug, sorted(given.items()))), asked["at"]
@@ -164,12 +162,11 @@ def _looked_at(studio: Studio, picture: str, keys: list[str], views: Any) -> dic
     views = [studio.view(str(slug)) for slug in views]
     keys = [studio.frames.seen_as(key, picture) if key else "" for key in keys]
     with studio.frames.looked_at(keys[0]):  # a pass may take longer than a frame stands
-        studio.subject(keys[0])
-    state = {"key": keys[0], "second_key": keys[1]}
-    preprocessing, grid = studio.subject(keys[0]).inspector.preprocessing, studio.subject(keys[0]).grid
+        subject = studio.subject(keys[0])
+    state, crop = {"key": keys[0], "second_key": keys[1]}, subject.inspector.preprocessing.crop_pct
     return {
         "key": keys[0],
-        "size": [min(LARGEST, int(side / preprocessing.crop_pct)) for side in grid.pixels],
+        "size": [min(LARGEST, int(side / crop)) for side in subject.grid.pixels],
         "answers": [facts.answer(studio.subject(key)) if key else {} for key in keys],
         "picture": framed(studio, keys[0], "picture"),
         "figures": {view.slug: figures_of(view, studio, state) for view in views},
