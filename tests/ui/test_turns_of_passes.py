@@ -20,10 +20,11 @@ from tests.ui.test_turns import until
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import TooMuch, Unknown
 from vitviz.record import stopping
-from vitviz.ui.answers import derived, endpoints, lessons, prints, routes
+from vitviz.ui.answers import derived, endpoints, lessons, prints
 from vitviz.ui.door import turns, visitor
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.options import Limits
+from vitviz.ui.page import routes
 from vitviz.views import VIEWS, shared
 from vitviz.views.trial import made
 

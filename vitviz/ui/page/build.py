@@ -12,15 +12,14 @@ from vitviz.errors import VitvizError
 from vitviz.record.heap import keep_freed_memory
 from vitviz.ui import words
 from vitviz.ui.answers import endpoints, modules
-from vitviz.ui.answers.routes import routes
 from vitviz.ui.door import door
 from vitviz.ui.door.uploads import Quota
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.options import Options
-from vitviz.ui.page import live
 from vitviz.ui.page.components import Canvas, Page, Part
 from vitviz.ui.page.handlers import FIRST_SAMPLE, Handlers
 from vitviz.ui.page.over_a_set import OverASet
+from vitviz.ui.page.routes import routes
 from vitviz.ui.page.shown import Left, Shown
 from vitviz.ui.words import say, translated
 from vitviz.views import GROUPS, VIEWS, View
@@ -126,7 +125,7 @@ def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
         run_history=False,
         enable_monitoring=False,
         state_session_capacity=PAGES,
-        app_kwargs={"routes": [*routes(studio), *live.routes(studio)], "lifespan": opened},
+        app_kwargs={"routes": routes(studio), "lifespan": opened},
     )
 
 
