@@ -96,7 +96,7 @@ def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
         left_out = _write(archive, "", studio, (key, second), given, surveys, lesson)
         if second:
             _write(archive, "second/", studio, (second, key), beside, {})
-        strokes, names = studio.runs.run(key).strokes, {"upload.jpg": "first"}
+        strokes, names = studio.runs.run(key).strokes, {PICTURE: "first"}
         names |= {"retouched.jpg": "upload"} if strokes else {}
         names |= {OTHER: "other"} if strokes.own else {}
         for name, which in names.items():
@@ -144,10 +144,10 @@ def by_view(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
     return asked
 
 
-def file_name(checkpoint: str, ending: str) -> str:
+def file_name(checkpoint: str) -> str:
     """A name that is safe in a header and on every disk."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", checkpoint).strip(".-") or "checkpoint"
-    return f"{plain if plain.startswith('vitviz') else 'vitviz-' + plain}{ending}"
+    return f"{plain if plain.startswith('vitviz') else 'vitviz-' + plain}.zip"
 
 
 def _write(
@@ -188,7 +188,7 @@ def _write(
             archive.writestr(f"{folder}{view.slug}-{file.name}", data)
     archive.writestr(f"{folder}input.png", studio.image(key, "input"), zipfile.ZIP_STORED)
     about = {**_about(subject, settings, left_out, surveys), **(more or {})}
-    archive.writestr(f"{folder}settings.json", json.dumps(about, indent=1, ensure_ascii=False))
+    archive.writestr(f"{folder}{TOLD}", json.dumps(about, indent=1, ensure_ascii=False))
     return left_out
 
 

@@ -68,7 +68,7 @@ def routes(studio: Studio) -> list[APIRoute]:
 
     def everything(given: dict, key: str) -> Response:
         data = lessons.everything(studio, key, given)
-        return download(data, lessons.file_name(studio.subject(key).checkpoint, ".zip"))
+        return download(data, lessons.file_name(studio.subject(key).checkpoint))
 
     def item(given: dict, key: str, view: str, name: str) -> Response:
         kind, dot, ending = name.partition(".")
