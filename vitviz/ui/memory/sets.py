@@ -141,8 +141,8 @@ class Sets:
         """
         surveys, film = (), {}
         runs = [self._runs.run(one) for one in (key, second) if one]
-        asked = "all" if paired else f"trial {protocol}" if protocol else ""
-        for surveys in zip(*(self._over(run, paths, asked) for run in runs), strict=False):
+        asked = "all" if paired else ""
+        for surveys in zip(*(self._over(run, paths, asked, protocol) for run in runs), strict=False):
             if given:
                 self._hear(given, runs[0], surveys[0])
             yield self._kept(surveys, film), surveys[0]
@@ -182,19 +182,18 @@ class Sets:
         *_, survey = self._over(run, parts_of_samples(), asked)
         return survey
 
-    def _over(self, run: Run, pictures: Sequence, asked: str) -> Iterator[Any]:
+    def _over(self, run: Run, pictures: Sequence, asked: str, protocol: str = "") -> Iterator[Any]:
         from vitviz.surveys import LAYERS, in_batches, surveying
 
         inspector, batch, survey, measures = self._runs.inspector(run), BATCH, None, {}
-        word, _, protocol = asked.partition(" ")
-        if word == "trial":  # a set is asked for layers and heads, which the distance says
+        if protocol:  # a set is asked for layers and heads, which the distance says
             batch, measures = 1, {"measures": [_trial(protocol), "distance"]}
         elif asked:
             batch, measures = in_batches(len(pictures)), {"measures": LAYERS if asked == "all" else [asked]}
         surveys = surveying(pictures, inspector, **measures, batch=batch, size=run.size)
         while True:
             begun = survey is not None
-            cost = TRIED if word == "trial" else min(batch, len(pictures))
+            cost = TRIED if protocol else min(batch, len(pictures))
             with self._work.computing(inspector, run.size, cost, begun):  # a turn for a batch
                 survey = next(surveys, None)
             if survey is None:
