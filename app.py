@@ -2,14 +2,14 @@
 
 import gc
 
-# what is imported stays; looking for garbage among it cost a fifth of the start. `page._warm_up` enables it
+# what is imported stays; looking for garbage among it cost a fifth of the start. `build._warm_up` enables it
 # again
 gc.disable()
 
-from vitviz.ui.starting import begun, serve
+from vitviz.ui.starting import App
 
-app = begun()
+app = App()
 demo = app.demo  # what a Space, and `gradio app.py`, look for
 
 if __name__ == "__main__":
-    serve(app)
+    app.serve()

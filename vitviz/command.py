@@ -375,9 +375,9 @@ _OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_n
 def app(context: typer.Context) -> None:
     """All options are the page's own, its --help too."""
     gc.disable()  # as in app.py: what is imported stays
-    from vitviz.ui.starting import begun, serve
+    from vitviz.ui.starting import App
 
-    serve(begun(context.args, "vitviz app"))
+    App(context.args, "vitviz app").serve()
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from tests.e2e.conftest import free_port
 from vitviz.record import stopping
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.options import parse
-from vitviz.ui.page import build, launch
+from vitviz.ui.page.build import build, launch
 
 
 class House:

@@ -3,6 +3,7 @@
 The stand-in for `spaces` is imported by programs that play a Space, never by the tests themselves.
 """
 
+import gradio as gr
 import pytest
 
 import vitviz
@@ -28,3 +29,8 @@ def two(tmp_path) -> list[str]:
     for name in names:
         vitviz.sample_image(name).save(tmp_path / f"{name}.png")
     return [str(tmp_path / f"{name}.png") for name in names]
+
+
+def sent(**data) -> gr.EventData:
+    """What a part of the page sends with an event."""
+    return gr.EventData(None, data)

@@ -14,10 +14,11 @@ import vitviz
 from tests.engine.small import saved, small
 from tests.shared import shared
 from vitviz.errors import CheckpointError, VitvizError
-from vitviz.ui.answers import export, links
+from vitviz.ui.answers import lessons, links
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.options import Settings
-from vitviz.ui.page import assumed, build
+from vitviz.ui.page import assumed
+from vitviz.ui.page.build import build
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def test_what_is_said_is_asked_no_more_and_stands_in_link_and_files(studio):
     ]  # fmt: skip
     assert not form["keeps"] and "epsilon=1e-06" in form["said"]
     assert links.read({"checkpoint": name}).checkpoint == name
-    archive = zipfile.ZipFile(io.BytesIO(export.everything(studio, key, {})))
+    archive = zipfile.ZipFile(io.BytesIO(lessons.everything(studio, key, {})))
     about = json.loads(archive.read("settings.json"))["checkpoint"]
     assert about["name"] == name and about["assumed"] == [item["taken"] for item in form["items"]]
     rollout = np.load(io.BytesIO(archive.read("numbers/rollout.npz")))

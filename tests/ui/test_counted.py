@@ -8,7 +8,7 @@ import pytest
 
 from tests.ui.test_export import numbers, opened
 from vitviz.errors import VitvizError
-from vitviz.ui.answers import export
+from vitviz.ui.answers import lessons
 from vitviz.ui.answers.derived import endpoint
 from vitviz.ui.answers.endpoints import Endpoints
 from vitviz.views import VIEWS
@@ -17,7 +17,7 @@ from vitviz.views.tokens import Tokens
 
 def test_tokens_are_told_by_name_or_as_patches_from_0(studio, key):
     given = {"explorer.token": "1", "explorer.pins": "0.196", "tour.token": "0"}
-    archive = opened(export.everything(studio, key, given))
+    archive = opened(lessons.everything(studio, key, given))
     views = json.loads(archive.read("settings.json"))["views"]
     assert views["explorer"]["token"] == 0 and views["explorer"]["pins"] == ["class", 195]
     assert views["tour"]["token"] == "class"
@@ -30,7 +30,7 @@ def test_tokens_are_told_by_name_or_as_patches_from_0(studio, key):
 
 def test_the_readme_says_how_each_array_counts(studio, key):
     """Every array by name, with as many axes as it has, each as long as what it counts."""
-    archive = opened(export.everything(studio, key, {}))
+    archive = opened(lessons.everything(studio, key, {}))
     text = archive.read("README.txt").decode()
     trace = studio.subject(key).trace
     grid, heads = trace.grid, trace.layers[0].heads

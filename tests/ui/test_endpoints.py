@@ -14,7 +14,7 @@ from vitviz.errors import VitvizError
 from vitviz.ui.answers.derived import answering, endpoint
 from vitviz.ui.answers.endpoints import PUBLIC, Endpoints, _documented, _spoken
 from vitviz.ui.memory.studio import Settings, Studio
-from vitviz.ui.page import build
+from vitviz.ui.page.build import build
 from vitviz.views import VIEWS
 from vitviz.views.rollout import Rollout
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import vitviz
-from vitviz.ui.answers import export
+from vitviz.ui.answers import lessons
 from vitviz.views import VIEWS, Subject
 from vitviz.views.positions import Positions
 
@@ -29,7 +29,7 @@ def numbers(archive: zipfile.ZipFile, slug: str):
 def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(studio, key):
     trace = vitviz.load("vitviz-tiny", device="cpu").trace(vitviz.sample_image("coffee"))
     archive = opened(
-        export.everything(
+        lessons.everything(
             studio, key, {"rollout.fusion": "max", "rollout.residual": "0.8", "distance.rows": "renormalised"}
         )
     )
@@ -54,7 +54,7 @@ def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(studio, ke
     assert (
         about["views"]["rollout"]["residual"] == 0.8
         and about["checkpoint"]["name"] == "vitviz-tiny"
-        and about["left_out"] == dict.fromkeys(("experiment", "trial"), export.ON_REQUEST)
+        and about["left_out"] == dict.fromkeys(("experiment", "trial"), lessons.ON_REQUEST)
     )
     assert [one["label"] for one in about["prediction"]] == [label for label, _ in trace.top(5)]
     for name in set(archive.namelist()) - {"README.txt"}:
@@ -64,17 +64,16 @@ def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(studio, ke
 
 
 def test_without_a_token_it_is_the_patch_in_the_middle_as_on_the_page(studio, key):
-    views = json.loads(opened(export.everything(studio, key, {})).read("settings.json"))["views"]
+    views = json.loads(opened(lessons.everything(studio, key, {})).read("settings.json"))["views"]
     assert views["explorer"]["token"] == views["tour"]["token"] == 7 * 14 + 7
-    views = json.loads(opened(export.everything(studio, key, {"explorer.token": "3"})).read("settings.json"))[
-        "views"
-    ]
+    archive = opened(lessons.everything(studio, key, {"explorer.token": "3"}))
+    views = json.loads(archive.read("settings.json"))["views"]
     assert (views["explorer"]["token"], views["tour"]["token"]) == (2, 105)
 
 
 def test_the_pictures_are_those_of_the_page(studio, key):
     subject = studio.subject(key)
-    archive = opened(export.everything(studio, key, {"rollout.overlay": "paper", "rollout.smooth": "off"}))
+    archive = opened(lessons.everything(studio, key, {"rollout.overlay": "paper", "rollout.smooth": "off"}))
     assert (np.asarray(Image.open(archive.open("input.png"))) == subject.trace.view.picture).all()
     assert Image.open(archive.open("upload.jpg")).size == subject.trace.view.upload
     drawn = vitviz.overlay(
@@ -116,7 +115,7 @@ def test_the_table_has_a_line_for_each_head(studio, key):
 @pytest.mark.parametrize("alone", [0, 1, 8])
 def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the_pages_do(studio, key, alone):
     subject = studio.subject(key)
-    archive = opened(export.everything(studio, key, {"rollout.alone": str(alone)}))
+    archive = opened(lessons.everything(studio, key, {"rollout.alone": str(alone)}))
     assert json.loads(archive.read("settings.json"))["views"]["rollout"]["alone"] == alone
     found = np.asarray(Image.open(archive.open("rollout-overlay.png")))
     values = (
@@ -137,13 +136,13 @@ def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the
 
 
 def test_every_view_is_in_it_with_its_files_settings_and_words(studio, key):
-    archive = opened(export.everything(studio, key, {}))
+    archive = opened(lessons.everything(studio, key, {}))
     names, about = set(archive.namelist()), json.loads(archive.read("settings.json"))["views"]
     readme = archive.read("README.txt").decode()
     assert [view.slug for view in VIEWS if view.on_request] == ["trial", "experiment"]
     for view in VIEWS:
         if view.on_request:  # which would hold up all others
-            assert not any(view.slug in name for name in names) and export.ON_REQUEST in readme
+            assert not any(view.slug in name for name in names) and lessons.ON_REQUEST in readme
             continue
         assert {f"numbers/{view.slug}.npz", *(f"{view.slug}-{file.name}" for file in view.files)} <= names
         assert set(about[view.slug]) == {control.name for control in view.controls}
@@ -164,11 +163,11 @@ def test_what_takes_long_comes_along_once_the_view_itself_has_found_it(studio, s
     asked = {f"{slug}.{name}": value for name, value in given.items()}
     part = {"experiment": ("point", {"step": "1"}), "trial": ("tried", {"method": "ledger"})}[slug]
     studio.item(key, slug, part[0], given | part[1])  # what has been begun is not whole
-    before = opened(export.everything(studio, key, asked))
-    assert json.loads(before.read("settings.json"))["left_out"][slug] == export.ON_REQUEST
+    before = opened(lessons.everything(studio, key, asked))
+    assert json.loads(before.read("settings.json"))["left_out"][slug] == lessons.ON_REQUEST
     with np.load(io.BytesIO(studio.numbers(key, slug, given))) as file:
         expected = {name: file[name] for name in file.files}
-    archive = opened(export.everything(studio, key, asked))
+    archive = opened(lessons.everything(studio, key, asked))
     found = numbers(archive, slug)
     assert set(found.files) == set(expected)
     assert all(np.array_equal(found[one], expected[one], equal_nan=expected[one].dtype.kind == "f")
@@ -176,18 +175,18 @@ def test_what_takes_long_comes_along_once_the_view_itself_has_found_it(studio, s
     assert slug not in json.loads(archive.read("settings.json"))["left_out"]
     printed = [name for name in archive.namelist() if name.startswith(f"figures/vitviz-{slug}")]
     assert len(printed) == 2 * studio.view(slug).printable
-    other = opened(export.everything(studio, key, {}))  # with other settings nothing is known
-    assert json.loads(other.read("settings.json"))["left_out"][slug] == export.ON_REQUEST
+    other = opened(lessons.everything(studio, key, {}))  # with other settings nothing is known
+    assert json.loads(other.read("settings.json"))["left_out"][slug] == lessons.ON_REQUEST
 
 
 def test_a_view_that_does_not_exist_is_left_out_with_the_reason(studio, key, monkeypatch):
     monkeypatch.setattr(Positions, "unsupported", lambda self, subject: "It turns queries and keys instead.")
-    archive = opened(export.everything(studio, key, {}))
+    archive = opened(lessons.everything(studio, key, {}))
     assert "numbers/positions.npz" not in archive.namelist()
     assert json.loads(archive.read("settings.json"))["left_out"] == {
         "positions": "It turns queries and keys instead.",
-        "experiment": export.ON_REQUEST,
-        "trial": export.ON_REQUEST,
+        "experiment": lessons.ON_REQUEST,
+        "trial": lessons.ON_REQUEST,
     }
     assert "It turns queries and keys instead." in archive.read("README.txt").decode()
 
@@ -205,14 +204,14 @@ def test_a_view_that_does_not_exist_is_left_out_with_the_reason(studio, key, mon
 )
 def test_what_does_not_fit_is_refused(studio, key, given, error):
     with pytest.raises(error):
-        export.everything(studio, key, given)
+        lessons.everything(studio, key, given)
     with pytest.raises(KeyError):
-        export.everything(studio, "no such key", {})
+        lessons.everything(studio, "no such key", {})
 
 
 def test_a_checkpoints_name_is_safe_as_a_file_name():
-    assert export.file_name("vitviz-tiny@30", ".zip") == "vitviz-tiny-30.zip"
-    assert export.file_name('../a"b\r\nc<img>', ".zip") == "vitviz-a-b-c-img.zip"
+    assert lessons.file_name("vitviz-tiny@30") == "vitviz-tiny-30.zip"
+    assert lessons.file_name('../a"b\r\nc<img>') == "vitviz-a-b-c-img.zip"
 
 
 @pytest.mark.parametrize(("name", "written"), [("=cmd()", "'=cmd()"), ("+1", "'+1"), ("vit", "vit")])

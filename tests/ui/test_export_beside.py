@@ -9,12 +9,12 @@ import pytest
 
 import vitviz
 from tests.ui.test_export import numbers, opened
-from vitviz.ui.answers import export
+from vitviz.ui.answers import lessons
 
 
 def test_an_average_on_the_screen_is_the_one_in_the_files(studio, key, two):
     survey, measured = list(studio.sets.surveying(key, two))[-1]
-    archive = opened(export.everything(studio, key, {"survey.distance": survey}))
+    archive = opened(lessons.everything(studio, key, {"survey.distance": survey}))
     found = numbers(archive, "distance")
     assert (
         np.array_equal(found["distance"], measured.distances.distance.numpy()) and int(found["pictures"]) == 2
@@ -42,7 +42,7 @@ def test_an_average_is_made_at_the_input_size_in_view(studio, key, tmp_path):
 def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(studio, key):
     beside = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny@0")
     archive = opened(
-        export.everything(
+        lessons.everything(
             studio, key, {"second": beside, "rollout.fusion": "max", "second.rollout.fusion": "min"}
         )
     )
@@ -59,7 +59,7 @@ def test_what_is_of_both_checkpoints_is_of_both_in_the_zip_too(studio, key):
     beside = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny@300")
     both = {"tokens.show": "components", "tokens.basis": "beside", "compared.against": "beside"}
     given = {"second": beside, **both, **{f"second.{name}": value for name, value in both.items()}}
-    archive = opened(export.everything(studio, key, given))
+    archive = opened(lessons.everything(studio, key, given))
     for folder, pair in (("", studio.runs.pair(key, beside)), ("second/", studio.runs.pair(beside, key))):
         for slug, name, asked in (
             ("tokens", "components", {"show": "components", "basis": "beside"}),

@@ -13,7 +13,7 @@ from vitviz.ui.answers.derived import answering, endpoint
 from vitviz.ui.answers.endpoints import Endpoints, _spoken
 from vitviz.ui.answers.plain import UNEXPECTED
 from vitviz.ui.memory.studio import Settings, Studio
-from vitviz.ui.page import build
+from vitviz.ui.page.build import build
 
 
 def test_a_link_to_a_checkpoint_that_breaks_opens_the_page_with_a_sentence(monkeypatch, caplog):

@@ -67,10 +67,9 @@ def test_how_many_frames_there_are_is_said_before_and_counted_meanwhile(studio, 
     studio._counts.get((key, "mine"), lambda: Counted([0, 0]))
     films.asked_for(studio, key, "filters", "gif", {"film.width": "320", "film.ticket": "mine"})
     assert counts == [[done, 2 * steps] for done in range(1, 2 * steps + 1)]
-    assert films.progress(studio, key, {"film.ticket": "mine"}) == {"done": 2 * steps, "of": 2 * steps}
-    assert films.progress(studio, key, {"film.ticket": "another"}) == {"done": 0, "of": 0}
+    assert studio.far(key, "mine") == (2 * steps, 2 * steps) and studio.far(key, "another") == (0, 0)
     with pytest.raises(Unknown):
-        films.progress(studio, "no such key", {})
+        studio.far("no such key", "mine")
 
 
 def test_a_film_is_drawn_in_a_turn_of_what_is_dear(studio, key, expected):

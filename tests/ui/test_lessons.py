@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from vitviz.errors import ImageError, Unknown
-from vitviz.ui.answers import export, lessons
+from vitviz.ui.answers import lessons
 from vitviz.ui.answers.lessons import NoLesson
 from vitviz.ui.answers.links import LONGEST, Link
 from vitviz.ui.memory.studio import Settings, Studio
@@ -37,7 +37,7 @@ def zipped(studio, own):
 
     key = studio.look(own, "vitviz-tiny@30", (96, 112), without=Without(heads=[(1, 2)], patches=[4]))
     second = studio.look(own, "vitviz-tiny", (96, 112))
-    return export.everything(studio, key, {**GIVEN, "second": second})
+    return lessons.everything(studio, key, {**GIVEN, "second": second})
 
 
 def lesson(told: object, picture: bytes | None = b"") -> bytes:
@@ -72,7 +72,7 @@ def test_a_picture_of_ones_own_in_a_setting_is_no_part_of_a_lesson(studio, key, 
 
 
 def test_a_sample_is_named_and_so_the_same_to_the_pixel(studio, key):
-    found = lessons.read(export.everything(studio, key, GIVEN))
+    found = lessons.read(lessons.everything(studio, key, GIVEN))
     assert found.seen == Link("vitviz-tiny", "coffee", "rollout") and found.picture is None
     assert studio.pictures.sample(found.seen.sample) == studio.runs.run(key).picture
 

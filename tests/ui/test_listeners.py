@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import gradio as gr
 
-from vitviz.ui.page import build
+from vitviz.ui.page.build import build
 
 
 def test_whatever_changes_what_is_looked_at_ends_an_average_that_is_under_way(studio):

@@ -17,8 +17,8 @@ from vitviz.engine.inspector import Inspector
 from vitviz.errors import ImageError, Unknown
 from vitviz.record.runs import Without
 from vitviz.ui.memory import frames
-from vitviz.ui.page import live
-from vitviz.ui.page.live import routes, shown
+from vitviz.ui.page import routes as live
+from vitviz.ui.page.routes import routes, shown
 from vitviz.views import VIEWS
 
 WITHOUT = Without(heads=[(1, 1)])

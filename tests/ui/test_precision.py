@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import vitviz
-from vitviz.ui.answers import export
+from vitviz.ui.answers import lessons
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.options import parse
 from vitviz.ui.page import facts
@@ -77,7 +77,7 @@ def test_every_view_exists_and_its_numbers_say_the_precision(rough, key, view):
 
 
 def test_the_archive_and_the_table_say_it_too(rough, key, tmp_path):
-    with zipfile.ZipFile(io.BytesIO(export.everything(rough, key, {}))) as archive:
+    with zipfile.ZipFile(io.BytesIO(lessons.everything(rough, key, {}))) as archive:
         computed = json.loads(archive.read("settings.json"))["computed"]
     distance = rough.subject(key).trace.deviation
     assert computed["dtype"] == "bfloat16" and computed["from_float32"] == vars(distance)

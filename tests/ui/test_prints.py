@@ -12,7 +12,7 @@ import vitviz
 from tests.prints.reading import texts
 from vitviz.errors import Stopped, TooMuch, Unknown, VitvizError
 from vitviz.record import stopping
-from vitviz.ui.answers import export, prints
+from vitviz.ui.answers import lessons, prints
 from vitviz.ui.answers.endpoints import Endpoints
 from vitviz.ui.options import Limits
 from vitviz.views import VIEWS
@@ -93,7 +93,7 @@ def test_the_endpoint_gives_the_file_and_its_caption(studio, expected):
 
 
 def test_the_zip_holds_every_views_figure_that_is_at_hand_with_its_caption(studio, key, expected):
-    with zipfile.ZipFile(io.BytesIO(export.everything(studio, key, {"rollout.fusion": "max"}))) as archive:
+    with zipfile.ZipFile(io.BytesIO(lessons.everything(studio, key, {"rollout.fusion": "max"}))) as archive:
         names = [name for name in archive.namelist() if name.startswith("figures/")]
         assert archive.read("figures/vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg") == expected.svg()
         readme = archive.read("README.txt").decode()

@@ -10,7 +10,7 @@ import pytest
 import vitviz
 from tests.prints.reading import texts
 from vitviz.errors import Unknown, VitvizError, WrongSetting
-from vitviz.ui.answers import export, films, prints
+from vitviz.ui.answers import films, lessons, prints
 from vitviz.ui.answers.endpoints import Endpoints
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.options import Settings
@@ -75,7 +75,7 @@ def test_the_zip_has_it_of_both_and_looks_at_the_pictures_once(monkeypatch, expe
     )
     first, second = (studio.look(studio.pictures.sample("coffee"), name) for name in ("vitviz-tiny", EARLY))
     given = {"second": second, "compared.against": "beside", "second.compared.against": "beside"}
-    with zipfile.ZipFile(io.BytesIO(export.everything(studio, first, given))) as archive:
+    with zipfile.ZipFile(io.BytesIO(lessons.everything(studio, first, given))) as archive:
         assert archive.read(f"figures/{NAME}.svg") == expected.svg()
         assert archive.read(f"figures/{NAME}.txt").decode() == expected.caption
         other = "second/figures/vitviz-compared_vitviz-tiny-30_vitviz-tiny_against-beside.svg"

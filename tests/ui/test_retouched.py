@@ -12,7 +12,7 @@ import vitviz
 from vitviz.engine.pictures import retouched as module
 from vitviz.errors import Unknown, VitvizError
 from vitviz.record.strokes import Strokes
-from vitviz.ui.answers import export, lessons, links, prints
+from vitviz.ui.answers import lessons, links, prints
 
 TEXT = "brush.mean_60.200.150.90.0 rotate_10"
 
@@ -101,7 +101,7 @@ def test_a_link_holds_them_and_passes_over_what_is_none():
 
 
 def test_the_zip_says_so_and_is_a_lesson_of_it(studio, key, painted):
-    data = export.everything(studio, painted, {"tab": "rollout"})
+    data = lessons.everything(studio, painted, {"tab": "rollout"})
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     assert json.loads(files["settings.json"])["retouched"] == TEXT
@@ -113,7 +113,7 @@ def test_the_zip_says_so_and_is_a_lesson_of_it(studio, key, painted):
     said = [one for one in captions if f"The photograph was retouched: {TEXT}." in one]
     assert len(said) >= len(captions) // 2 > 2
     assert lessons.read(data).seen.strokes == TEXT
-    plain = export.everything(studio, key, {"tab": "rollout"})
+    plain = lessons.everything(studio, key, {"tab": "rollout"})
     with zipfile.ZipFile(io.BytesIO(plain)) as archive:
         assert "retouched.jpg" not in archive.namelist() and lessons.read(plain).seen.strokes is None
 
@@ -155,7 +155,7 @@ def test_a_piece_laid_onto_another_photograph(studio, key):
         studio.look(studio.pictures.sample("chelsea"), run.checkpoint), "upload"
     )
     assert studio.subject(laid).trace.view.retouched.text() == text.format("chelsea")
-    data = export.everything(studio, onto, {"tab": "rollout"})
+    data = lessons.everything(studio, onto, {"tab": "rollout"})
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     told = [name for name, one in files.items() if own.encode() in one]

@@ -11,8 +11,8 @@ from tests.engine.contrastive import towers
 from vitviz.engine.asking import text
 from vitviz.errors import Unknown, UnsupportedModel, VitvizError
 from vitviz.record.asked import SENTENCES, WRITTEN, plain, with_text, without_text
-from vitviz.ui.answers import export, lessons, links
-from vitviz.ui.memory import vectors
+from vitviz.ui.answers import lessons, links
+from vitviz.ui.memory.checkpoints import classes_in
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page import facts
 from vitviz.ui.page.assumed import name_with
@@ -134,11 +134,11 @@ def test_a_file_of_vectors_is_the_classes_wherever_the_name_goes_and_in_a_lesson
     found = studio.subject(key).trace.logits
     torch.testing.assert_close(found, whole.trace(vitviz.sample_image("chelsea")).logits, atol=1e-5, rtol=0)
     assert facts.asked(studio.checkpoints.inspector(name))["vectors"] == 2
-    lesson = lessons.read(export.everything(studio, key, {"tab": "evidence"}))
+    lesson = lessons.read(lessons.everything(studio, key, {"tab": "evidence"}))
     assert lesson.vectors == data and lesson.seen.checkpoint == name
     for path in (tmp_path / "x.npz", tmp_path / "x.safetensors"):
         classes.save(path)
-        assert vectors.read(path.read_bytes(), path.name) == classes == vitviz.Classes.load(path)
+        assert classes_in(path.read_bytes(), path.name) == classes == vitviz.Classes.load(path)
 
 
 def test_vectors_that_do_not_fit_or_are_too_many_or_gone_are_a_sentence(studio, weights):

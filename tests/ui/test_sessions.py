@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from tests.ui.conftest import sent
 from vitviz.ui.memory.sessions import Sessions
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page.over_a_set import OverASet
@@ -83,7 +84,7 @@ def test_the_way_back_from_an_average_does_not_bring_the_old_picture_back(view):
     studio.sessions.settled(
         start, lambda state: [{**state, "key": keys[1], "surveys": {view.slug: "mine", "other": "theirs"}}]
     )
-    state, *drawn, panel = OverASet(studio).single(start, view.slug)
+    state, *drawn, panel = OverASet(studio).single(start, sent(view=view.slug))
     assert state["key"] == keys[1] and state["surveys"] == {"other": "theirs"}
     assert panel["told"] == {"text": ""} and panel["over"] == {}
     assert any(isinstance(value, dict) and value.get("key") == keys[1] for value in drawn)

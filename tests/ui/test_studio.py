@@ -9,9 +9,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from vitviz.ui.answers.plain import UNEXPECTED
-from vitviz.ui.answers.routes import routes
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page.figures import figures_of, value
+from vitviz.ui.page.routes import routes
 from vitviz.views import VIEWS
 
 

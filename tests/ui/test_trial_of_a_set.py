@@ -13,9 +13,10 @@ import pytest
 from gradio.utils import get_upload_folder
 
 import vitviz
+from tests.ui.conftest import sent
 from tests.ui.test_turns import until
 from vitviz.engine.pictures.images import open_image
-from vitviz.ui.answers import export
+from vitviz.ui.answers import lessons
 from vitviz.ui.memory import sets
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.options import Limits
@@ -58,22 +59,22 @@ def figure(page):
 
 
 def test_it_grows_picture_by_picture_and_is_what_python_says(studio, state, paths):
-    pages = list(OverASet(studio).survey(state, "trial", "black"))
+    pages = list(OverASet(studio).survey(state, sent(view="trial", way="black")))
     assert [figure(page)["summary"]["pictures"] for page in pages] == [1, 2]
     key = pages[-1][0]["surveys"]["trial"]
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     alone = vitviz.survey(paths, inspector, [quick("black")])
     for name in ("most", "least", "ahead", "alike"):
         np.testing.assert_allclose(studio.sets.survey(key).mean(name), alone.mean(name), atol=1e-4)
-    with np.load(export.io.BytesIO(studio.numbers(key, "trial", {"patches_as": "black"}))) as file:
+    with np.load(lessons.io.BytesIO(studio.numbers(key, "trial", {"patches_as": "black"}))) as file:
         assert int(file["pictures"]) == 2 and str(file["patches_as"]) == "black"
-    archive = export.zipfile.ZipFile(export.io.BytesIO(
-        export.everything(studio, state["key"], {"survey.trial": key})))  # fmt: skip
+    archive = lessons.zipfile.ZipFile(lessons.io.BytesIO(
+        lessons.everything(studio, state["key"], {"survey.trial": key})))  # fmt: skip
     assert "numbers/trial.npz" in archive.namelist() and "trial-trial.csv" in archive.namelist()
 
 
 def test_another_visitor_comes_between_two_pictures(studio, state):
-    growing = OverASet(studio).survey(state, "trial")
+    growing = OverASet(studio).survey(state, sent(view="trial"))
     next(growing)
     line = studio.work.turns._lines["cheap"]
     with ThreadPoolExecutor(1) as threads:
@@ -89,14 +90,14 @@ def test_too_many_are_refused_before_anything_is_opened_and_nothing_is_lost(stud
     for many, most in ((1001, 1000), (301, 300)):
         asked = over.give(state, paths[:1] * many)
         if most == 300:
-            (asked,) = over.survey(asked[0], "trial")
+            (asked,) = over.survey(asked[0], sent(view="trial"))
         assert asked[0] == gr.skip()
         said = next(one["told"] for one in asked if isinstance(one, dict) and "told" in one)
         assert said["values"] == {"most": most, "count": many}
-    (page,) = over.survey(state, "trial", "green")
+    (page,) = over.survey(state, sent(view="trial", way="green"))
     assert page[:-1] == [gr.skip()] * 7 and "expected one of dropped" in page[-1]["told"]["text"]
     for slug in ("patches", "nothing"):
-        (page,) = over.survey(state, slug)
+        (page,) = over.survey(state, sent(view=slug))
         assert page[0] == gr.skip() and page[-1]["told"]["text"]
 
 

@@ -20,10 +20,11 @@ from tests.ui.test_turns import until
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import TooMuch, Unknown
 from vitviz.record import stopping
-from vitviz.ui.answers import derived, endpoints, export, prints, routes
+from vitviz.ui.answers import derived, endpoints, lessons, prints
 from vitviz.ui.door import turns, visitor
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.options import Limits
+from vitviz.ui.page import routes
 from vitviz.views import VIEWS, shared
 from vitviz.views.trial import made
 
@@ -41,7 +42,7 @@ WAYS = {
     "a layer's effects": lambda studio, key: studio.item(key, "evidence", "effects", {"layer": "3"}),
     "a map's numbers": lambda studio, key: studio.numbers(key, "evidence", {"method": "chefer"}),
     "all effects' numbers": lambda studio, key: studio.numbers(key, "evidence", {"show": "effects"}),
-    "the zip": lambda studio, key: export.everything(studio, key, {"evidence.method": "gradient_rollout"}),
+    "the zip": lambda studio, key: lessons.everything(studio, key, {"evidence.method": "gradient_rollout"}),
     "a print": lambda studio, key: prints.figure(studio, key, "evidence", {"method": "hires_cam"}),
     "a program's map": lambda studio, key: _program(studio, method="attention_gradient"),
     "a program's trial": lambda studio, key: endpoints.Endpoints(studio).trial("coffee", method="random"),

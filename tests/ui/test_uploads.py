@@ -17,6 +17,7 @@ from gradio.utils import get_upload_folder
 
 from tests import loops
 from tests.e2e.conftest import ROOT
+from tests.ui.conftest import sent
 from vitviz.engine.pictures.images import MAX_BYTES
 from vitviz.errors import ImageError
 from vitviz.record.samples import sample_image
@@ -25,7 +26,7 @@ from vitviz.ui.answers.endpoints import Endpoints, _spoken
 from vitviz.ui.door import uploads, visitor
 from vitviz.ui.memory.sessions import Sessions
 from vitviz.ui.memory.studio import Settings, Studio
-from vitviz.ui.page import build
+from vitviz.ui.page.build import build
 from vitviz.ui.page.components import Files, Upload
 from vitviz.ui.page.over_a_set import OverASet
 from vitviz.views import VIEWS
@@ -125,12 +126,12 @@ def test_a_survey_opens_only_uploads(studio, own, tmp_path, view):
     start = {"key": studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")}
     sample_image("coffee").save(own / "mine.png")
     state, *_ = over.give(start, [str(own / "mine.png")])
-    assert list(over.survey(state, view.slug))[-1][0]["surveys"][view.slug]
+    assert list(over.survey(state, sent(view=view.slug)))[-1][0]["surveys"][view.slug]
     for path in strange(own, tmp_path):
         same, panel, _ = over.give(start, [str(own / "mine.png"), path])
         assert panel["told"]["text"] == uploads.NOT_UPLOADED and same == gr.skip()
     (own / "mine.png").unlink()
-    (page,) = over.survey(state, view.slug)
+    (page,) = over.survey(state, sent(view=view.slug))
     assert page[-1]["told"]["text"] == uploads.NOT_UPLOADED and page[0] == gr.skip()
 
 

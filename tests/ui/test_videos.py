@@ -17,7 +17,7 @@ from vitviz.errors import ImageError, TooMuch, VitvizError
 from vitviz.ui.answers import films, prints
 from vitviz.ui.memory import frames
 from vitviz.ui.memory.studio import Settings, Studio
-from vitviz.ui.page.live import decoded, shown
+from vitviz.ui.page.routes import decoded, shown
 from vitviz.views.printing import Asked
 
 COUNT = 9

@@ -184,6 +184,7 @@ def test_a_training_is_looked_at_step_by_step_and_each_step_once(monkeypatch):
 def test_over_a_set_of_ones_own_the_training_says_how_far_it_is(studio, keys, tmp_path, monkeypatch):
     from PIL import Image
 
+    from tests.ui.conftest import sent
     from vitviz.ui.door import uploads
     from vitviz.ui.page.over_a_set import OverASet
 
@@ -194,7 +195,7 @@ def test_over_a_set_of_ones_own_the_training_says_how_far_it_is(studio, keys, tm
         pixels = np.random.default_rng(number).integers(0, 255, (40, 40, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(paths[-1])
     state, over = {"key": keys[0], "set": studio.sets.give(paths)}, OverASet(studio)
-    told = [page[-1]["done"] for page in over.survey(state, VIEW.slug)]
+    told = [page[-1]["done"] for page in over.survey(state, sent(view=VIEW.slug))]
     count = len(studio.checkpoints.film("vitviz-tiny")["frames"])
     steps = [[VIEW.slug, step, count, "steps"] for step in range(1, count + 1)]
     assert told == [[VIEW.slug, 4, 4, ""], *steps]

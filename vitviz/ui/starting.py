@@ -2,8 +2,6 @@
 start and its end. To be imported before Gradio is, which reads the folder's name then.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -11,9 +9,8 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import NoReturn
 
 try:
     import fcntl
@@ -26,10 +23,6 @@ PREFIX, LOCK, UPLOADS = "vitviz-", "running.lock", "uploads"
 # Seconds, a fifth of the usual: who serves a page waits so long, hundreds of times, for each thread that
 # computes in Python.
 SWITCH = 0.001
-
-if TYPE_CHECKING:
-    from vitviz.ui.memory.studio import Studio
-    from vitviz.ui.options import Options
 
 
 class Folder:
@@ -59,67 +52,59 @@ class Folder:
         self._own.cleanup()
 
 
-@dataclass(frozen=True)
-class Begun:
-    """The page, built and not yet served."""
+class App:
+    """The page for some options, by default the command line's, built; SystemExit where they do not fit."""
 
-    own: Folder
-    options: Options
-    studio: Studio
-    demo: Any
+    def __init__(self, arguments: Sequence[str] | None = None, program: str = "python app.py"):
+        # A folder of this app alone, before Gradio is imported: the usual one is shared, so that apps write
+        # over what others are sending, and empty it when they end; and whatever lies in it counts as uploaded
+        # here.
+        self._own = Folder(os.environ.get("GRADIO_TEMP_DIR"))
+        os.environ["GRADIO_TEMP_DIR"] = str(self._own.uploads)
 
+        # on a Space with shared GPUs before what touches CUDA
+        import vitviz.ui.zerogpu  # noqa: F401 # isort: skip
+        from vitviz.ui.memory.studio import Studio
+        from vitviz.ui.options import parse
+        from vitviz.ui.page.build import build
 
-def begun(arguments: Sequence[str] | None = None, program: str = "python app.py") -> Begun:
-    """Builds the page for some options, by default the command line's; SystemExit where they do not fit."""
-    # A folder of this app alone, before Gradio is imported: the usual one is shared, so that apps write over
-    # what others are sending, and empty it when they end; and whatever lies in it counts as uploaded here.
-    own = Folder(os.environ.get("GRADIO_TEMP_DIR"))
-    os.environ["GRADIO_TEMP_DIR"] = str(own.uploads)
+        self._options = parse(arguments, program)
+        self._studio = Studio(self._options.settings)
+        self.demo = build(self._studio)
 
-    # on a Space with shared GPUs before what touches CUDA
-    import vitviz.ui.zerogpu  # noqa: F401 # isort: skip
-    from vitviz.ui.memory.studio import Studio
-    from vitviz.ui.options import parse
-    from vitviz.ui.page import build
+    def serve(self) -> None:
+        """Serves until SIGTERM or Ctrl-C; ends with 130 where that cut a question off, else with 0."""
+        from vitviz.ui.page.build import launch
 
-    options = parse(arguments, program)
-    studio = Studio(options.settings)
-    return Begun(own, options, studio, build(studio))
+        queue, options = self.demo._queue, self._options
+        signal.signal(signal.SIGTERM, lambda *_: self._leave(0))
+        # Gradio's own answer to Ctrl-C waits for what computes, and Python may then end beneath it, by an
+        # abort.
+        signal.signal(signal.SIGINT, lambda *_: self._leave(130 if any(queue.active_jobs) else 0))
+        sys.setswitchinterval(SWITCH)
+        try:
+            launch(self.demo, self._studio, options)
+        except OSError as error:
+            if "port" not in str(error):
+                raise
+            print(
+                f"Port {options.port} on {options.host} is taken by another program, or the address is not "
+                "one of this machine's. Choose another with --port or --host.",
+                file=sys.stderr,
+                flush=True,
+            )
+            self._leave(1)
 
+    def _leave(self, status: int) -> NoReturn:
+        """Cleans up and ends at once, waiting for nobody: ending beneath a thread that computes aborts."""
+        from gradio.tunneling import CURRENT_TUNNELS
 
-def serve(app: Begun) -> None:
-    """Serves until SIGTERM or Ctrl-C; ends with 130 where that cut a visitor's question off, else with 0."""
-    from vitviz.ui.page import launch
-
-    signal.signal(signal.SIGTERM, lambda *_: _leave(app, 0))
-    # Gradio's own answer to Ctrl-C waits for what computes, and Python may then end beneath it, by an abort.
-    signal.signal(signal.SIGINT, lambda *_: _leave(app, 130 if any(app.demo._queue.active_jobs) else 0))
-    sys.setswitchinterval(SWITCH)
-    options = app.options
-    try:
-        launch(app.demo, app.studio, options)
-    except OSError as error:
-        if "port" not in str(error):
-            raise
-        print(
-            f"Port {options.port} on {options.host} is taken by another program, or the address is not "
-            "one of this machine's. Choose another with --port or --host.",
-            file=sys.stderr,
-            flush=True,
-        )
-        _leave(app, 1)
-
-
-def _leave(app: Begun, status: int) -> NoReturn:
-    """Cleans up and ends at once, waiting for nobody: ending beneath a thread that computes aborts."""
-    from gradio.tunneling import CURRENT_TUNNELS
-
-    for tunnel in CURRENT_TUNNELS:  # programs of their own, which would go on
-        tunnel.kill()
-    app.own.remove()
-    with contextlib.suppress(RuntimeError):  # interrupted in the middle of printing
-        sys.stdout.flush()
-    os._exit(status)
+        for tunnel in CURRENT_TUNNELS:  # programs of their own, which would go on
+            tunnel.kill()
+        self._own.remove()
+        with contextlib.suppress(RuntimeError):  # interrupted in the middle of printing
+            sys.stdout.flush()
+        os._exit(status)
 
 
 def _abandoned(folder: Path) -> bool:

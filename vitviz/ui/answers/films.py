@@ -27,8 +27,8 @@ from vitviz.record.sentence import Sentence, said, travelling
 from vitviz.ui.answers import prints
 from vitviz.ui.answers.plain import whole
 from vitviz.ui.door import visitor
+from vitviz.ui.memory.frames import thinned
 from vitviz.ui.memory.studio import Studio
-from vitviz.ui.memory.videos import thinned
 from vitviz.views import Needs, View
 from vitviz.views.printing import ALONE, Asked
 
@@ -173,12 +173,6 @@ def offered(studio: Studio, key: str, slug: str, given: Mapping[str, str]) -> di
     return {"training": of(training), "layers": of(layers)}
 
 
-def progress(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, int]:
-    """How many frames of the film with a ticket are done, of how many; each counts twice: seen, and drawn."""
-    done, of = studio.far(key, given.get(f"{PREFIX}ticket", ""))
-    return {"done": done, "of": of}
-
-
 def _moments(studio: Studio, view: View, checkpoint: str) -> list[Frame]:
     """Which moments of a training its film shows; VitvizError where each would take long."""
     moments = thinned(studio.checkpoints.moments(checkpoint), MOST)
@@ -188,5 +182,5 @@ def _moments(studio: Studio, view: View, checkpoint: str) -> list[Frame]:
 
 
 def _count(count: list[int], drawn: int, done: int, of: int) -> None:
-    """Counts frames that are seen (`drawn` is 0) or drawn (1)."""
+    """Counts frames, each twice: when it is seen (`drawn` is 0), and when it is drawn (1)."""
     count[:] = [done + drawn * of, 2 * of]

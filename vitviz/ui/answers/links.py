@@ -39,10 +39,6 @@ class Link:
     strokes: str | None = None  # what is painted over the picture, as `Strokes.text` writes it
     settings: dict[str, str] = field(default_factory=dict)  # those of the tab, as text, each one checked
 
-    def of(self, slug: str) -> dict[str, str]:
-        """The settings that it asks of a view; none if it shows another."""
-        return self.settings if slug == self.tab else {}
-
 
 def read(query: Mapping[str, Any]) -> Link:
     """The link in the query of an address. Never raises: what does not fit is passed over.

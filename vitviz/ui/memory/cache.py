@@ -47,12 +47,6 @@ class Cache(Generic[T]):
         self._making: dict[Hashable, threading.Event] = {}
         self._lock = threading.Lock()
 
-    @property
-    def nbytes(self) -> int:
-        """How many bytes the entries hold."""
-        with self._lock:
-            return sum(size for _, size in self._entries.values())
-
     def peek(self, key: Hashable) -> T | None:
         """The entry if it is there; it then counts as used."""
         with self._lock:

@@ -3,7 +3,6 @@
 import secrets
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -140,14 +139,13 @@ class Sets:
         instead, picture by picture. Of a set that was `given` the answers are kept. Unknown for an unknown
         key.
         """
-        surveys: tuple = ()
+        surveys, film = (), {}
         runs = [self._runs.run(one) for one in (key, second) if one]
-        asked = "all" if paired else f"trial {protocol}" if protocol else ""
-        for surveys in zip(*(self._over(run, paths, asked) for run in runs), strict=False):
+        asked = "all" if paired else ""
+        for surveys in zip(*(self._over(run, paths, asked, protocol) for run in runs), strict=False):
             if given:
                 self._hear(given, runs[0], surveys[0])
-            yield self._kept(surveys), surveys[0]
-        film: dict[int, Any] = {}
+            yield self._kept(surveys, film), surveys[0]
         for step, name in self.steps_of(runs[0]).items() if surveys and paired else ():
             *_, film[step] = self._over(self._at(runs[0], name), paths, "similarity")
             yield self._kept(surveys, film), surveys[0]
@@ -170,7 +168,7 @@ class Sets:
         """The run of the same picture by a step of the training, which is loaded for it."""
         return self._runs.of(run.picture, name, run.size)
 
-    def _kept(self, surveys: Sequence[Any], film: Mapping[int, Any] = MappingProxyType({})) -> str:
+    def _kept(self, surveys: Sequence[Any], film: Mapping[int, Any]) -> str:
         """The key of a survey, or of two that stand beside each other; the film belongs to the first."""
         keys = [self._keys.of(b"survey", secrets.token_bytes(16)) for _ in surveys]
         for key, survey in zip(keys, surveys, strict=True):
@@ -184,19 +182,18 @@ class Sets:
         *_, survey = self._over(run, parts_of_samples(), asked)
         return survey
 
-    def _over(self, run: Run, pictures: Sequence, asked: str) -> Iterator[Any]:
+    def _over(self, run: Run, pictures: Sequence, asked: str, protocol: str = "") -> Iterator[Any]:
         from vitviz.surveys import LAYERS, in_batches, surveying
 
         inspector, batch, survey, measures = self._runs.inspector(run), BATCH, None, {}
-        word, _, protocol = asked.partition(" ")
-        if word == "trial":  # a set is asked for layers and heads, which the distance says
+        if protocol:  # a set is asked for layers and heads, which the distance says
             batch, measures = 1, {"measures": [_trial(protocol), "distance"]}
         elif asked:
             batch, measures = in_batches(len(pictures)), {"measures": LAYERS if asked == "all" else [asked]}
         surveys = surveying(pictures, inspector, **measures, batch=batch, size=run.size)
         while True:
             begun = survey is not None
-            cost = TRIED if word == "trial" else min(batch, len(pictures))
+            cost = TRIED if protocol else min(batch, len(pictures))
             with self._work.computing(inspector, run.size, cost, begun):  # a turn for a batch
                 survey = next(surveys, None)
             if survey is None:

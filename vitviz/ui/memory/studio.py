@@ -21,12 +21,11 @@ from vitviz.record.runs import Run
 from vitviz.record.strokes import NONE
 from vitviz.ui.memory.cache import Cache, Keys, bytes_of, names
 from vitviz.ui.memory.checkpoints import Checkpoints
-from vitviz.ui.memory.frames import Frames
+from vitviz.ui.memory.frames import Frames, Video, Videos
 from vitviz.ui.memory.pictures import Pictures
 from vitviz.ui.memory.runs import GONE, Runs
 from vitviz.ui.memory.sessions import Sessions
 from vitviz.ui.memory.sets import Sets
-from vitviz.ui.memory.videos import Video, Videos
 from vitviz.ui.memory.work import BATCH, Work
 from vitviz.ui.options import Settings
 from vitviz.views import About, Needs, Subject, View

@@ -12,15 +12,14 @@ from vitviz.errors import VitvizError
 from vitviz.record.heap import keep_freed_memory
 from vitviz.ui import words
 from vitviz.ui.answers import endpoints, modules
-from vitviz.ui.answers.routes import routes
 from vitviz.ui.door import door
 from vitviz.ui.door.uploads import Quota
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.options import Options
-from vitviz.ui.page import live
 from vitviz.ui.page.components import Canvas, Page, Part
 from vitviz.ui.page.handlers import FIRST_SAMPLE, Handlers
 from vitviz.ui.page.over_a_set import OverASet
+from vitviz.ui.page.routes import routes
 from vitviz.ui.page.shown import Left, Shown
 from vitviz.ui.words import say, translated
 from vitviz.views import GROUPS, VIEWS, View
@@ -126,7 +125,7 @@ def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
         run_history=False,
         enable_monitoring=False,
         state_session_capacity=PAGES,
-        app_kwargs={"routes": [*routes(studio), *live.routes(studio)], "lifespan": opened},
+        app_kwargs={"routes": routes(studio), "lifespan": opened},
     )
 
 
@@ -209,13 +208,14 @@ def _over_a_set(page: Shown, session: gr.State) -> list[gr.events.Dependency]:
     figures = [session, *page.over_sets, panel]
     answering = panel.answer(over.answer, session, panel, **QUIET)
     panel.survey(None, None, None, cancels=answering)
-    surveying = panel.survey(over.asked, session, figures, **QUIET)
+    surveying = panel.survey(over.survey, session, figures, **QUIET)
     ends = [answering, surveying]
     for event in (files.upload, panel.samples, panel.stop, panel.single):
         event(None, None, None, cancels=ends)
-    files.upload(over.give, [session, files], [session, panel, files], **QUIET)
-    panel.samples(over.samples, session, [session, panel], **QUIET)
-    panel.single(over.one, session, figures, **QUIET)
+    given = [session, panel, files]
+    files.upload(over.give, [session, files], given, **QUIET)
+    panel.samples(over.give, session, given, **QUIET)
+    panel.single(over.single, session, figures, **QUIET)
     for name, asked in (("answer", answering), ("survey", surveying)):
         for answered in (asked.then, asked.failure):
             answered(None, None, None, js=TOLD.format(name="answered", detail=f"set.{name}"))

@@ -65,10 +65,6 @@ class OverASet:
         except VitvizError as error:
             return [gr.skip(), self._told(state, error), None]
 
-    def samples(self, state: dict) -> list:
-        """The same for the samples; nothing is emptied."""
-        return self.give(state)[:2]
-
     def answer(self, state: dict) -> Iterator[dict]:
         """The panel as it becomes known what the pictures are taken for."""
         state = self._studio.sessions.newest(state)
@@ -78,13 +74,10 @@ class OverASet:
         except (VitvizError, KeyError) as error:
             yield self._told(state, error)
 
-    def asked(self, state: dict, event: gr.EventData) -> Iterator[list]:
-        """`survey` for the page."""
-        yield from self.survey(state, *(str(sent(event).get(name) or "") for name in ("view", "way")))
-
-    def survey(self, state: dict, slug: str, way: str = "") -> Iterator[list]:
+    def survey(self, state: dict, event: gr.EventData) -> Iterator[list]:
         """State, figures and panel as the average of a view grows; `way` is how its set is looked at."""
         studio, state = self._studio, self._studio.sessions.newest(state)
+        slug, way = (str(sent(event).get(name) or "") for name in ("view", "way"))
         try:
             view, given = studio.view(slug), state.get("set", "")
             if not view.averages:
@@ -106,13 +99,9 @@ class OverASet:
         except (VitvizError, KeyError) as error:
             yield self._as_it_was(state, error)
 
-    def one(self, state: dict, event: gr.EventData) -> list:
-        """`single` for the page."""
-        return self.single(state, str(sent(event).get("view") or ""))
-
-    def single(self, state: dict, slug: str) -> list:
+    def single(self, state: dict, event: gr.EventData) -> list:
         """State, figures and panel with the one picture again."""
-        state = self._studio.sessions.newest(state)
+        slug, state = str(sent(event).get("view") or ""), self._studio.sessions.newest(state)
 
         def without(new: dict) -> list:
             others = {name: key for name, key in new.get("surveys", {}).items() if name != slug}

@@ -1,33 +1,48 @@
-"""The routes of what passes: a camera's frame comes, or one of a video that was dropped in is asked for, and
-what the page shows of it goes back, for the views that are in view.
+"""The app's own routes: bulk data of figures, which would be slow as JSON, what passes before a camera or in
+a video, and the browser's modules.
 
-The frame is looked at as the photograph on the page is, by the same checkpoints, at the same size, without
-the same heads and patches; only strokes stay behind, which are painted over a photograph. The session knows
-nothing of it, and so neither do links, lessons and zips.
+They lie under /gradio_api because elsewhere server-side rendering would answer with the page. They bypass a
+login of Gradio's, so the only way in is a key that cannot be guessed. What a visitor did wrong is a sentence;
+anything else is a bug of ours: logged with its traceback, and told as such.
+
+A frame that comes is looked at as the photograph on the page is, by the same checkpoints, at the same size,
+without the same heads and patches; only strokes stay behind, which are painted over a photograph. What the
+page shows of it goes back, for the views that are in view. The session knows nothing of it, and so neither do
+links, lessons and zips.
 """
 
 import base64
 import binascii
 import json
+import re
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
+import numpy as np
 from fastapi import Body, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
-from vitviz.errors import ImageError, VitvizError
+from vitviz.errors import ImageError, Unknown, VitvizError
 from vitviz.prints.video import flicker, map_of
-from vitviz.ui.answers import films, prints
-from vitviz.ui.answers.plain import told_of
-from vitviz.ui.answers.routes import PASSING, answered
+from vitviz.ui.answers import films, lessons, modules, prints
+from vitviz.ui.answers.plain import in_english, told_of
+from vitviz.ui.door import visitor
+from vitviz.ui.door.turns import one_answer
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.page import facts
 from vitviz.ui.page.figures import figures_of, framed
 from vitviz.ui.words import told
 from vitviz.views import VIEWS, Needs
 
+CARD = Path(__file__).with_name("card.jpg")  # what a shared link looks like
+KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
+PASSING = {"Cache-Control": "no-store"}  # of a camera's frame
+AT_ONCE = 1_000_000  # bytes that others may wait for
 HEADS = {  # what a strip shows of each head: the view, its item, and the settings that it takes
     "distance": ("distance", "distance", ()),
     "entropy": ("tokens", "entropy", ()),
@@ -39,7 +54,52 @@ NO_FRAME = told("This is no frame of a camera: expected a JPEG or PNG file.")
 
 
 def routes(studio: Studio) -> list[APIRoute]:
-    """The routes to hand to Gradio's `launch`."""
+    """The routes to hand to Gradio's `launch(app_kwargs={"routes": ...})`."""
+
+    def picture(given: dict, key: str, which: str) -> Response:
+        with studio.frames.looked_at(key) as passing:
+            data = studio.image(key, which)
+        kind = "image/png" if which == "input" else "image/jpeg"
+        return Response(data, media_type=kind, headers=PASSING if passing else KEPT)
+
+    def far(given: dict, key: str, *ticket: str) -> Response:
+        done, of = studio.far(key, *ticket)
+        return JSONResponse({"done": done, "of": of})
+
+    def everything(given: dict, key: str) -> Response:
+        data = lessons.everything(studio, key, given)
+        return download(data, lessons.file_name(studio.subject(key).checkpoint))
+
+    def item(given: dict, key: str, view: str, name: str) -> Response:
+        kind, dot, ending = name.partition(".")
+        with studio.frames.looked_at(key) as passing:
+            seen = studio.view(view)
+            if name == "numbers.npz":
+                return download(studio.numbers(key, view, given), f"vitviz-{view}.npz")
+            if name == "film.json":
+                return JSONResponse(films.offered(studio, key, view, given))
+            if name == "film.progress":
+                return far(given, key, given.get(f"{films.PREFIX}ticket", ""))
+            if dot and kind in ("film", "print"):
+                files = films if kind == "film" else prints
+                return download(*files.asked_for(studio, key, view, ending, given))
+            if name in [file.name for file in seen.files]:
+                return download(studio.file(key, view, name, given), f"vitviz-{view}-{name}")
+            return binary(studio.item(key, view, name, given), PASSING if passing else KEPT)
+
+    def at_hand(given: dict, key: str, view: str, name: str) -> Response | None:
+        # what is wrong with the question is told where it is answered
+        with suppress(VitvizError), studio.frames.looked_at(key) as passing:
+            array = studio.at_hand(key, view, name, given)
+            if array is not None and array.nbytes <= AT_ONCE:
+                return binary(array, PASSING if passing else KEPT)
+        return None
+
+    def module(given: dict, version: str, path: str) -> Response:
+        return Response(modules.source(path), media_type="text/javascript", headers=KEPT)
+
+    def card(given: dict) -> Response:
+        return Response(CARD.read_bytes(), media_type="image/jpeg", headers=KEPT)
 
     def live(key: str, request: Request, asked: Annotated[Any, Body()] = None) -> Response:
         def passed() -> Response:
@@ -51,8 +111,63 @@ def routes(studio: Studio) -> list[APIRoute]:
     def video(key: str, request: Request, asked: Annotated[Any, Body()] = None) -> Response:
         return answered(lambda: JSONResponse(decoded(studio, asked), headers=PASSING), request)
 
-    base, how = "/gradio_api/vitviz/{key}", {"methods": ["POST"], "include_in_schema": False}
-    return [APIRoute(f"{base}/live", live, **how), APIRoute(f"{base}/video", video, **how)]
+    made = {
+        "card.jpg": card,
+        "modules/{version}/{path:path}": module,
+        "{key}/picture/{which}": picture,
+        "{key}/everything.zip": everything,
+        "{key}/progress": far,
+        "{key}/{view}/{name}": item,
+    }
+    base, posted = "/gradio_api/vitviz", {"methods": ["POST"], "include_in_schema": False}
+    known = {item: at_hand}
+    return [
+        *(_route(f"{base}/{path}", one, known.get(one)) for path, one in made.items()),
+        *(APIRoute(f"{base}/{{key}}/{one.__name__}", one, **posted) for one in (live, video)),
+    ]
+
+
+def _route(path: str, answer: Callable[..., Response], at_hand: Callable | None) -> APIRoute:
+    """One that answers out of its address: what is given as its query, then the parts of its path; in a
+    thread, unless it is at hand: beside others that compute, each change of threads waits for its turn.
+    """
+
+    async def asked(request: Request) -> Response:
+        given, parts = dict(request.query_params), request.path_params
+        found = at_hand(given, **parts) if at_hand else None
+        return found or await run_in_threadpool(lambda: answered(lambda: answer(given, **parts), request))
+
+    return APIRoute(path, asked, methods=["GET"], include_in_schema=False)
+
+
+def binary(array: np.ndarray, headers: dict[str, str]) -> Response:
+    """An array's numbers, with shape and type beside them."""
+    described = {"X-Shape": ",".join(map(str, array.shape)), "X-Dtype": str(array.dtype), **headers}
+    return Response(array.tobytes(), media_type="application/octet-stream", headers=described)
+
+
+def download(data: bytes, name: str) -> Response:
+    """A file: never shown in the page's own origin, whatever is in it."""
+    safe = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
+    return Response(data, media_type="application/octet-stream", headers=safe)
+
+
+def answered(answer: Callable[[], Response], request: Request) -> Response:
+    """The answer, or what was wrong with the question; given up where the connection ends meanwhile."""
+    try:
+        with visitor.asking(request), one_answer():
+            return answer()
+    except Exception as error:
+        status = 404 if isinstance(error, Unknown) else 422 if isinstance(error, VitvizError) else 500
+        told = told_of(error)
+        said = {"text": _short(told["text"]), "detail": _short(in_english(error))}
+        return JSONResponse({**told, **said}, status_code=status)
+
+
+def _short(sentence: str) -> str:
+    """A refusal repeats what was asked for, which may be as long as an address can be."""
+    sentence = re.sub(r"[\r\n]+", " ", sentence)
+    return sentence if len(sentence) <= 500 else f"{sentence[:300]} … {sentence[-190:]}"
 
 
 def _passed(studio: Studio, told: dict[str, Any], asked: Any) -> Response:
@@ -107,7 +222,8 @@ def shown(studio: Studio, key: str, asked: Any) -> dict[str, Any]:
         if video:
             of = studio.videos.of(video)
             basis = {"count": len(of.sampled), "of": len(of.frames)}
-            answer["row"], first = _row(studio, key, answer["key"], asked), _asked(studio, key, asked)
+            first = _asked(studio, key, asked)
+            answer["row"] = _row(studio, key, answer["key"], first, asked)
             for slug, figures in answer["figures"].items():
                 still = {**studio.view(slug).still, **({} if first is None else {"target": str(first)})}
                 answer["figures"][slug] = [one and {**one, "still": still, "basis": basis} for one in figures]
@@ -125,7 +241,7 @@ def _asked(studio: Studio, key: str, asked: dict) -> int | None:
     return video.asked[key]
 
 
-def _row(studio: Studio, photo: str, key: str, asked: dict) -> dict[str, Any]:
+def _row(studio: Studio, photo: str, key: str, first: int | None, asked: dict) -> dict[str, Any]:
     """A frame's numbers: answer, probability, one for each head, and how much the map of the view that
     `flickers` has changed since the frame before, if that has been asked about lately.
     """
@@ -133,18 +249,15 @@ def _row(studio: Studio, photo: str, key: str, asked: dict) -> dict[str, Any]:
     found = {"answer": answer, "probability": probability and float(probability), "flicker": None}
     if (heads := str(asked.get("heads"))) in HEADS:
         slug, name, given = HEADS[heads]
-        first = _asked(studio, photo, asked)
         try:
             target = {one: str(first) for one in given if first is not None}
             found["heads"] = studio.item(key, slug, name, target).astype(float).ravel().tolist()
         except VitvizError as error:  # what a model has not
             found["refused"] = told_of(error)
+    view = None
     match asked.get("flickers"):
         case [str(slug), dict(given)]:
-            pass
-        case _:
-            return found
-    view = next((one for one in VIEWS if one.slug == slug), None)
+            view = next((one for one in VIEWS if one.slug == slug), None)
     if view and view.needs is Needs.RUN and view.printable and not view.on_request:
         given = {str(name): str(value) for name, value in given.items()}
         question, at = repr((photo, slug, sorted(given.items()))), asked["at"]
@@ -164,12 +277,11 @@ def _looked_at(studio: Studio, picture: str, keys: list[str], views: Any) -> dic
     views = [studio.view(str(slug)) for slug in views]
     keys = [studio.frames.seen_as(key, picture) if key else "" for key in keys]
     with studio.frames.looked_at(keys[0]):  # a pass may take longer than a frame stands
-        studio.subject(keys[0])
-    state = {"key": keys[0], "second_key": keys[1]}
-    preprocessing, grid = studio.subject(keys[0]).inspector.preprocessing, studio.subject(keys[0]).grid
+        subject = studio.subject(keys[0])
+    state, crop = {"key": keys[0], "second_key": keys[1]}, subject.inspector.preprocessing.crop_pct
     return {
         "key": keys[0],
-        "size": [min(LARGEST, int(side / preprocessing.crop_pct)) for side in grid.pixels],
+        "size": [min(LARGEST, int(side / crop)) for side in subject.grid.pixels],
         "answers": [facts.answer(studio.subject(key)) if key else {} for key in keys],
         "picture": framed(studio, keys[0], "picture"),
         "figures": {view.slug: figures_of(view, studio, state) for view in views},
