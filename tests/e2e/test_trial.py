@@ -22,7 +22,7 @@ def cut(view) -> int:
 
 
 def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
-    page = open_page("?sample=coffee&size=64")
+    page = open_page("?sample=coffee")
     held = Held(page, r"/trial/tried\?.*method=centre(&|$)")
     open_tab(page, "Trial")
     ready(page, "trial")
@@ -85,7 +85,7 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     assert np.load(taken.value.path())["curves"].shape == (15, 2, 3, 11)
     page.set_viewport_size({"width": 1280, "height": 720})
     for asked in ("", "&lang=zh-CN", "&lang=ko", "&present=1", "&lang=ko&present=1"):
-        page.goto(re.sub(r"\?.*", "", page.url) + f"?tab=trial&sample=coffee&size=64{asked}")
+        page.goto(re.sub(r"\?.*", "", page.url) + f"?tab=trial&sample=coffee{asked}")
         page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
         page.wait_for_timeout(500)
         below = view.locator(".vv-below").bounding_box()
@@ -93,6 +93,23 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
         for one in (view.locator(name).bounding_box() for name in seen):
             assert one["y"] + one["height"] <= below["y"] + below["height"], asked
         assert cut(view) <= 0, asked
+
+
+def test_the_map_beside_the_table_stays_that_of_the_row_in_view_when_all_is_drawn_anew(open_page):
+    page = open_page("?sample=rocket&size=64")
+    held = Held(page, r"/trial/agreement")
+    open_tab(page, "Trial")
+    page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
+    view = page.locator("#vitviz-trial")
+    row = view.locator(".vv-ranking tbody tr").nth(3)
+    row.dispatch_event("pointerenter")  # and no mouse there, whose place would be looked at again by itself
+    name = row.locator("button").inner_text()
+    expect(view.locator(".vv-tried-map")).to_contain_text(name)
+    before = row.element_handle()
+    held.let_go()
+    page.wait_for_function("(one) => !one.isConnected", arg=before)
+    expect(view.locator("tr.vv-lit")).to_contain_text(name)
+    assert name in view.locator(".vv-tried-map").inner_text()
 
 
 def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):

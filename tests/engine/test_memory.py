@@ -74,7 +74,7 @@ def test_a_repository_of_which_nothing_is_known_is_refused_at_its_first_bytes(
     free(monkeypatch, 10**9)
     told = []
 
-    def arriving(checkpoint, progress, token):
+    def arriving(checkpoint, progress):
         progress(1, 700_000_000)
         told.append("all of it")
 

@@ -2,6 +2,9 @@
 
 let now = '';
 
+/** The key of what is lit; '' where nothing is. */
+export const lit = () => now;
+
 /** What a head is lit by, from 1; nothing for what is none. */
 export const headKey = ({ layer = 0, head = 0 }) => (layer && head ? `head.${layer}.${head}` : '');
 

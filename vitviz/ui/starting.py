@@ -76,14 +76,14 @@ class App:
         """Serves until SIGTERM or Ctrl-C; ends with 130 where that cut a question off, else with 0."""
         from vitviz.ui.page.build import launch
 
-        queue, options = self.demo._queue, self._options
+        demo, options = self.demo, self._options  # whose queue is made anew when it is launched
         signal.signal(signal.SIGTERM, lambda *_: self._leave(0))
         # Gradio's own answer to Ctrl-C waits for what computes, and Python may then end beneath it, by an
         # abort.
-        signal.signal(signal.SIGINT, lambda *_: self._leave(130 if any(queue.active_jobs) else 0))
+        signal.signal(signal.SIGINT, lambda *_: self._leave(130 if any(demo._queue.active_jobs) else 0))
         sys.setswitchinterval(SWITCH)
         try:
-            launch(self.demo, self._studio, options)
+            launch(demo, self._studio, options)
         except OSError as error:
             if "port" not in str(error):
                 raise

@@ -14,7 +14,7 @@ from vitviz.analyses.trials.verdict import (
     trial_in,
     verdict_over,
 )
-from vitviz.figures.chart import BLUE, GREY, Chart, Level, Series, spoken, travelled
+from vitviz.figures.chart import BLUE, GREY, Chart, Level, Series, spoken
 from vitviz.record.sentence import Sentence, travelling
 from vitviz.views.printing import joined
 from vitviz.views.subject import Settings
@@ -34,7 +34,7 @@ def told(survey: Any, settings: Settings) -> dict[str, Any]:
         "pictures": survey.images,
         "patches_as": trial_in(survey).protocols[place],
         "verdict": travelling(verdict_over(rows, survey.images)),
-        "rows": travelled(rows),
+        "rows": [{name: _known(value) for name, value in row.items()} for row in rows],
         "refused": [travelling(sentence) for sentence in said_of_refused(survey)],
     }
 
@@ -102,3 +102,8 @@ def rows(survey: Any, settings: Settings) -> list[dict[str, Any]]:
         for method, one in refused(survey).items()
     ]
     return [{**about, "title": TITLES[row["method"]], **row} for row in found]
+
+
+def _known(value: Any) -> Any:
+    """As JSON has it, which knows no NaN."""
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -4,7 +4,7 @@
 import { chartBeside } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
 import { button, div, el, span, stack, svg } from '../../canvas/elements.js';
-import { lighting, relit, whenLit } from '../../canvas/lit.js';
+import { lighting, lit, relit, whenLit } from '../../canvas/lit.js';
 import { fixed } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { drawMap, largest } from './maps.js';
@@ -43,7 +43,7 @@ export function ranking(self, { title, pick, of, style }) {
 
   function draw(names, { verdict }) {
     known = names;
-    show('');
+    show(lit());
     const logit = self.settings.score === 'logit';
     const value = (one) => (logit ? fixed(one, 2) : fixed(100 * one, 1));
     const unit = logit ? '' : ' %';
