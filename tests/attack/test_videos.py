@@ -14,7 +14,7 @@ from PIL import Image
 
 import vitviz
 from vitviz.engine.pictures import video
-from vitviz.errors import VitvizError
+from vitviz.errors import ImageError, VitvizError
 
 SOON = 30  # seconds, on a machine that does other things; each takes less than one alone
 
@@ -136,6 +136,15 @@ def test_a_hostile_video_ends_in_a_sentence(inspector, tmp_path, name):
         list(vitviz.video(path, inspector))
     assert time.monotonic() - begun < SOON and children() == before
     assert path.stem in str(told.value) and str(tmp_path) not in str(told.value)
+
+
+def test_what_breaks_off_is_never_taken_as_whole(tmp_path):
+    """Not once in many: ffmpeg's threads share a line, and one's error lost its name behind another's words."""
+    for name in ("broken off.webm", "a hole.webm", "broken off.mkv"):
+        (tmp_path / name).write_bytes(HOSTILE[name](tmp_path))
+        for _ in range(30):
+            with pytest.raises(ImageError, match="breaks off"):
+                list(video.frames_of(tmp_path / name, 0, None, 1, 60, 1000))
 
 
 def test_what_is_no_file_is_not_read(inspector, tmp_path):

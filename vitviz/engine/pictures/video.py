@@ -41,11 +41,10 @@ BEGINS = {
     "WEBP": b"RIFF....WEBP",
     "GIF": b"GIF8",
 }
-TOLD = re.compile(
-    rb"\[Parsed_showinfo_0 @ \w+\] \[info\] n: *(\d+) pts: *\S+ pts_time:(-?[\d.]+(?:e[-+]\d+)?) "
-)
-WRONG = re.compile(rb"\[(in#0|mov|matroska|avi).* \[error\]")  # after which it may end as if all were well
-GLANCE = ",scale=16:16:flags=neighbor"
+TELLS = "frame {n} {ptsi} {tbi};"  # of each, beside its errors: its number, when it is shown, in what units
+TOLD = re.compile(rb"frame (\d+) (-?\d+) (\d+)/(\d+);")
+WRONG = re.compile(rb"\[(in#0|mov|matroska|avi)")  # an error after which it may end as if all were well
+GLANCE = "-vf scale=16:16:flags=neighbor"
 
 Picture = UInt8[np.ndarray, "height width 3"]
 
@@ -129,11 +128,12 @@ def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[f
         from imageio_ffmpeg import get_ffmpeg_exe
 
         command = [
-            get_ffmpeg_exe(), *"-nostdin -hide_banner -nostats -v level+info -xerror -threads 2".split(),
+            get_ffmpeg_exe(), *"-nostdin -hide_banner -nostats -v error -xerror -threads 2".split(),
             *("-max_alloc", str(MEMORY // 4), "-max_pixels", str(PIXELS), "-protocol_whitelist", "file"),
             *("-format_whitelist", form, "-f", form, "-i", f"file:{path.absolute()}", "-map", "0:V:0"),
-            *("-filter_threads", "1", "-vf", "showinfo=checksum=0" + GLANCE * glance),
-            *("-fps_mode", "passthrough", "-pix_fmt", "rgb24", "-c:v", "ppm", "-f", "image2pipe", "pipe:1"),
+            *(GLANCE * glance).split(), *"-filter_threads 1 -fps_mode passthrough -pix_fmt rgb24".split(),
+            *("-stats_enc_pre", "pipe:2", "-stats_enc_pre_fmt", TELLS),
+            *"-c:v ppm -f image2pipe pipe:1".split(),
         ]  # fmt: skip
         if os.name == "posix":
             command = ["/bin/sh", "-c", LIMITED.format(MEMORY // 1024, SECONDS), "sh", *command]
@@ -142,12 +142,12 @@ def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[f
     times, wrong, number, ended = SimpleQueue(), threading.Event(), 0, None
 
     def listen() -> None:
-        for line in process.stderr:  # what two of its threads say may share one
+        for line in process.stderr:  # an error may begin in front of a frame's
             for told in TOLD.findall(line):
-                times.put(told)
+                times.put(map(int, told))
             if WRONG.search(line):
                 wrong.set()
-        times.put((-1, 0))
+        times.put((-1, 0, 0, 1))
 
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         listener = threading.Thread(target=listen, daemon=True)
@@ -155,12 +155,13 @@ def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[f
         try:
             while process.stdout.readline() == b"P6\n":
                 width, height = map(int, process.stdout.readline().split())
-                data, shown = process.stdout.read(4 + 3 * width * height)[4:], times.get()  # after "255\n"
+                data = process.stdout.read(4 + 3 * width * height)[4:]  # after "255\n"
+                told, shown, units, parts = times.get()
                 if len(data) < 3 * width * height:
                     continue  # to the end
-                if int(shown[0]) != number:
+                if told != number:
                     break
-                yield float(shown[1]), np.frombuffer(data, np.uint8).reshape(height, width, 3)
+                yield shown * units / parts, np.frombuffer(data, np.uint8).reshape(height, width, 3)
                 number += 1
             else:
                 ended = process.wait()
