@@ -139,7 +139,7 @@ def test_a_hostile_video_ends_in_a_sentence(inspector, tmp_path, name):
 
 
 def test_what_breaks_off_is_never_taken_as_whole(tmp_path):
-    """Not once in many: ffmpeg's threads share a line, and one's error lost its name behind another's words."""
+    """Not once in many: ffmpeg's threads wrote into one line, where an error lost its name."""
     for name in ("broken off.webm", "a hole.webm", "broken off.mkv"):
         (tmp_path / name).write_bytes(HOSTILE[name](tmp_path))
         for _ in range(30):
