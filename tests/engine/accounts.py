@@ -116,6 +116,6 @@ def traced(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[Trace, Tail]:
         logits=logits[0],
         pool=readouts.readout_of(model, grid, "small").name,
         pooling=pooling,
-        written=branches.written(recording.branches, 0, tokens[-1], pooling),
+        written=branches.written(recording.branches, recording.tokens[-1], pooling and [pooling])[0],
     )
     return trace, tail_of(model, "small")

@@ -5,7 +5,6 @@ one must show.
 
 import dataclasses
 import inspect
-import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
@@ -205,26 +204,3 @@ def test_how_often_the_host_waits_for_a_picture_is_known(gpu):
         copies.clear()
         on_device(gpu)
         assert sum(copies.values()) <= 12, "a survey's trace stays there"
-
-
-@pytest.mark.skipif(not REAL, reason="of a real GPU: see tests/gpu.md")
-def test_what_a_trace_and_a_survey_cost_beside_the_plain_model(gpu):
-    prepared = [prepare(open_image(PICTURE), gpu.preprocessing) for _ in range(32)]
-    pixels = torch.stack([one.tensor for one in prepared]).to(gpu.device)
-
-    def seconds(run):
-        run()
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(10):
-            run()
-        torch.cuda.synchronize()
-        return time.perf_counter() - start
-
-    with torch.no_grad():
-        plain = seconds(lambda: gpu.model(pixels))
-    size = gpu.preprocessing.size
-    traced = seconds(lambda: gpu.traces(prepared, size, keep_on_device=True))
-    surveyed = seconds(lambda: vitviz.survey([PICTURE] * 32, gpu, ["distance"], batch=32))
-    print(f"trace {traced / plain:.2f} x plain; survey {plain / surveyed:.2f} of the plain throughput")
-    assert traced <= 1.15 * plain and surveyed <= plain / 0.8

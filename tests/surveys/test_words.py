@@ -196,3 +196,14 @@ def test_what_cannot_be_said_is_a_sentence(asked):
     with pytest.raises(VitvizError, match="no words to compare with"):
         vitviz.survey(PICTURES[:2], vitviz.load("vitviz-tiny"), ["words"])
     assert analyses.HeadsInWords is type(two.words)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_along_one_axis_nothing_is_beyond_chance(seed):
+    """Any vector removes all that varies there, a random one too: the last bit must not choose a word."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((2, 1)) * rng.standard_normal((1, 12))
+    vectors = rng.standard_normal((9, 12))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    chosen, shares, chance = explained(np.zeros(12), rows, vectors, random_squares(9, 4, 12), 5)
+    assert chosen == [] and shares == pytest.approx([1.0]) == chance

@@ -40,8 +40,9 @@ from vitviz.record.trace import Attention
 Result = TypeVar("Result")
 # exp(s) = exp2(s LOG2_E): four times as fast where torch's exp goes through a foreign library's slow path
 LOG2_E = math.log2(math.e)
-# numbers in a block (2 MB): near the fastest from 197 to 2305 tokens, and few enough blocks for two cores
-BLOCK = 2**19
+# Numbers in a block. On a CPU (2 MB) near the fastest from 197 to 2305 tokens, and few enough blocks for two
+# cores; elsewhere, where each operation is a launch and a block's sums a wait, mostly a whole layer (128 MB).
+BLOCK, BLOCK_ELSEWHERE = 2**19, 2**25
 # numbers of attention for each thread; for fewer, handing them over costs more than it brings
 WORTHWHILE = 2**20
 SMALLEST, LARGEST = 1e-20, 1e30  # sums of a row between which float32 neither overflows nor loses what counts
@@ -67,9 +68,9 @@ def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
     With `all_heads` every block holds all of them, for what fuses heads.
     """
     (heads, queries, _), keys = attention.q.shape, attention.k.shape[1]
-    group, height = heads, max(1, min(queries, BLOCK // (heads * keys)))
+    group, height = heads, max(1, min(queries, _numbers(attention) // (heads * keys)))
     if not all_heads:
-        group, height = block_shape(heads, queries, keys)
+        group, height = block_shape(attention, queries)
     buffer, shift = attention.q.new_empty(group, height, keys), False
     # over views of one q-k-v tensor the product costs a quarter more
     q, k = attention.q.contiguous(), attention.k.contiguous()
@@ -88,10 +89,15 @@ def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
             yield Block(some, rows, powers, sums)
 
 
-def block_shape(heads: int, rows: int, keys: int) -> tuple[int, int]:
+def _numbers(attention: Attention) -> int:
+    return BLOCK if attention.q.is_cpu else BLOCK_ELSEWHERE
+
+
+def block_shape(attention: Attention, rows: int) -> tuple[int, int]:
     """Heads (a divisor of all) and queries of a block; several heads with all queries, so in one piece."""
-    height = max(1, min(rows, BLOCK // keys))
-    most = max(1, BLOCK // (height * keys)) if height == rows else 1
+    heads, keys, size = attention.heads, attention.k.shape[1], _numbers(attention)
+    height = max(1, min(rows, size // keys))
+    most = max(1, size // (height * keys)) if height == rows else 1
     return max(group for group in range(1, heads + 1) if heads % group == 0 and group <= most), height
 
 
@@ -170,7 +176,7 @@ def read_layer(
     rows = slice(0, queries) if distances is not None or vector is None else _support(vector)
     asking = None if vector is None else vector.to(attention.q) / heads
     read = partial(_read_rows, attention, prefix, distances, asking)
-    parts = each(read, rows, heads * attention.k.shape[1])
+    parts = each(read, rows, heads * attention.k.shape[1]) if attention.q.is_cpu else [read(rows)]
     carried, totals = (sum(values) for values in zip(*parts, strict=True))
     means = (None, None, None) if distances is None else totals / (queries - prefix)
     return Reading(None if vector is None else carried, *means)
@@ -184,7 +190,7 @@ def _read_rows(
     # over a view of one q-k-v tensor the product costs a quarter more
     attention = replace(attention, k=attention.k.contiguous())
     keys = attention.k.shape[1]
-    group, height = block_shape(attention.heads, rows.stop - rows.start, keys)
+    group, height = block_shape(attention, rows.stop - rows.start)
     buffer, shift = attention.k.new_empty(group, height, keys), False
     carried = attention.k.new_zeros(keys)
     totals = attention.k.new_zeros(3, attention.heads, dtype=torch.float64)

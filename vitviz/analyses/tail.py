@@ -99,13 +99,13 @@ class Pooling:
         return shares
 
     def weights(
-        self, tokens: Float[Tensor, "token width"], pooling: Attention | None = None
-    ) -> Float[Tensor, "reader slot"]:
+        self, tokens: Float[Tensor, "*picture token width"], pooling: Attention | None = None
+    ) -> Float[Tensor, "*picture reader slot"]:
         """p_is / deviation_i: the same with the norm of every token held."""
-        shares = self.shares(len(tokens), pooling).to(tokens)
+        shares = self.shares(tokens.shape[-2], pooling).to(tokens)
         if self.norm is None:
-            return shares
-        return shares / self.norm.deviation(tokens[self.readers]).unsqueeze(-1)
+            return shares.expand(*tokens.shape[:-2], -1, -1)
+        return shares / self.norm.deviation(tokens[..., self.readers, :]).unsqueeze(-1)
 
     def read(
         self, tokens: Float[Tensor, "token width"], pooling: Attention | None = None

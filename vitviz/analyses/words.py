@@ -226,7 +226,7 @@ def explained(
         winners = np.take_along_axis(by_list / squares.sum(-1), by_list.argmax(1)[:, None], axis=1)
         found[1].append(float(share))
         found[2].append(float(winners.max()))
-        if not share > winners.max():
+        if not share > winners.max() * (1 + _ROUNDING):  # along one axis all remove the same
             break
         found[0].append(best)
         unit = words[best] / lengths[best] ** 0.5

@@ -33,12 +33,13 @@ def pick_device(wish: str = "auto") -> torch.device:
     return device
 
 
-def pick_dtype(wish: str, device: torch.device) -> torch.dtype:
+def pick_dtype(wish: str | torch.dtype, device: torch.device) -> torch.dtype:
     """float32 or bfloat16; VitvizError for anything else, and for a device that cannot compute in it.
 
-    >>> pick_dtype("bfloat16", torch.device("cpu"))
-    torch.bfloat16
+    >>> pick_dtype("bfloat16", torch.device("cpu")) is pick_dtype(torch.bfloat16, torch.device("cpu"))
+    True
     """
+    wish = str(wish).removeprefix("torch.")
     if wish not in DTYPES:
         raise VitvizError(f"There is no precision {wish!r} here; expected {' or '.join(DTYPES)}.")
     try:

@@ -119,10 +119,8 @@ class Forward:
         }  # fmt: skip
         if placed.classes is None and not record.classifies(model, placed.checkpoint):
             logits = None
-        queries, views = readouts.queries_read(model), enumerate(one.view for one in prepared)
-        traces = [
-            record.trace_of(recording, logits, shared, view, i, place, read, queries) for i, view in views
-        ]
+        views, queries = [one.view for one in prepared], readouts.queries_read(model)
+        traces = record.traces_of(recording, logits, shared, views, place, read, queries)
         if checking:
             self._require_truth(recording, traces[0].layers, size)
         return traces
@@ -182,8 +180,8 @@ class Forward:
     def _check_truth(self, model: nn.Module, pixels: Tensor, size: tuple[int, int]) -> None:
         """The check in a pass of its own."""
         recording, _, _ = self.run(model, pixels, check=True)
-        grid = record.grid_of(model)
-        layers = [record.attention_of(call, 0, grid, torch.device("cpu")) for (call,) in recording.calls]
+        grid, cpu = record.grid_of(model), torch.device("cpu")
+        layers = [record.attention_of(record.kept(call, cpu), 0, grid) for (call,) in recording.calls]
         self._require_truth(recording, layers, size)
 
     def _require_truth(

@@ -83,7 +83,7 @@ class Placed:
         self.labels = loaded.labels
         self.classes: Classes | None = None  # given in the place of the model's own
         self.device = pick_device(device)
-        self.dtype = dtype
+        self.dtype = str(dtype).removeprefix("torch.")  # torch's own is as good as its name
         with memory_guard(self.device, f"Loading {self.checkpoint.name}"):
             kind = pick_dtype(dtype, self.device)
             in_full = kind == torch.float32

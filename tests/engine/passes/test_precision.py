@@ -118,6 +118,10 @@ def test_the_truth_check_stays_strict_in_float32_and_sees_one_per_cent_in_bfloat
             inspector.trace(noise())
 
 
+def test_torchs_own_precision_is_as_good_as_its_name():
+    assert vitviz.load("vitviz-tiny", device="cpu", dtype=HALF).dtype == "bfloat16"
+
+
 def test_what_does_not_exist_is_refused_before_anything_is_loaded(monkeypatch):
     monkeypatch.setattr("vitviz.engine.load_weights", lambda *args, **kwargs: pytest.fail("was loaded"))
     with pytest.raises(VitvizError, match="no precision 'float16' here; expected float32 or bfloat16"):

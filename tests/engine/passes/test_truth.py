@@ -71,13 +71,12 @@ def test_a_bias_that_is_left_out_or_mixed_up_is_refused(mask, monkeypatch):
 
 
 def test_layers_in_another_order_are_refused(monkeypatch):
-    true = record.trace_of
+    true = record.traces_of
 
-    def trace_of(*given):
-        trace = true(*given)
-        return replace(trace, layers=trace.layers[::-1])
+    def traces_of(*given):
+        return [replace(trace, layers=trace.layers[::-1]) for trace in true(*given)]
 
-    monkeypatch.setattr(record, "trace_of", trace_of)
+    monkeypatch.setattr(record, "traces_of", traces_of)
     with pytest.raises(UnsupportedModel, match="block 1 the recorded attention"):
         inspect(perturbed("vit_tiny_patch16_224", depth=2)).trace(noise())
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.analyses.tail import Norm, Pooling
@@ -94,22 +95,30 @@ def points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Modul
         yield mlp, False, "pool mlp"
 
 
-def written(branches: Branches | None, image: int, last: Tensor, pooling: Attention | None) -> Written | None:
-    """One picture's record, summed over what is read; `last`: its tokens behind the last block, float32."""
-    if branches is None or (branches.pooling.kind == "attention" and pooling is None):
+def written(
+    branches: Branches | None, last: Float[Tensor, "picture token width"], poolings: list[Attention] | None
+) -> list[Written] | None:
+    """Each picture's record, summed over what is read; `last`: the tokens behind the last block, float32."""
+    if branches is None or (branches.pooling.kind == "attention" and poolings is None):
         return None
-    weights = branches.pooling.weights(last, pooling)
+    weights = branches.pooling.weights
+    if poolings is None:
+        weights = weights(last)
+    else:
+        weights = torch.stack([weights(*one) for one in zip(last, poolings, strict=True)])
 
     def summed(layers: list[Tensor]) -> Tensor:
-        sums = zip((weights.mT @ layer[image].to(last) for layer in layers), branches.scales, strict=True)
-        return torch.stack([one if scale is None else one * scale.to(last) for one, scale in sums])
+        sums = zip((weights.mT @ layer.to(last) for layer in layers), branches.scales, strict=True)
+        return torch.stack([one if scale is None else one * scale.to(last) for one, scale in sums], dim=1)
 
     def stacked(layers: list[Tensor]) -> Tensor | None:
-        return torch.stack([layer[image].to(last) for layer in layers]) if layers else None
+        return torch.stack([layer.to(last) for layer in layers], dim=1) if layers else None
 
-    pool_mlp = None
-    if branches.pool_mlp is not None:
-        queries = branches.pool_mlp[image].to(last)
-        pool_mlp = queries.mean(dim=0) if branches.pooling.mean_latent else queries[0].clone()
-    inner, post, gates = (stacked(layers) for layers in (branches.inner, branches.post, branches.gates))
-    return Written(weights, summed(branches.attention), summed(branches.mlps), inner, post, gates, pool_mlp)
+    pool_mlp = branches.pool_mlp
+    if pool_mlp is not None:
+        pool_mlp = pool_mlp.to(last)
+        pool_mlp = pool_mlp.mean(dim=1) if branches.pooling.mean_latent else pool_mlp[:, 0].clone()
+    norms = map(stacked, (branches.inner, branches.post, branches.gates))
+    found = (weights, summed(branches.attention), summed(branches.mlps), *norms, pool_mlp)
+    by_field = ([None] * len(last) if one is None else one for one in found)
+    return [Written(*fields) for fields in zip(*by_field, strict=True)]

@@ -33,7 +33,7 @@ def deviation(trace: Trace, exact: nn.Module, pixels: Float[Tensor, "1 channel h
     logits = None if trace.logits is None else logits
     shared = {name: getattr(trace, name) for name in ("checkpoint", "grid", "readout", "labels")}
     place = torch.device("cpu")
-    twin = record.trace_of(recording, logits, shared, trace.view, 0, place, read, queries)
+    (twin,) = record.traces_of(recording, logits, shared, [trace.view], place, read, queries)
     largest = 0.0
     for mine, true in zip(trace.layers, twin.layers, strict=True):
         for start in range(0, trace.grid.tokens, _ROWS):

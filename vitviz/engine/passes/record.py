@@ -1,7 +1,8 @@
-"""From a recorded forward pass and a model's own parts to the immutable record of one picture."""
+"""From a recorded forward pass and a model's own parts to the immutable record of each picture."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,61 +17,77 @@ from vitviz.engine.passes.capture import Call, Recording
 from vitviz.engine.reading.contrastive import projecting
 from vitviz.errors import UnsupportedModel
 from vitviz.record.grid import Grid
-from vitviz.record.trace import Attention, Bias, Trace, View
+from vitviz.record.runs import Without
+from vitviz.record.trace import Attention, Bias, Trace, View, Written, moved
 
 
-def trace_of(
-    recording: Recording, logits: Tensor, shared: Mapping[str, Any], view: View, image: int,
+def traces_of(
+    recording: Recording, logits: Tensor, shared: Mapping[str, Any], views: Sequence[View],
     device: torch.device, read: Tensor | None = None, queries: int | None = None,
-) -> Trace:  # fmt: skip
-    """The trace of one picture of the batch; `shared` are fields of it that all of the pass have.
+) -> list[Trace]:  # fmt: skip
+    """The traces of a batch's pictures; `shared` are fields of them that all of the pass have.
 
-    `read`: how much of y each token is, by picture, where that depends on it; `queries`: of attention
-    pooling's, how many are read, None for all. Logits are None of what is no classifier.
+    What all pictures need is computed once and where the model is: on a GPU each small step for each of them
+    would be a launch, and each move a wait. `read`: how much of y each token is, by picture, where that
+    depends on it; `queries`: of attention pooling's, how many are read, None for all. Logits are None of what
+    is no classifier.
     """
-    readout, grid, kept = shared["readout"], shared["grid"], _keeping(image, device)
-    patches, positions = recording.patch_embedding, recording.position_embedded
-    pooling = recording.outside[-1] if readout.name == "attention" and recording.outside else None
-    pooling = None if pooling is None else attention_of(pooling, image, grid, device)
-    tokens = tuple(kept(tokens) for tokens in recording.tokens)
-    biases: dict[int, Bias | None] = {}  # a bias shared by all layers is kept once
-    found = Trace(
-        view=covered(view, grid),
-        layers=tuple(attention_of(call, image, grid, device, biases) for (call,) in recording.calls),
-        tokens=tokens,
-        patch_embedding=kept(patches)[-grid.patches :],
-        position_embedded=None if positions is None else kept(positions)[-grid.patches :],
-        logits=None if logits is None or logits.ndim != 2 else kept(logits),
-        pool=readout.name,
-        read=None if read is None else read[image].to(device),
-        pooling=None if pooling is None else replace(pooling, q=pooling.q[:, :queries]),  # those read
-        written=branches.written(recording.branches, image, tokens[-1], pooling),
-        **shared,
-    )
-    if found.written is not None:  # what layers added whose tokens were thrown away is nothing
-        began = found.without.at or 0
-        found.written.attention[:began], found.written.mlps[:began] = 0, 0
-    return found
+    readout, grid, began = shared["readout"], shared["grid"], shared.get("without", Without()).at or 0
+    there, last, poolings = partial(_kept, device=device), recording.tokens[-1].float(), None
+    biases: dict[tuple[int, int], Bias] = {}
+    if readout.name == "attention" and recording.outside:
+        call = kept(recording.outside[-1], last.device)
+        poolings = [attention_of(call, image, grid, biases) for image in range(len(views))]
+        poolings = [replace(one, q=one.q[:, :queries]) for one in poolings]  # those that are read
+    written = branches.written(recording.branches, last, poolings)
+    for one in written or ():  # what layers added whose tokens were thrown away is nothing
+        one.attention[:began], one.mlps[:began] = 0, 0
+    calls, tokens = [kept(call, device) for (call,) in recording.calls], list(map(there, recording.tokens))
+    patches, positions = there(recording.patch_embedding), there(recording.position_embedded)
+    logits = None if logits is None or logits.ndim != 2 else there(logits)
+    return [
+        Trace(
+            view=covered(view, grid),
+            layers=tuple(attention_of(call, image, grid, biases) for call in calls),
+            tokens=tuple(one[image] for one in tokens),
+            patch_embedding=patches[image, -grid.patches :],
+            position_embedded=None if positions is None else positions[image, -grid.patches :],
+            logits=None if logits is None else logits[image],
+            pool=readout.name,
+            read=None if read is None else read[image].to(device),
+            pooling=None if poolings is None else moved(poolings[image], device, Attention | Bias),
+            written=None if written is None else moved(written[image], device, Written),
+            **shared,
+        )
+        for image, view in enumerate(views)
+    ]
 
 
-def attention_of(
-    call: Call, image: int, grid: Grid, device: torch.device, biases: dict[int, Bias | None] | None = None
-) -> Attention:
-    """One attention call for one picture of the batch."""
-    kept, biases = _keeping(image, device), {} if biases is None else biases
-    if call.mask is not None and id(call.mask) not in biases:
-        biases[id(call.mask)] = bias_of(call.mask.detach(), image, grid, device)
-    q, k, v = kept(call.q), kept(call.k), kept(call.v)
+def kept(call: Call, device: torch.device) -> Call:
+    """An attention call of a batch as traces keep it: float32 on a device, detached."""
+    q, k, v, given = (_kept(one, device) for one in (call.q, call.k, call.v, call.given))
     own, other = v.untyped_storage(), q.untyped_storage()
     if own.nbytes() > v.nbytes and own.data_ptr() != other.data_ptr():
         v = v.clone()  # rotary models make q and k anew; a view of v would keep the buffer of all three
-    bias = None if call.mask is None else biases[id(call.mask)]
-    given = None if call.given is None else kept(call.given)
-    return Attention(q, k, v, call.scale, bias, call.replaced, given)
+    return replace(call, q=q, k=k, v=v, given=given)
 
 
-def _keeping(image: int, device: torch.device) -> Callable[[Tensor], Tensor]:
-    return lambda tensor: tensor[image].detach().to(device=device, dtype=torch.float32)
+def attention_of(
+    call: Call, image: int, grid: Grid, biases: dict[tuple[int, int], Bias] | None = None
+) -> Attention:
+    """One picture's part of a `kept` attention call. A bias shared by all layers is made once."""
+    bias = None
+    if call.mask is not None:
+        biases, key = {} if biases is None else biases, (id(call.mask), image)
+        if key not in biases:
+            biases[key] = bias_of(call.mask.detach(), image, grid, call.q.device)
+        bias = biases[key]
+    given = None if call.given is None else call.given[image]
+    return Attention(call.q[image], call.k[image], call.v[image], call.scale, bias, call.replaced, given)
+
+
+def _kept(tensor: Tensor | None, device: torch.device) -> Tensor | None:
+    return None if tensor is None else tensor.detach().to(device, torch.float32)
 
 
 def covered(view: View, grid: Grid) -> View:
