@@ -108,10 +108,10 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
     if not _alike(entering if entry is None else entry(entering), first):
         raise UnsupportedModel(not_applicable(name, Sentence(BEGINNING)))
 
-    def kept(found: list[Tensor]) -> tuple[Tensor, ...]:
-        return tuple(held(one[0]) for one in found)
+    def kept(moment: str) -> tuple[Tensor, ...]:
+        return tuple(held(one[0]) for one in branches.found[moment])
 
-    scales = zip(kept(branches.mlps), branches.scales, strict=True)
+    scales = zip(kept("added mlp"), branches.scales, strict=True)
     return Stream(
         readers=tuple(reader_of(block) for block in blocks),
         embedding=embedding,
@@ -119,9 +119,9 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
         entry=entry,
         heads=tuple(map(held, one.heads)),
         mlps=tuple(mlp if scale is None else mlp * scale.to(mlp) for mlp, scale in scales),
-        inner=kept(branches.inner),
-        post=kept(branches.post),
-        gates=kept(branches.gates),
+        inner=kept("inner norm"),
+        post=kept("post norm"),
+        gates=kept("gate"),
         turns=tuple(map(held, one.turns)),
         halves=bool(getattr(getattr(blocks[0], "attn", None), "rotate_half", False)),
     )
