@@ -8,7 +8,7 @@ its hook, and the last block's where the readout begins.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,6 @@ from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import capture
 from vitviz.engine.tails import PRE_NORM, scale_of
 from vitviz.errors import UnsupportedModel
-from vitviz.record import stopping
 from vitviz.record.sentence import Sentence, not_applicable
 
 Removal = Mapping[tuple, Sequence[Writer]]  # by reader, whose parts are taken out of what it reads
@@ -44,7 +43,6 @@ class _Edged:
     known: dict[tuple[int, Writer], Tensor] = field(default_factory=dict)
     heads: list[Tensor] = field(default_factory=list)  # as this pass has them, batch x head x token x dim
     mlps: list[Tensor] = field(default_factory=list)
-    layer: int | None = None
     entering: Tensor | None = None
     added: Tensor | None = None
     inside: bool = False  # an MLP is being asked again
@@ -94,25 +92,19 @@ class _Edged:
 
     def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
         if moment == "input":
-            stopping.check()
-            self.layer, self.entering = layer, args[0]
+            self.entering = args[0]
         elif moment == "added attention":
             self.added = output
         elif moment == "mlp" and not self.inside:
             return self._mlp(layer, output)
         elif moment == "added mlp":
             self.mlps.append(output)
-        elif moment == "output":
-            self.layer = None
-            if layer == len(self.blocks) - 1:
-                missing = [self.gone(i, ("readout",)) for i in range(len(output))]
-                return torch.stack(
-                    [x if d is None else x - d[0] for x, d in zip(output, missing, strict=True)]
-                )
+        elif moment == "output" and layer == len(self.blocks) - 1:
+            missing = [self.gone(i, ("readout",)) for i in range(len(output))]
+            return torch.stack([x if d is None else x - d[0] for x, d in zip(output, missing, strict=True)])
         return None
 
-    def attend(self, kernel: Callable[..., Tensor], query, key, value, *others, **named) -> Tensor:
-        layer = self.layer
+    def attend(self, layer: int | None, kernel, query, key, value, *others, **named) -> Tensor:
         if layer is None:
             return kernel(query, key, value, *others, **named)
         sides = {"query": query, "key": key, "value": value}

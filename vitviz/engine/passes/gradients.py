@@ -35,7 +35,6 @@ from torch import Tensor, nn
 from vitviz.engine.passes.biases import additive
 from vitviz.engine.passes.capture import heard
 from vitviz.errors import UnsupportedModel
-from vitviz.record import stopping
 
 GATED = {F.gelu, F.silu, F.relu, F.mish, F.hardswish, torch.relu, Tensor.relu}  # each is x times something
 STOPPED = {
@@ -139,7 +138,6 @@ class Opened:
             self.tokens.append(output)
         if moment != "input":
             return None
-        stopping.check()
         self._depth, tokens = layer, args[0]
         begins = layer == 0 and not tokens.requires_grad
         if begins:
@@ -148,7 +146,7 @@ class Opened:
         self.tokens.append(tokens)
         return ((tokens, *args[1:]), output) if begins else None
 
-    def attend(self, func: Callable, *args, **kwargs) -> Any:
+    def attend(self, layer: int | None, func: Callable, *args, **kwargs) -> Any:
         """One call of torch's in the pass, whichever."""
         if func in _BIASED:
             args, kwargs = self._with_leaf(func, args, kwargs)

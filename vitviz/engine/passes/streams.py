@@ -5,7 +5,6 @@ reads, the same hooks (`branches`) listen at every token, and the seam keeps wha
 is that of the trace, with whatever was taken out of it, and has to end in the trace's tokens.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -59,9 +58,9 @@ class _Wide:
             del recording.tokens[1:-1]
         return given
 
-    def attend(self, kernel: Callable[..., Tensor], *args, **named) -> Tensor:
-        given = self.own.attend(kernel, *args, **named)
-        if len(self.heads) < len(self.turns):
+    def attend(self, layer: int | None, *call, **named) -> Tensor:
+        given = self.own.attend(layer, *call, **named)
+        if layer is not None:
             self.heads.append(given[0].detach())
         return given
 
