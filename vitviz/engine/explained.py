@@ -74,23 +74,6 @@ class _Handing:
         return self._handed[None]
 
 
-def behind_last(
-    model: nn.Module, blocks: list[nn.Module], tokens: Float[Tensor, "token width"],
-    handed: Float[Tensor, "head token dim"], alone: bool,
-) -> Float[Tensor, "token width"]:  # fmt: skip
-    """What the last block makes of the tokens that enter it; `alone`: what its attention adds, and no more.
-
-    Neither a table of positions nor a mask is handed to it, which only the scores would need.
-    """
-    one, block = _Handing(handed), blocks[-1]
-    with capture.heard(model, blocks, one):
-        whole = block(tokens[None])[0]
-    if not alone:
-        return whole
-    scale = scale_of(block.ls) if type(block).__name__ == PARALLEL else None
-    return one.added[0] if scale is None else one.added[0] * scale.to(tokens)
-
-
 Once = Callable[[str, Callable[[], Gradients]], Gradients]  # keeps a pass for who looks again
 MakesLedger = Callable[[Inspector, Trace], Ledger]  # whoever keeps ledgers, and has checked that they balance
 
@@ -156,10 +139,7 @@ class Explained:
     def patches(self, handed: Tensor | None, alone: bool) -> Tensor:
         tokens, weights = self.trace.tokens, next(self.model.parameters())
         with plainly(weights.device):
-            if handed is None:
-                last = tokens[-1].to(weights)
-            else:
-                last = behind_last(self.model, self.blocks, tokens[-2].to(weights), handed.to(weights), alone)
+            last = tokens[-1].to(weights) if handed is None else self._behind_last(handed.to(weights), alone)
             # as if every token of its sequence were this one, whichever of them is read
             each = self.model.norm(last)[:, None].expand(-1, self.trace.grid.prefix + 1, -1)
             if isinstance(self.target, Tensor):
@@ -167,6 +147,21 @@ class Explained:
             else:
                 found = self.model.forward_head(each)
         return found.to(tokens[-1])
+
+    def _behind_last(
+        self, handed: Float[Tensor, "head token dim"], alone: bool
+    ) -> Float[Tensor, "token width"]:
+        """What the last block makes of its tokens; `alone`: what its attention adds, and no more.
+
+        Neither a table of positions nor a mask is handed to it, which only the scores would need.
+        """
+        one, block = _Handing(handed), self.blocks[-1]
+        with capture.heard(self.model, self.blocks, one):
+            whole = block(self.trace.tokens[-2].to(handed)[None])[0]
+        if not alone:
+            return whole
+        scale = scale_of(block.ls) if type(block).__name__ == PARALLEL else None
+        return one.added[0] if scale is None else one.added[0] * scale.to(handed)
 
     def path(self, steps: int) -> Path:
         """By the midpoint rule from the mean colour, 0 in the model's own units."""

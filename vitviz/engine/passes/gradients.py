@@ -44,37 +44,6 @@ STOPPED = {
 PRODUCTS = {torch.mul, Tensor.mul, Tensor.mul_, Tensor.__mul__, Tensor.__rmul__}
 
 
-class Held:
-    """One pass's replacements; they remember which tensor an activation gave, to tell gate from gated."""
-
-    def __init__(self) -> None:
-        self._gate: Tensor | None = None
-
-    def call(self, func: Callable, *args, **kwargs) -> Any:
-        """What a function gives in this pass."""
-        if func in GATED:
-            return self._gated(func, *args, **kwargs)
-        if func in STOPPED:
-            return func(*args, **kwargs).detach()
-        if func in PRODUCTS:
-            return self._product(func, *args, **kwargs)
-        return _NORMS.get(func, func)(*args, **kwargs)
-
-    def _gated(self, func: Callable, x: Tensor, *args, **kwargs) -> Tensor:
-        kwargs.pop("inplace", None)  # of what stands in the graph
-        with torch.no_grad():
-            value = func(x, *args, **kwargs)
-            gate = torch.where(x == 0, 0.5, value / x)  # any finite number: it multiplies 0
-        self._gate = x * gate
-        return self._gate
-
-    def _product(self, func: Callable, one, other, **kwargs) -> Tensor:
-        both = all(isinstance(factor, Tensor) and factor.requires_grad for factor in (one, other))
-        if both and self._gate is not None:
-            one, other = (factor.detach() if factor is self._gate else factor for factor in (one, other))
-        return func(one, other, **kwargs)
-
-
 def layer_norm(
     x: Tensor, shape, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -123,7 +92,8 @@ class Opened:
         self.lines: list[Line] = []
         self.normed: dict[int, Tensor] = {}  # the first norm's output in each block; in L, behind the last
         self._depth, self._last = -1, len(blocks) - 1
-        self._held, self._terms = Held() if held else None, terms
+        self._held, self._terms = held, terms
+        self._gate: Tensor | None = None  # what an activation gave last, to tell gate from gated
         self._added = {
             id(one): ADDED[last]
             for name, one in model.named_parameters()
@@ -154,11 +124,34 @@ class Opened:
         kwargs = {name: self._constant(one) for name, one in kwargs.items()}
         if func is F.scaled_dot_product_attention:
             return self._attend(*args, **kwargs)
-        held = self._held
-        found = func(*args, **kwargs) if held is None else held.call(func, *args, **kwargs)
+        found = self._holding(func, *args, **kwargs) if self._held else func(*args, **kwargs)
         if func in _NORMS:
             self.normed.setdefault(self._depth, found)
         return found
+
+    def _holding(self, func: Callable, *args, **kwargs) -> Any:
+        """What a function gives in a held pass."""
+        if func in GATED:
+            return self._gated(func, *args, **kwargs)
+        if func in STOPPED:
+            return func(*args, **kwargs).detach()
+        if func in PRODUCTS:
+            return self._product(func, *args, **kwargs)
+        return _NORMS.get(func, func)(*args, **kwargs)
+
+    def _gated(self, func: Callable, x: Tensor, *args, **kwargs) -> Tensor:
+        kwargs.pop("inplace", None)  # of what stands in the graph
+        with torch.no_grad():
+            value = func(x, *args, **kwargs)
+            gate = torch.where(x == 0, 0.5, value / x)  # any finite number: it multiplies 0
+        self._gate = x * gate
+        return self._gate
+
+    def _product(self, func: Callable, one, other, **kwargs) -> Tensor:
+        both = all(isinstance(factor, Tensor) and factor.requires_grad for factor in (one, other))
+        if both and self._gate is not None:
+            one, other = (factor.detach() if factor is self._gate else factor for factor in (one, other))
+        return func(one, other, **kwargs)
 
     def _with_leaf(self, func: Callable, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         place, kind = _BIASED[func]
@@ -194,9 +187,9 @@ class Opened:
             raise UnsupportedModel(
                 "This model's attention is causal or shares keys between heads, so there is no map of it."
             )
-        if self._held is not None:
+        if self._held:
             query, key, attn_mask = (one if one is None else one.detach() for one in (query, key, attn_mask))
-        if self._held is not None or not self._terms:
+        if self._held or not self._terms:
             return F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, scale=scale)
         scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.mT
         if attn_mask is not None:
