@@ -23,7 +23,7 @@ from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard, plainly
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import capture, gradients
-from vitviz.engine.passes.gradients import or_zero, product
+from vitviz.engine.passes.gradients import product
 from vitviz.engine.passes.removal import Removal
 from vitviz.engine.tails import PARALLEL, PRE_NORM, scale_of
 from vitviz.errors import UnsupportedModel, VitvizError
@@ -203,17 +203,16 @@ class Explained:
         asked += [] if activation is None else [activation]
         device = self.inspector.device
         with memory_guard(device, f"The gradient of {self.trace.checkpoint}"), exactly(device):
-            found = torch.autograd.grad(answer, asked, allow_unused=True)
+            found = torch.autograd.grad(answer, asked, materialize_grads=True)  # zero for what is not used
         slopes = {id(tensor): slope for tensor, slope in zip(asked, found, strict=True)}
         tokens = [product(token, slopes[id(token)]).sum(dim=-1)[0] for token in one.tokens]
         constants = {kind: torch.zeros(len(tokens) + 1, dtype=torch.float64) for kind in KINDS}
         for line in one.lines:
             constants[line.kind][line.depth + 1] += product(line.leaf, slopes[id(line.leaf)]).sum().cpu()
-        sloped = ((weights, or_zero(weights, slopes[id(weights)])) for weights in attentions)
-        weighed = [Weighed(weights.detach()[0].cpu(), slope[0].cpu()) for weights, slope in sloped]
+        weighed = [Weighed(one.detach()[0].cpu(), slopes[id(one)][0].cpu()) for one in attentions]
         activations = activation_slopes = None
         if activation is not None:
-            both = activation.detach(), or_zero(activation, slopes[id(activation)])
+            both = activation.detach(), slopes[id(activation)]
             activations, activation_slopes = (one[0, -self.trace.grid.patches :].cpu() for one in both)
         return Gradients(
             answer=answer.item(), tokens=torch.stack(tokens).cpu(), constants=constants,

@@ -48,6 +48,8 @@ class Pass:
         """A hook of the model; what it returns takes the place of what the hook was given."""
         if moment in BRANCHES:
             return self.recording.branches and self.recording.branches.hear(moment, args, output)
+        if moment in ("attn", "mlp"):
+            return self._changed(moment, layer, output)
         return getattr(self, f"_{moment}")(layer, args, output)
 
     def attend(
@@ -99,13 +101,6 @@ class Pass:
         if self._awaited is not None and self._awaited[0] == layer and args:
             self.recording.entered[layer], self._awaited = Entered.sampled(args[0], *self._awaited), None
 
-    def _attn(self, layer: int, args: tuple, output: Any) -> Any:
-        stopping.check()
-        return self._changed("attn", layer, output)
-
-    def _mlp(self, layer: int, args: tuple, output: Any) -> Any:
-        return self._changed("mlp", layer, output)
-
     def _output(self, layer: int, args: tuple, output: Any) -> Any:
         given = self._changed("output", layer, output)
         self.recording.tokens.append(given)
@@ -132,7 +127,7 @@ class Seam(TorchFunctionMode):
         self._owner, self._every, self._layer = owner, every, None
 
     def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
-        if moment == "input":
+        if moment in ("input", "attn"):
             stopping.check()
         self._layer = None if moment == "output" else self._layer
         given = self._owner.heard(moment, layer, args, output)

@@ -237,12 +237,6 @@ def bytes_of_gradients(
     return 4 * batch * (attention + 32 * layers * tokens * width)
 
 
-def product(value: Tensor, slope: Tensor | None) -> Tensor:
-    """A value times its slope, in float64; zero where nothing depends on it."""
-    value = value.detach().double()
-    return torch.zeros_like(value) if slope is None else value * slope.double()
-
-
-def or_zero(value: Tensor, slope: Tensor | None) -> Tensor:
-    """A slope; zero where nothing depends on the value."""
-    return torch.zeros_like(value) if slope is None else slope.detach()
+def product(value: Tensor, slope: Tensor) -> Tensor:
+    """A value times its slope, in float64."""
+    return value.detach().double() * slope.double()
