@@ -19,6 +19,7 @@ from vitviz.analyses.relevance.passes import KINDS, Gradients, Path, Weighed
 from vitviz.analyses.tail import Tail
 from vitviz.analyses.target import Asked, classes_of, score_of
 from vitviz.engine import memory
+from vitviz.engine.asking.models import balanced_ledger
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard, plainly
 from vitviz.engine.inspector import Inspector
@@ -75,7 +76,6 @@ class _Handing:
 
 
 Once = Callable[[str, Callable[[], Gradients]], Gradients]  # keeps a pass for who looks again
-MakesLedger = Callable[[Inspector, Trace], Ledger]  # whoever keeps ledgers, and has checked that they balance
 
 NO_NORM = "no norm stands before the last block's attention, and behind it no patch has a gradient"
 UNSEEN = "it attends in a way that no gradient was seen of; choose another method"
@@ -97,12 +97,12 @@ class Explained:
     """
 
     def __init__(
-        self, inspector: Inspector, image, target: Asked, ledger: MakesLedger, patches_as: str = "dropped",
-        size=None, once: Once = lambda name, make: make(),
+        self, inspector: Inspector, image, target: Asked, patches_as: str = "dropped", size=None,
+        once: Once = lambda name, make: make(),
     ):  # fmt: skip
         if inspector.dtype != "float32":
             raise VitvizError(Sentence(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
-        self.inspector, self.target, self.patches_as, self._ledger = inspector, target, patches_as, ledger
+        self.inspector, self.target, self.patches_as = inspector, target, patches_as
         self._once, self._made = once, {}
         made = isinstance(image, Trace)
         prepared, seen = inspector.forward.seen(image.view if made else image, size)
@@ -116,7 +116,7 @@ class Explained:
         return self.inspector.tail(self.trace.grid.pixels, self.trace.tokens[0].device)
 
     def ledger(self) -> Ledger:
-        return self._ledger(self.inspector, self.trace)
+        return balanced_ledger(self.inspector, self.trace)
 
     def gradients(self, held: bool = False) -> Gradients:
         if held not in self._made:
@@ -198,7 +198,7 @@ class Explained:
         self._check(one, answer, held)
         activation = None if held else self._activation(one)
         attentions = [*(call[0] for call in one.attentions if call), *one.pooling[-1:]]
-        asked = [*one.tokens, *(line.leaf for line in one.lines), *attentions]
+        asked = [*one.tokens, *(constant for _, _, constant in one.lines), *attentions]
         asked += [leaf] if leaf.requires_grad else []
         asked += [] if activation is None else [activation]
         device = self.inspector.device
@@ -207,9 +207,9 @@ class Explained:
         slopes = {id(tensor): slope for tensor, slope in zip(asked, found, strict=True)}
         tokens = [product(token, slopes[id(token)]).sum(dim=-1)[0] for token in one.tokens]
         constants = {kind: torch.zeros(len(tokens) + 1, dtype=torch.float64) for kind in KINDS}
-        for line in one.lines:
-            constants[line.kind][line.depth + 1] += product(line.leaf, slopes[id(line.leaf)]).sum().cpu()
-        weighed = [Weighed(one.detach()[0].cpu(), slopes[id(one)][0].cpu()) for one in attentions]
+        for kind, depth, constant in one.lines:
+            constants[kind][depth + 1] += product(constant, slopes[id(constant)]).sum().cpu()
+        weighed = [Weighed(each.detach()[0].cpu(), slopes[id(each)][0].cpu()) for each in attentions]
         activations = activation_slopes = None
         if activation is not None:
             both = activation.detach(), slopes[id(activation)]

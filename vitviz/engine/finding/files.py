@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -73,7 +73,7 @@ def _from_hub(checkpoint: Checkpoint, progress: hub.Progress | None) -> Files:
         config = small("config.json")
         preprocessor = small("preprocessor_config.json") if config and "model_type" in config else None
     for name in HUB_FILES:
-        weights = weights or if_there(partial(hub.fetch_weights, checkpoint.location, name, progress))
+        weights = weights or if_there(checkpoint.location, name, progress)
     if weights is None:
         raise CheckpointError(
             f"{checkpoint.location} has no {' or '.join(HUB_FILES)} on the hub. "
@@ -85,7 +85,7 @@ def _from_hub(checkpoint: Checkpoint, progress: hub.Progress | None) -> Files:
 def _small(location: str, name: str, needed: bool) -> dict[str, Any] | None:
     """A small file of a repository; unless it is `needed`, a hub out of reach is as good as none."""
     try:
-        path = if_there(partial(hub.fetch, location, name))
+        path = if_there(location, name)
     except hub.HubError:
         if needed:
             raise
@@ -93,10 +93,10 @@ def _small(location: str, name: str, needed: bool) -> dict[str, Any] | None:
     return folder.read_json(path) if path else None
 
 
-def if_there(fetch: Callable[[], Path]) -> Path | None:
+def if_there(location: str, name: str, progress: hub.Progress | None = None) -> Path | None:
     """What is fetched; None where the repository does not have it."""
     try:
-        return fetch()
+        return hub.fetch_weights(location, name, progress)
     except hub.NoSuchFile:
         return None
 

@@ -25,7 +25,6 @@ sigmoid or softmax. What is computed in any other way is not held, does not bala
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -72,15 +71,6 @@ ADDED = {  # parameters that are added to tokens, stand among them, or are added
 _BIASED = {F.linear: (2, "linear biases"), F.conv2d: (2, "linear biases"), F.layer_norm: (3, "norm biases")}
 
 
-@dataclass(frozen=True)
-class Line:
-    """A constant of the network: what it is, and in which block (-1 before the first, L behind the last)."""
-
-    kind: str
-    depth: int
-    leaf: Tensor
-
-
 class Opened:
     """One pass: hears the hooks and replaces calls. What is recorded is in the graph, with a batch axis."""
 
@@ -89,7 +79,8 @@ class Opened:
         # batch x head x query x key; none in a held pass
         self.attentions: list[list[Tensor]] = [[] for _ in blocks]
         self.pooling: list[Tensor] = []  # the same of attention pooling
-        self.lines: list[Line] = []
+        # constants: what kind, in which block (-1 before the first, L behind the last), and the leaf
+        self.lines: list[tuple[str, int, Tensor]] = []
         self.normed: dict[int, Tensor] = {}  # the first norm's output in each block; in L, behind the last
         self._depth, self._last = -1, len(blocks) - 1
         self._held, self._terms = held, terms
@@ -177,7 +168,7 @@ class Opened:
 
     def _leaf(self, kind: str, value: Tensor) -> Tensor:
         leaf = value.detach().requires_grad_()
-        self.lines.append(Line(kind, self._depth, leaf))
+        self.lines.append((kind, self._depth, leaf))
         return leaf
 
     def _attend(
