@@ -22,4 +22,6 @@ def explained(construction="class", target=2, patches_as="dropped", model=None, 
         placed=SimpleNamespace(at=lambda size: model),
         forward=SimpleNamespace(seen=lambda view, size: (view, size), pixels=lambda prepared: pixels),
     )  # fmt: skip
-    return Explained(inspector, trace, target, lambda _, trace: ledger_of(trace, tail), patches_as)
+    one = Explained(inspector, trace, target, patches_as)
+    one.ledger = lambda: ledger_of(trace, tail)
+    return one

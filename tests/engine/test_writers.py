@@ -18,9 +18,8 @@ from vitviz.analyses.evidence import account_of, directions
 from vitviz.analyses.target import target_of
 from vitviz.analyses.writers import Writer, paths_of, score_of, writers_of
 from vitviz.engine.asking import circuits
-from vitviz.engine.passes.edges import edged
+from vitviz.engine.passes.edges import edged, recorded_stream
 from vitviz.engine.passes.experiments import as_seen
-from vitviz.engine.passes.streams import recorded_stream
 
 EXACT = 1e-11
 WEIGHTS = "weights/deit_tiny_patch16_224.safetensors"

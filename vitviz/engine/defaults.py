@@ -10,7 +10,7 @@ back when the last of those that compute at once has done.
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -51,20 +51,10 @@ class _Setting:
             self._theirs = None
 
 
-_float32 = _Setting(torch.get_default_dtype, torch.set_default_dtype, torch.float32)
-_convolutions = _Setting(
+# Everything inside is built and computed in float32 unless it names another type; also a decorator.
+in_float32 = _Setting(torch.get_default_dtype, torch.set_default_dtype, torch.float32).held
+whole_convolutions = _Setting(
     lambda: torch.backends.cudnn.allow_tf32,
     lambda allowed: setattr(torch.backends.cudnn, "allow_tf32", allowed),
     False,
-)
-whole_convolutions = _convolutions.held
-
-
-def in_float32() -> AbstractContextManager[None]:
-    """Everything inside is built and computed in float32 unless it names another type; also a decorator.
-
-    >>> with in_float32():
-    ...     torch.zeros(1).dtype
-    torch.float32
-    """
-    return _float32.held()
+).held

@@ -19,11 +19,12 @@ from vitviz.analyses.relevance.passes import KINDS, Gradients, Path, Weighed
 from vitviz.analyses.tail import Tail
 from vitviz.analyses.target import Asked, classes_of, score_of
 from vitviz.engine import memory
+from vitviz.engine.asking.models import balanced_ledger
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard, plainly
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import capture, gradients
-from vitviz.engine.passes.gradients import or_zero, product
+from vitviz.engine.passes.gradients import product
 from vitviz.engine.passes.removal import Removal
 from vitviz.engine.tails import PARALLEL, PRE_NORM, scale_of
 from vitviz.errors import UnsupportedModel, VitvizError
@@ -70,29 +71,11 @@ class _Handing:
         if moment == "added attention":
             self.added = output
 
-    def attend(self, kernel: Callable[..., Tensor], *args, **named) -> Tensor:
+    def attend(self, *call, **named) -> Tensor:
         return self._handed[None]
 
 
-def behind_last(
-    model: nn.Module, blocks: list[nn.Module], tokens: Float[Tensor, "token width"],
-    handed: Float[Tensor, "head token dim"], alone: bool,
-) -> Float[Tensor, "token width"]:  # fmt: skip
-    """What the last block makes of the tokens that enter it; `alone`: what its attention adds, and no more.
-
-    Neither a table of positions nor a mask is handed to it, which only the scores would need.
-    """
-    one, block = _Handing(handed), blocks[-1]
-    with capture.heard(model, blocks, one):
-        whole = block(tokens[None])[0]
-    if not alone:
-        return whole
-    scale = scale_of(block.ls) if type(block).__name__ == PARALLEL else None
-    return one.added[0] if scale is None else one.added[0] * scale.to(tokens)
-
-
 Once = Callable[[str, Callable[[], Gradients]], Gradients]  # keeps a pass for who looks again
-MakesLedger = Callable[[Inspector, Trace], Ledger]  # whoever keeps ledgers, and has checked that they balance
 
 NO_NORM = "no norm stands before the last block's attention, and behind it no patch has a gradient"
 UNSEEN = "it attends in a way that no gradient was seen of; choose another method"
@@ -114,12 +97,12 @@ class Explained:
     """
 
     def __init__(
-        self, inspector: Inspector, image, target: Asked, ledger: MakesLedger, patches_as: str = "dropped",
-        size=None, once: Once = lambda name, make: make(),
+        self, inspector: Inspector, image, target: Asked, patches_as: str = "dropped", size=None,
+        once: Once = lambda name, make: make(),
     ):  # fmt: skip
         if inspector.dtype != "float32":
             raise VitvizError(Sentence(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
-        self.inspector, self.target, self.patches_as, self._ledger = inspector, target, patches_as, ledger
+        self.inspector, self.target, self.patches_as = inspector, target, patches_as
         self._once, self._made = once, {}
         made = isinstance(image, Trace)
         prepared, seen = inspector.forward.seen(image.view if made else image, size)
@@ -133,7 +116,7 @@ class Explained:
         return self.inspector.tail(self.trace.grid.pixels, self.trace.tokens[0].device)
 
     def ledger(self) -> Ledger:
-        return self._ledger(self.inspector, self.trace)
+        return balanced_ledger(self.inspector, self.trace)
 
     def gradients(self, held: bool = False) -> Gradients:
         if held not in self._made:
@@ -156,10 +139,7 @@ class Explained:
     def patches(self, handed: Tensor | None, alone: bool) -> Tensor:
         tokens, weights = self.trace.tokens, next(self.model.parameters())
         with plainly(weights.device):
-            if handed is None:
-                last = tokens[-1].to(weights)
-            else:
-                last = behind_last(self.model, self.blocks, tokens[-2].to(weights), handed.to(weights), alone)
+            last = tokens[-1].to(weights) if handed is None else self._behind_last(handed.to(weights), alone)
             # as if every token of its sequence were this one, whichever of them is read
             each = self.model.norm(last)[:, None].expand(-1, self.trace.grid.prefix + 1, -1)
             if isinstance(self.target, Tensor):
@@ -167,6 +147,21 @@ class Explained:
             else:
                 found = self.model.forward_head(each)
         return found.to(tokens[-1])
+
+    def _behind_last(
+        self, handed: Float[Tensor, "head token dim"], alone: bool
+    ) -> Float[Tensor, "token width"]:
+        """What the last block makes of its tokens; `alone`: what its attention adds, and no more.
+
+        Neither a table of positions nor a mask is handed to it, which only the scores would need.
+        """
+        one, block = _Handing(handed), self.blocks[-1]
+        with capture.heard(self.model, self.blocks, one):
+            whole = block(self.trace.tokens[-2].to(handed)[None])[0]
+        if not alone:
+            return whole
+        scale = scale_of(block.ls) if type(block).__name__ == PARALLEL else None
+        return one.added[0] if scale is None else one.added[0] * scale.to(handed)
 
     def path(self, steps: int) -> Path:
         """By the midpoint rule from the mean colour, 0 in the model's own units."""
@@ -203,22 +198,21 @@ class Explained:
         self._check(one, answer, held)
         activation = None if held else self._activation(one)
         attentions = [*(call[0] for call in one.attentions if call), *one.pooling[-1:]]
-        asked = [*one.tokens, *(line.leaf for line in one.lines), *attentions]
+        asked = [*one.tokens, *(constant for _, _, constant in one.lines), *attentions]
         asked += [leaf] if leaf.requires_grad else []
         asked += [] if activation is None else [activation]
         device = self.inspector.device
         with memory_guard(device, f"The gradient of {self.trace.checkpoint}"), exactly(device):
-            found = torch.autograd.grad(answer, asked, allow_unused=True)
+            found = torch.autograd.grad(answer, asked, materialize_grads=True)  # zero for what is not used
         slopes = {id(tensor): slope for tensor, slope in zip(asked, found, strict=True)}
         tokens = [product(token, slopes[id(token)]).sum(dim=-1)[0] for token in one.tokens]
         constants = {kind: torch.zeros(len(tokens) + 1, dtype=torch.float64) for kind in KINDS}
-        for line in one.lines:
-            constants[line.kind][line.depth + 1] += product(line.leaf, slopes[id(line.leaf)]).sum().cpu()
-        sloped = ((weights, or_zero(weights, slopes[id(weights)])) for weights in attentions)
-        weighed = [Weighed(weights.detach()[0].cpu(), slope[0].cpu()) for weights, slope in sloped]
+        for kind, depth, constant in one.lines:
+            constants[kind][depth + 1] += product(constant, slopes[id(constant)]).sum().cpu()
+        weighed = [Weighed(each.detach()[0].cpu(), slopes[id(each)][0].cpu()) for each in attentions]
         activations = activation_slopes = None
         if activation is not None:
-            both = activation.detach(), or_zero(activation, slopes[id(activation)])
+            both = activation.detach(), slopes[id(activation)]
             activations, activation_slopes = (one[0, -self.trace.grid.patches :].cpu() for one in both)
         return Gradients(
             answer=answer.item(), tokens=torch.stack(tokens).cpu(), constants=constants,

@@ -8,7 +8,7 @@ import torch
 
 from vitviz.errors import OutOfMemory
 
-_CPU = torch.device("cpu")
+CPU = torch.device("cpu")
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 SMALLER = "Choose a smaller checkpoint or a smaller size."
 
@@ -86,9 +86,7 @@ def require(needed: int, device: torch.device, what: str, advice: str = SMALLER)
         )
 
 
-def require_to_load(
-    name: str, parameters: int | None, device: torch.device = _CPU, itemsize: int = 4
-) -> None:
+def require_to_load(name: str, parameters: int | None, device: torch.device = CPU, itemsize: int = 4) -> None:
     """OutOfMemory where so many parameters (None: unknown) fit neither this machine nor the device.
 
     `itemsize`: bytes of a parameter on the device, where it is another: there the model alone has to stand.
@@ -98,7 +96,7 @@ def require_to_load(
     what = f"{name} with {parameters / 1e6:.3g} million parameters"
     advice = "Nothing was loaded. Choose a smaller checkpoint"
     also = f"{advice}, or close what else fills the memory."
-    require(bytes_to_load(parameters), _CPU, f"Loading {what}", also)
+    require(bytes_to_load(parameters), CPU, f"Loading {what}", also)
     if device.type == "cuda":
         there = f"{advice}, --dtype bfloat16 or --device cpu."
         require(itemsize * parameters, device, f"Putting {what} on {device}", there)

@@ -14,7 +14,7 @@ from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.device import DTYPES, memory_guard, pick_device, pick_dtype
 from vitviz.engine.forks import lock_of
 from vitviz.engine.passes import capture, copies, record
-from vitviz.engine.passes.hooks import Hooks
+from vitviz.engine.passes.wiring import Hooks
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.asked import plain
 from vitviz.record.classes import Classes

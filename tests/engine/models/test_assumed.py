@@ -15,7 +15,7 @@ from tests.shared import shared
 from vitviz.engine import choices
 from vitviz.engine.fitting import kept
 from vitviz.engine.pictures.images import open_image
-from vitviz.engine.reading import heads
+from vitviz.engine.reading import inferred
 from vitviz.engine.reading.given import Given
 from vitviz.errors import CheckpointError, VitvizError
 
@@ -49,26 +49,26 @@ def trained(count, width=64, steps=60):
 
 @pytest.mark.parametrize("count", [2, 4, 8])
 def test_training_shows_where_a_head_ends(count):
-    assert heads.shown(trained(count)) == count
+    assert inferred.heads_shown(trained(count)) == count
 
 
 def test_heads_of_genuine_weights_show_and_those_of_random_ones_do_not():
     genuine = load_file(shared(GENUINE))
-    assert heads.shown(genuine) == 3
+    assert inferred.heads_shown(genuine) == 3
     early = [
         shared(f"weights/vitviz-tiny-early/snapshots/step-0{step}.safetensors") for step in ("0000", "3000")
     ]
-    assert [heads.shown(load_file(path)) for path in early] == [None, 3]
-    assert heads.shown(perturbed(small()).state_dict()) is None
+    assert [inferred.heads_shown(load_file(path)) for path in early] == [None, 3]
+    assert inferred.heads_shown(perturbed(small()).state_dict()) is None
     mixed = {
         key: value[torch.randperm(len(value))] if "qkv" in key else value for key, value in genuine.items()
     }
-    assert heads.shown(mixed) is None
+    assert inferred.heads_shown(mixed) is None
 
 
 def test_the_contrast_is_that_of_plain_loops():
     tensors = small().double().state_dict()
-    found = heads.contrasts({key: value.float() for key, value in tensors.items()})[4]
+    found = inferred.contrasts({key: value.float() for key, value in tensors.items()})[4]
     inside, outside = [], []
     for row in range(128):
         for col in range(row + 1, 128):

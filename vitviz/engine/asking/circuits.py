@@ -21,8 +21,7 @@ from vitviz.analyses.writers import Paths, Score, Stream, Writers
 from vitviz.engine.asking.models import balanced_ledger
 from vitviz.engine.forks import lock_of
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.passes.edges import less, usual_of, without_edges
-from vitviz.engine.passes.streams import stream_of
+from vitviz.engine.passes.edges import less, stream_of, usual_of, without_edges
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.sentence import Sentence, not_applicable
 from vitviz.record.trace import Trace

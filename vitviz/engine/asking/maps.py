@@ -16,8 +16,7 @@ from vitviz.analyses.protocol import DENSE
 from vitviz.analyses.relevance import METHODS, Relevance, dense, relevance_of
 from vitviz.analyses.target import Asked
 from vitviz.analyses.trials.trial import DRAWS, SHARES, Progress, Trial, trial_of
-from vitviz.engine.asking.models import balanced_ledger
-from vitviz.engine.explained import Explained
+from vitviz.engine.explained import Explained as explained
 from vitviz.engine.forward import Forward
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import capture
@@ -124,13 +123,6 @@ def parameter_randomisation(
             for method, given in maps.items():
                 found[method][row].append(spearman(given, relevance_of(drawn, method).map))
     return found
-
-
-def explained(
-    inspector: Inspector, image, target: Asked, patches_as: str = "dropped", size=None, **keeping
-) -> Explained:
-    """A picture and target with the passes that maps need, made once; `once(name, make)` keeps gradients."""
-    return Explained(inspector, image, target, balanced_ledger, patches_as, size, **keeping)
 
 
 HEADS = ("head", "head_dist", "fc_norm", "norm", "attn_pool")  # what stands behind the last block

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -183,7 +182,7 @@ def _beside(checkpoint: Checkpoint) -> tuple[Path | None, Path | None]:
 
 def _from_hub(location: str, progress: Callable | None) -> tuple[Path | None, Path | None]:
     """The same of a repository, with its tokenizer's files, which lie in one folder of the cache."""
-    config = if_there(partial(hub.fetch, location, CONFIG))
+    config = if_there(location, CONFIG)
     if config is None:
         return None, None
     with understood(location):
@@ -192,5 +191,5 @@ def _from_hub(location: str, progress: Callable | None) -> tuple[Path | None, Pa
         # the first says whether the hub can be reached
         with suppress(HubError if number else hub.NoSuchFile):
             hub.fetch(location, name)
-    found = (if_there(partial(hub.fetch, location, name, progress)) for name in TOWERS)
+    found = (if_there(location, name, progress) for name in TOWERS)
     return config, next(filter(None, found), None)

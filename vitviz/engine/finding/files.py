@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -33,17 +33,25 @@ def files_of(checkpoint: Checkpoint, progress: hub.Progress | None = None) -> Fi
     """Raises CheckpointError where there are no weights (any more), HubError where the hub gives none."""
     if checkpoint.source == "hub":
         return _from_hub(checkpoint, progress)
-    path = Path(checkpoint.location)
     with permitted(checkpoint.name):
-        weights = weights_file(path) if path.is_dir() else path
+        weights = weights_of(checkpoint)
         if weights is None or not weights.is_file():
+            place = Path(checkpoint.location).name
             raise CheckpointError(
-                f"{checkpoint.name} has no weights (any more): expected {path.name} to be or to hold a file"
+                f"{checkpoint.name} has no weights (any more): expected {place} to be or to hold a file"
                 f" ending in {', '.join(SUFFIXES)}. Put it back, or choose another checkpoint."
             )
         beside = weights.parent / "preprocessor_config.json"
         told = folder.read_json(beside) if beside.is_file() else None
         return Files(weights, folder.config_beside(weights), told)
+
+
+def weights_of(checkpoint: Checkpoint) -> Path | None:
+    """Where its weights, or their index, lie on this machine, as far as its folder or the cache tells."""
+    if checkpoint.source == "hub":
+        return hub.cached_weights(checkpoint.location)
+    place = Path(checkpoint.location)
+    return weights_file(place) if place.is_dir() else place
 
 
 def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
@@ -59,14 +67,13 @@ def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
 
 
 def _from_hub(checkpoint: Checkpoint, progress: hub.Progress | None) -> Files:
-    weights = hub.cached_weights(checkpoint.location)
-    config = preprocessor = None
+    weights, config, preprocessor = weights_of(checkpoint), None, None
     if not registered(checkpoint):
         small = partial(_small, checkpoint.location, needed=weights is None)
         config = small("config.json")
         preprocessor = small("preprocessor_config.json") if config and "model_type" in config else None
     for name in HUB_FILES:
-        weights = weights or if_there(partial(hub.fetch_weights, checkpoint.location, name, progress))
+        weights = weights or if_there(checkpoint.location, name, progress)
     if weights is None:
         raise CheckpointError(
             f"{checkpoint.location} has no {' or '.join(HUB_FILES)} on the hub. "
@@ -78,7 +85,7 @@ def _from_hub(checkpoint: Checkpoint, progress: hub.Progress | None) -> Files:
 def _small(location: str, name: str, needed: bool) -> dict[str, Any] | None:
     """A small file of a repository; unless it is `needed`, a hub out of reach is as good as none."""
     try:
-        path = if_there(partial(hub.fetch, location, name))
+        path = if_there(location, name)
     except hub.HubError:
         if needed:
             raise
@@ -86,10 +93,10 @@ def _small(location: str, name: str, needed: bool) -> dict[str, Any] | None:
     return folder.read_json(path) if path else None
 
 
-def if_there(fetch: Callable[[], Path]) -> Path | None:
+def if_there(location: str, name: str, progress: hub.Progress | None = None) -> Path | None:
     """What is fetched; None where the repository does not have it."""
     try:
-        return fetch()
+        return hub.fetch_weights(location, name, progress)
     except hub.NoSuchFile:
         return None
 
@@ -120,19 +127,15 @@ def _stamps(checkpoint: Checkpoint) -> tuple[tuple[str | int, ...], ...]:
 
 def _files(checkpoint: Checkpoint) -> list[Path]:
     """The weights, all shards of them, and what is read with them."""
-    if checkpoint.source == "hub":
-        weights = hub.cached_weights(checkpoint.location)
-        beside = [found for name in BESIDE if (found := hub.cached(checkpoint.location, name))]
-    else:
-        place = Path(checkpoint.location)
-        weights = weights_file(place) if place.is_dir() else place
-        beside = []
-        if weights is not None:
-            read = (folder.config_file(weights), *map(weights.with_name, BESIDE[1:]), mapping_file(weights))
-            beside = [path for path in read if path.is_file()]
+    weights = weights_of(checkpoint)
     if weights is None:
         raise FileNotFoundError(checkpoint.name)
-    return [weights, *(folder.shards(weights) if folder.is_index(weights) else ()), *beside]
+    if checkpoint.source == "hub":
+        beside = [hub.cached(checkpoint.location, name) for name in BESIDE]
+    else:
+        beside = [folder.config_file(weights), *map(weights.with_name, BESIDE[1:]), mapping_file(weights)]
+    there = (path for path in beside if path and path.is_file())
+    return [weights, *(folder.shards(weights) if folder.is_index(weights) else ()), *there]
 
 
 @lru_cache(maxsize=256)

@@ -84,7 +84,10 @@ def fetch_weights(location: str, filename: str, progress: Progress | None = None
     if not filename.endswith(".index.json"):
         return fetch(location, filename, progress)
     index = fetch(location, filename)
-    announced, done = _total_size(index), 0
+    metadata = read_json(index).get("metadata")
+    size = metadata.get("total_size") if isinstance(metadata, dict) else None
+    announced = int(size) if isinstance(size, (int, float)) else 0  # of all shards, headers left out
+    done = 0
     for name in listed(index):
 
         def onward(got: int, size: int, before: int = done) -> None:
@@ -125,11 +128,8 @@ def is_cached(checkpoint: Checkpoint) -> bool:
 
 def cached_repositories() -> set[str]:
     """The ids of all repositories of which anything lies in the cache, read from one folder."""
-    try:
-        folders = [entry.name.partition("models--") for entry in Path(constants.HF_HUB_CACHE).iterdir()]
-    except OSError:
-        return set()
-    return {name.replace("--", "/") for before, mark, name in folders if mark and not before}
+    folders = Path(constants.HF_HUB_CACHE).glob("models--*")
+    return {one.name.removeprefix("models--").replace("--", "/") for one in folders}
 
 
 def _answer(repo: str, revision: str | None, filename: str) -> Any:
@@ -296,13 +296,6 @@ def _whole(location: str, weights: Path) -> bool:
         return not is_index(weights) or all(cached(location, name) for name in listed(weights))
     except CheckpointError:  # to be told when it is loaded, not when it is listed
         return False
-
-
-def _total_size(index: Path) -> int:
-    """The bytes of all shards as the index announces them, headers left out; 0 where it does not."""
-    metadata = read_json(index).get("metadata")
-    size = metadata.get("total_size") if isinstance(metadata, dict) else None
-    return int(size) if isinstance(size, (int, float)) else 0
 
 
 def _split(location: str) -> tuple[str, str | None]:

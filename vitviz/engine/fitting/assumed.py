@@ -13,8 +13,8 @@ from timm.layers import GluMlp
 from torch import Tensor, nn
 
 from vitviz.engine.checkpoint import Assumption
-from vitviz.engine.reading import heads
 from vitviz.engine.reading.given import Given, activation_in, blocks_of, pools_of
+from vitviz.engine.reading.inferred import heads_shown, likely_heads
 
 NORMALISATIONS = {  # of values from 0 to 1
     "ImageNet": Given(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
@@ -49,8 +49,8 @@ def of_model(
 ) -> tuple[Assumption, ...]:
     """What a bare file in timm's layout leaves open of its model; what was taken is the first choice."""
     now, found = model.blocks[0].attn, []
-    if not heads_told and "blocks.0.attn.q_norm.weight" not in tensors and heads.shown(tensors) is None:
-        counts = dict.fromkeys([now.num_heads, *heads.likely(model.embed_dim)])
+    if not heads_told and "blocks.0.attn.q_norm.weight" not in tensors and heads_shown(tensors) is None:
+        counts = dict.fromkeys([now.num_heads, *likely_heads(model.embed_dim)])
         found += question("heads", counts)
     found += [*question("pool", pools_of(model)), *question("block", blocks_of(model))]
     found += of_pictures(data)

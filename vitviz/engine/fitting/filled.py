@@ -262,7 +262,7 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) 
         )
     tables = sum(buffer.nbytes for buffer in model.buffers())
     what, advice = f"What {name} looks up about its positions", "Choose a smaller input in its config.json."
-    memory.require(tables, torch.device("cpu"), what, advice)
+    memory.require(tables, memory.CPU, what, advice)
     model.to_empty(device="cpu")
     for module in model.modules():
         # timm's name for it: tables that are computed, not trained

@@ -17,7 +17,7 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from vitviz.engine import placed
+from vitviz.engine import memory, placed
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.fitting.filled import Filled, empty, fill
@@ -32,7 +32,6 @@ from vitviz.engine.reading.mapping import PATCH_ORDERS, NameMap, written
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError, said
 
 _numbers = itertools.count(1)
-_CPU = torch.device("cpu")
 _ALIKE = {torch.float32: 1e-4, torch.float64: 1e-4}  # of the largest answer; of halves a twentieth
 _APART = 10.0  # times as far as the best has to be what is not taken
 _EPSILONS = (1e-6, 1e-5, 1e-12)
@@ -106,7 +105,7 @@ def _of_timm(model: nn.Module, given: Given) -> Filled:
         raise UnsupportedModel(f"{architecture} is no plain Vision Transformer.")
     embedding = getattr(model, "patch_embed", None)
     size = getattr(embedding, "img_size", None) or tuple(record.get("input_size", (3, 224, 224)))[-2:]
-    copied = copies.placed(model, _CPU, torch.float32)
+    copied = copies.placed(model, memory.CPU, torch.float32)
     _forget_training(copied)
     copied = naflex.at_one_size(copied, tuple(size), architecture)
     data = {**timm_config.default(architecture), **record} if timm.is_model(architecture) else record
@@ -122,7 +121,7 @@ def _at_size(taken: Filled, size: tuple[int, int], kind: str) -> Filled:
     if not hasattr(taken.model, "set_input_size"):
         own = tuple(taken.data["input_size"][-2:])
         raise UnsupportedModel(f"{kind} has a fixed input of {own[0]} x {own[1]} pixels.")
-    placed.require_size(size, grid_of(taken.model), taken.model, _CPU, kind)
+    placed.require_size(size, grid_of(taken.model), taken.model, memory.CPU, kind)
     data = {**taken.data, "input_size": (3, *size)}
     return replace(taken, model=copies.sized(taken.model, size), data=data)
 

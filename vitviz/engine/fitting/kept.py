@@ -15,10 +15,11 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from vitviz.engine.checkpoint import Checkpoint
+from vitviz.engine.finding.files import weights_of
 from vitviz.engine.fitting.proposal import proposed
 from vitviz.engine.pictures.preprocess import Preprocessing
 from vitviz.engine.reading import inferred
-from vitviz.engine.reading.folder import config_beside, refusing, stem, weights_file
+from vitviz.engine.reading.folder import config_beside, refusing, stem
 from vitviz.engine.reading.given import Given, activation_in, block_in, split
 from vitviz.engine.reading.mapping import mapping_beside, mapping_file, written
 from vitviz.engine.reading.weights import read
@@ -71,8 +72,7 @@ def keep(
 
     CheckpointError for no file of this machine, one that has a config, or a folder not to be written to.
     """
-    place = Path(checkpoint.location)
-    weights = weights_file(place) if checkpoint.source == "local" and place.is_dir() else place
+    place, weights = Path(checkpoint.location), weights_of(checkpoint)
     if checkpoint.source != "local" or weights is None or not weights.is_file():
         raise CheckpointError(
             f"{checkpoint.name} is no file of this machine, beside which a config could be kept."

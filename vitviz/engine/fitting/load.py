@@ -29,14 +29,14 @@ from vitviz.engine.reading.timm_config import labels_of
 from vitviz.engine.reading.weights import bytes_held, read, shapes
 from vitviz.errors import CheckpointError, HubError
 
-_CPU = torch.device("cpu")
 _AGAIN = "Wait until it has been written, and choose it again."
 
 
 @in_float32()
 def load(
     checkpoint: Checkpoint, progress: Progress | None = None, folder: str | PathLike | None = None,
-    device: torch.device = _CPU, dtype: torch.dtype = torch.float32, labels: tuple[str, ...] | None = None,
+    device: torch.device = memory.CPU, dtype: torch.dtype = torch.float32,
+    labels: tuple[str, ...] | None = None,
 ) -> Loaded:  # fmt: skip
     """A checkpoint's model with its trained weights (float32, evaluation mode, on the CPU, no gradients).
 

@@ -60,11 +60,15 @@ def in_layer(shape: Shape, bias: Shape, width: int, heads: int | None) -> set[st
         return set(ATTENTION[:3])
     if shape == (width, width):
         return set(ATTENTION)
-    turned = bool(bias) and bias[0] != shape[0] and bias[0] == shape[1]
-    out, into = shape[::-1] if turned else shape
+    out, into = shape[::-1] if _turned(shape, bias) else shape
     if into == width:
         return {"attn.qkv", "mlp.fc1"} if out == 3 * width else {"mlp.fc1"}
     return {"mlp.fc2"}
+
+
+def _turned(shape: Shape, bias: Shape) -> bool:
+    """Whether a matrix is saved as (in, out), as its bias tells."""
+    return len(shape) == 2 and bool(bias) and bias[0] != shape[0] and bias[0] == shape[1]
 
 
 def around_layers(shape: Shape, bias: Shape, width: int) -> set[str]:
@@ -143,14 +147,6 @@ class Proposal:
         return not self.open and not self.missing
 
 
-@dataclass
-class _Found:
-    names: dict[str, str] = field(default_factory=dict)
-    stack: dict[str, list[str]] = field(default_factory=dict)
-    transpose: list[str] = field(default_factory=list)
-    roles: set[str] = field(default_factory=set)
-
-
 def proposed(tensors: Mapping[str, Tensor]) -> Proposal:
     """The mapping that shapes and usual names leave for a file's tensors, and what they leave open."""
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
@@ -163,20 +159,27 @@ def proposed(tensors: Mapping[str, Tensor]) -> Proposal:
     inside = {f"{before}{{layer}}{rest}": shape for rest, shape in after.items()}
     numbered = re.compile(rf"{re.escape(before)}\d+[._]")
     lying = {name: shape for name, shape in shapes.items() if not numbered.match(name)}
-    found = _Found()
     inside, heads = _with_heads(inside, width)
-    left = _place_layer(_stems(inside), width, found, heads)
-    left += _place_rest(_stems(lying), width, found)
-    embedding = next((name for name, ours in found.names.items() if ours.startswith("patch_embed.proj")), "")
-    embeds = [shape for name, shape in lying.items() if embedding and name.startswith(embedding.rstrip("*"))]
-    flat = any(len(shape) == 2 for shape in embeds)
-    missing = [f"blocks.{{layer}}.{role}" for role in _NEEDED if role not in found.roles]
-    joined = "attn.qkv" in found.roles or set(ATTENTION) <= found.roles
-    missing += [] if joined else ["blocks.{layer}.attn.qkv"]
-    missing += [role for role in ("patch_embed.proj", "pos_embed") if role not in found.roles]
+    layer, rest = _stems(inside), _stems(lying)
+    chosen = _in_layers(layer, width, heads)
+    around = matched({stem: around_layers(*_shapes(parts), width) for stem, parts in rest.items()})
+    stems, roles = {**layer, **rest}, {*chosen.values(), *around.values()}
+    places = {stem: f"blocks.{{layer}}.{role}" for stem, role in chosen.items()} | around
+    left = [_told(part) for stem, parts in stems.items() if stem not in places for part in parts.values()]
+    apart = {role: stems[stem] for stem, role in chosen.items() if role in ATTENTION[:3]}
+    placed = {place: stems[stem] for stem, place in places.items() if chosen.get(stem) not in apart}
+    stack = {
+        f"blocks.{{layer}}.attn.qkv.{kind}": [apart[role][kind][0] for role in ATTENTION[:3]]
+        for kind in ("weight", "bias")
+        if all(kind in apart.get(role, ()) for role in ATTENTION[:3])
+    }
+    transpose = tuple(parts["weight"][0] for parts in placed.values() if _turned(*_shapes(parts)))
+    mapping = NameMap(_names(placed), stack, transpose, model={"heads": heads} if heads else {})
+    flat = len(_shapes(placed.get("patch_embed.proj", {}))[0]) == 2
+    missing = [f"blocks.{{layer}}.{role}" for role in _NEEDED if role not in roles]
+    missing += [] if "attn.qkv" in roles or set(ATTENTION) <= roles else ["blocks.{layer}.attn.qkv"]
+    missing += [role for role in ("patch_embed.proj", "pos_embed") if role not in roles]
     missing += ["patch_order under [model], the order in which a patch is flattened"] if flat else []
-    told = {"heads": heads} if heads else {}
-    mapping = NameMap(found.names, found.stack, tuple(found.transpose), (), told)
     return Proposal(mapping, tuple(left), tuple(missing))
 
 
@@ -234,8 +237,8 @@ def _shapes(parts: dict) -> list[Shape]:
     return [parts.get(kind, ("", ()))[1] for kind in ("weight", "bias")]
 
 
-def _place_layer(stems: dict, width: int, found: _Found, heads: int | None) -> list[str]:
-    """Gives a layer's modules their places; what is left is returned."""
+def _in_layers(stems: dict, width: int, heads: int | None) -> dict[str, str]:
+    """The places of a layer's modules, as far as one is left for each."""
     fits = {stem: in_layer(*_shapes(parts), width, heads) for stem, parts in stems.items()}
     chosen = matched(fits)
     # the norm that lies beside attention, or beside the MLP
@@ -245,40 +248,21 @@ def _place_layer(stems: dict, width: int, found: _Found, heads: int | None) -> l
         beside = [stem for stem in free if near(stem, placed, [one for one in chosen if one not in placed])]
         if role not in chosen.values() and len(beside) == 1:
             chosen[beside[0]] = role
-    apart = [role for role in ATTENTION[:3] if role in chosen.values()]
-    for stem, role in chosen.items():
-        if role not in apart:
-            _take(stems[stem], f"blocks.{{layer}}.{role}", found, role)
-    if len(apart) == 3:
-        of = {role: stems[stem] for stem, role in chosen.items() if role in apart}
-        for kind in ("weight", "bias"):
-            if all(kind in of[role] for role in apart):
-                found.stack[f"blocks.{{layer}}.attn.qkv.{kind}"] = [of[role][kind][0] for role in apart]
-        found.roles.update(apart)
-    return [_told(part) for stem, parts in stems.items() if stem not in chosen for part in parts.values()]
+    return chosen
 
 
-def _place_rest(stems: dict, width: int, found: _Found) -> list[str]:
-    """The same outside of the layers."""
-    chosen = matched({stem: around_layers(*_shapes(parts), width) for stem, parts in stems.items()})
-    for stem, place in chosen.items():
-        _take(stems[stem], place, found, place)
-    return [_told(part) for stem, parts in stems.items() if stem not in chosen for part in parts.values()]
-
-
-def _take(parts: dict, ours: str, found: _Found, role: str) -> None:
-    """Writes down that a module of theirs is one of timm's."""
-    found.roles.add(role)
-    names = {kind: name for kind, (name, _) in parts.items()}
-    if role in ("cls_token", "pos_embed", "reg_token", "ls1.gamma", "ls2.gamma"):
-        found.names |= {name: ours for name in names.values()}
-    elif len(stems := {name.removesuffix(kind) for kind, name in names.items()}) == 1:
-        found.names[stems.pop() + "*"] = f"{ours}.*"
-    else:
-        found.names |= {name: f"{ours}.{kind}" for kind, name in names.items()}
-    weight, bias = _shapes(parts)
-    if len(weight) == 2 and bias and bias[0] != weight[0] and bias[0] == weight[1]:
-        found.transpose.append(parts["weight"][0])
+def _names(placed: Mapping[str, dict]) -> dict[str, str]:
+    """Their names of timm's modules, one line a module where weight and bias are called so."""
+    found: dict[str, str] = {}
+    for ours, parts in placed.items():
+        names = {kind: name for kind, (name, _) in parts.items()}
+        if ours.endswith(("cls_token", "pos_embed", "reg_token", "ls1.gamma", "ls2.gamma")):
+            found |= {name: ours for name in names.values()}
+        elif len(stems := {name.removesuffix(kind) for kind, name in names.items()}) == 1:
+            found[stems.pop() + "*"] = f"{ours}.*"
+        else:
+            found |= {name: f"{ours}.{kind}" for kind, name in names.items()}
+    return found
 
 
 def _told(part: tuple[str, Shape]) -> str:

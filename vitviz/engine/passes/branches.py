@@ -6,6 +6,7 @@ token's readout only its row is kept. An average needs all tokens, but only unti
 final norm's deviations are known and every layer becomes one sum (`written`).
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,34 +28,23 @@ class Branches:
     """One pass, with its batch axis, by layer."""
 
     pooling: Pooling
-    inner_norm: Norm | None
-    post_norm: Norm | None
+    norms: dict[str, Norm | None]  # by moment
     scales: list[Tensor | None]  # what both branches are still to be multiplied by
-    attention: list[Tensor] = field(default_factory=list)  # batch x reader x width
-    mlps: list[Tensor] = field(default_factory=list)
-    inner: list[Tensor] = field(default_factory=list)  # batch x reader: deviations
-    post: list[Tensor] = field(default_factory=list)
-    gates: list[Tensor] = field(default_factory=list)  # batch x reader x inner
-    pool_mlp: Tensor | None = None  # batch x query x width
+    # by moment: batch x reader x width, or inner of gates; of norms batch x reader, their deviations; behind
+    # attention pooling batch x query x width
+    found: defaultdict[str, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
 
     def hear(self, moment: str, args: tuple, output: Any) -> None:
         """Records what stands at a moment of a block; blocks come in their order."""
-        if moment == "added attention":
-            self.attention.append(self._read(output))
-        elif moment == "added mlp":
-            self.mlps.append(self._read(output))
-        elif moment == "inner norm":
-            self.inner.append(self.inner_norm.deviation(at_least_float32(self._read(args[0]))))
-        elif moment == "post norm":
-            self.post.append(self.post_norm.deviation(at_least_float32(self._read(args[0]))))
+        tokens = (args[0] if moment in self.norms else output).detach()
+        rows = tokens if moment == "pool mlp" else tokens[:, self.pooling.readers]
+        if moment in self.norms:
+            rows = self.norms[moment].deviation(at_least_float32(rows))
         elif moment == "gate":
-            self.gates.append(self._read(output).sigmoid())
-        else:
-            self.pool_mlp = output.detach()
-
-    def _read(self, tokens: Tensor) -> Tensor:
-        rows = tokens.detach()[:, self.pooling.readers]
-        return rows if rows.shape == tokens.shape else rows.clone()  # a view would keep all of it
+            rows = rows.sigmoid()
+        elif rows.shape != tokens.shape:
+            rows = rows.clone()  # a view would keep all of it
+        self.found[moment].append(rows)
 
 
 def branches_of(model: nn.Module, blocks: list[nn.Module]) -> Branches | None:
@@ -66,9 +56,11 @@ def branches_of(model: nn.Module, blocks: list[nn.Module]) -> Branches | None:
     parallel = type(block).__name__ == PARALLEL
     return Branches(
         pooling,
-        inner_norm=None if parallel else norm_of(getattr(block.attn, "norm", None)),
-        post_norm=norm_of(block.norm1) if type(block).__name__ in POST_NORM else None,
-        scales=[scale_of(block.ls) if parallel else None for block in blocks],
+        {
+            "inner norm": None if parallel else norm_of(getattr(block.attn, "norm", None)),
+            "post norm": norm_of(block.norm1) if type(block).__name__ in POST_NORM else None,
+        },
+        [scale_of(block.ls) if parallel else None for block in blocks],
     )
 
 
@@ -114,11 +106,11 @@ def written(
     def stacked(layers: list[Tensor]) -> Tensor | None:
         return torch.stack([layer.to(last) for layer in layers], dim=1) if layers else None
 
-    pool_mlp = branches.pool_mlp
-    if pool_mlp is not None:
-        pool_mlp = pool_mlp.to(last)
-        pool_mlp = pool_mlp.mean(dim=1) if branches.pooling.mean_latent else pool_mlp[:, 0].clone()
-    norms = map(stacked, (branches.inner, branches.post, branches.gates))
-    found = (weights, summed(branches.attention), summed(branches.mlps), *norms, pool_mlp)
-    by_field = ([None] * len(last) if one is None else one for one in found)
-    return [Written(*fields) for fields in zip(*by_field, strict=True)]
+    found, pool_mlp = branches.found, None
+    for queries in found["pool mlp"]:
+        queries = queries.to(last)
+        pool_mlp = queries.mean(dim=1) if branches.pooling.mean_latent else queries[:, 0].clone()
+    inside = (stacked(found[moment]) for moment in ("inner norm", "post norm", "gate"))
+    fields = (weights, summed(found["added attention"]), summed(found["added mlp"]), *inside, pool_mlp)
+    by_field = ([None] * len(last) if one is None else one for one in fields)
+    return [Written(*of_one) for of_one in zip(*by_field, strict=True)]

@@ -40,7 +40,6 @@ class Pass:
         edit: Edit | None = None,
     ):  # fmt: skip
         self.recording = Recording(calls=[[] for _ in range(layers)], tokens=[], entered=[None] * layers)
-        self._layer: int | None = None
         # Layer and tokens of a call whose output has entered no module yet.
         self._awaited: tuple[int, int] | None = None
         self._check, self._changes, self._edit = check, changes, edit
@@ -49,18 +48,21 @@ class Pass:
         """A hook of the model; what it returns takes the place of what the hook was given."""
         if moment in BRANCHES:
             return self.recording.branches and self.recording.branches.hear(moment, args, output)
+        if moment in ("attn", "mlp"):
+            return self._changed(moment, layer, output)
         return getattr(self, f"_{moment}")(layer, args, output)
 
     def attend(
-        self, kernel, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **others
-    ) -> Tensor:
+        self, layer: int | None, kernel, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
+        scale=None, **others,
+    ) -> Tensor:  # fmt: skip
         """Makes an attention call, and gives what the model goes on with."""
         if is_causal or others.get("enable_gqa"):
             raise UnsupportedModel(
                 "This model's attention is causal or shares keys between heads; "
                 "vitviz reads plain Vision Transformers, whose tokens all see each other."
             )
-        layer, edit = self._layer, self._edit
+        edit = self._edit
         if edit is not None and layer is not None:
             attn_mask = edit.mask(attn_mask, query)
         call = Call(query, key, value, attn_mask, query.shape[-1] ** -0.5 if scale is None else float(scale))
@@ -86,9 +88,7 @@ class Pass:
         self.recording.position_embedded = args[0]
 
     def _input(self, layer: int, args: tuple, named: Any) -> tuple | None:
-        stopping.check()
         entering = self._changed("input", layer, args[0])
-        self._layer = layer
         if layer == 0:
             self.recording.tokens.append(entering)
         if self._edit is None:
@@ -101,15 +101,7 @@ class Pass:
         if self._awaited is not None and self._awaited[0] == layer and args:
             self.recording.entered[layer], self._awaited = Entered.sampled(args[0], *self._awaited), None
 
-    def _attn(self, layer: int, args: tuple, output: Any) -> Any:
-        stopping.check()
-        return self._changed("attn", layer, output)
-
-    def _mlp(self, layer: int, args: tuple, output: Any) -> Any:
-        return self._changed("mlp", layer, output)
-
     def _output(self, layer: int, args: tuple, output: Any) -> Any:
-        self._layer = None
         given = self._changed("output", layer, output)
         self.recording.tokens.append(given)
         progress.tell(layer + 1, len(self.recording.calls))
@@ -125,18 +117,30 @@ class Pass:
 
 
 class Seam(TorchFunctionMode):
-    """Hands fused attention calls of a pass, or `every` call, to the pass, which makes it by its `attend`."""
+    """What a pass hears, with the layer it is in: fused attention calls, or `every` call, it makes itself.
+
+    The pass has `heard`, as a listener of `wiring`, and `attend(layer, call, …)`, None outside of all layers.
+    """
 
     def __init__(self, owner: Any, every: bool):
         super().__init__()
-        self._owner, self._every = owner, every
+        self._owner, self._every, self._layer = owner, every, None
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+        if moment in ("input", "attn"):
+            stopping.check()
+        self._layer = None if moment == "output" else self._layer
+        given = self._owner.heard(moment, layer, args, output)
+        self._layer = layer if moment == "input" else self._layer
+        return given
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         # A pass that a user's hook makes in the middle of this one has a seam of its own, within which this
         # one stands.
         ours = self._every or func is F.scaled_dot_product_attention
-        made = self._owner.attend if ours and wiring.innermost() is self._owner else None
-        return made(func, *args, **(kwargs or {})) if made else func(*args, **(kwargs or {}))
+        if ours and wiring.innermost() is self:
+            return self._owner.attend(self._layer, func, *args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
 
 
 @contextmanager
@@ -144,7 +148,8 @@ def heard(
     model: nn.Module, blocks: list[nn.Module], listener: Any, check=False, every=False
 ) -> Iterator[None]:
     """`listener` hears the hooks, and makes the attention calls or `every` call, of this thread's passes."""
-    with wiring.wired(model, blocks, listener, check), Seam(listener, every):
+    seam = Seam(listener, every)
+    with wiring.wired(model, blocks, seam, check), seam:
         yield
 
 

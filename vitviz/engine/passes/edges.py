@@ -1,14 +1,20 @@
-"""Passes in which some readers do not see what some writers wrote, while all else runs on (path patching).
+"""Who wrote what a part reads, in passes of their own: recorded, and with some of it taken away.
 
-Every picture of the batch is the same one with a removal of its own: which writers' parts are replaced, by
-zero or by their mean, in which readers' inputs. A reader is ("query", "key" or "value", layer, head),
-("mlp", layer) or ("readout",); it norms what is left anew. What a writer wrote is what it wrote in that very
-pass. Nothing of the model is changed: queries, keys and values are exchanged at the seam, an MLP's result at
-its hook, and the last block's where the readout begins.
+A trace keeps what is added to the tokens that the classifier reads. For the question who wrote what a head
+reads, the same hooks (`branches`) listen at every token in one more pass over its picture, on request, and
+the seam keeps what each head hands on. The pass is that of the trace, with whatever was taken out of it, and
+has to end in the trace's tokens.
+
+Then there are passes in which some readers do not see what some writers wrote, while all else runs on (path
+patching). Every picture of the batch is the same one with a removal of its own: which writers' parts are
+replaced, by zero or by their mean, in which readers' inputs. A reader is ("query", "key" or "value", layer,
+head), ("mlp", layer) or ("readout",); it norms what is left anew. What a writer wrote is what it wrote in
+that very pass. Nothing of the model is changed: queries, keys and values are exchanged at the seam, an MLP's
+result at its hook, and the last block's where the readout begins.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,15 +23,126 @@ from torch import Tensor, nn
 
 from vitviz.analyses.effects import SIDES
 from vitviz.analyses.ledger import Ledger
+from vitviz.analyses.tail import Pooling
 from vitviz.analyses.writers import Stream, Writer, read
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import memory_guard, plainly
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.passes import capture
-from vitviz.engine.tails import PRE_NORM, scale_of
-from vitviz.errors import UnsupportedModel
-from vitviz.record import stopping
+from vitviz.engine.passes import capture, interventions, record
+from vitviz.engine.passes.branches import BRANCHES, branches_of
+from vitviz.engine.tails import PRE_NORM, at_least_float32, held, norm_of, reader_of, scale_of
+from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.sentence import Sentence, not_applicable
+from vitviz.record.trace import Trace
+
+EVERY = Pooling("average", ((0, None),), None, None)  # as if every token were read
+UNLIKE = (
+    "this pass gave other tokens than the trace has, so the trace was made by another model, or with hooks"
+)
+PATCHED = "its tokens were replaced by another picture's, which nobody in this pass wrote"
+BEGINNING = "what enters its first block is not the sum of its embedding and its positions"
+FLOAT32 = (
+    "Given {checkpoint} in {dtype}; what writers wrote is recorded in float32. Load it with dtype='float32'."
+)
+TOLERANCE = 1e-4  # of the largest number
+
+
+class _Wide:
+    """A pass that listens at all tokens, and lets go of what it has no use for."""
+
+    def __init__(self, own: capture.Pass, model: nn.Module, blocks: list[nn.Module]):
+        self.own, self.heads, self.turns = own, [], []
+        self.branches = replace(branches_of(model, blocks), pooling=EVERY)
+        self.last: Tensor | None = None
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+        if moment in BRANCHES:
+            if moment not in ("added attention", "pool mlp"):
+                self.branches.hear(moment, args, output)
+            return None
+        given = self.own.heard(moment, layer, args, output)
+        if moment == "input":
+            named = output if given is None else given[1]
+            self.turns.append(named.get("rope"))
+        elif moment == "output":
+            recording = self.own.recording
+            recording.calls[layer].clear()
+            del recording.tokens[1:-1]
+        return given
+
+    def attend(self, layer: int | None, *call, **named) -> Tensor:
+        given = self.own.attend(layer, *call, **named)
+        if layer is not None:
+            self.heads.append(given[0].detach())
+        return given
+
+
+@in_float32()
+def stream_of(inspector: Inspector, trace: Trace) -> Stream:
+    """What was written in a trace's pass; UnsupportedModel, with the reason, where that is not understood."""
+    if inspector.dtype != "float32":
+        raise VitvizError(Sentence(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
+    (prepared, size), edit, without = inspector.forward.seen(trace.view, None), None, trace.without
+    if without.at is not None:
+        raise UnsupportedModel(not_applicable(trace.checkpoint, Sentence(PATCHED)))
+    if without:
+        painted = without.patches_as != "dropped"  # which its view shows already
+        without = replace(without, patches=()) if painted else without
+        prepared, edit = interventions.edited(inspector.forward, prepared, size, without, None)
+    inspector.tail(trace.grid.pixels)  # says why, where its blocks are not understood
+    with memory_guard(inspector.device, f"Recording what was written in {trace.checkpoint}"):
+        pixels = inspector.forward.pixels([prepared])
+        return recorded_stream(inspector.placed.at(size), pixels, trace, edit)
+
+
+def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -> Stream:
+    """The same of a model and its input, a batch of one."""
+    blocks, name = capture.transformer_blocks(model), trace.checkpoint
+    one = _Wide(capture.Pass(len(blocks), False, {}, edit), model, blocks)
+    with plainly(pixels.device), capture.heard(model, blocks, one):
+        model(pixels)
+    recording, branches = one.own.recording, one.branches
+    first, last = (held(recording.tokens[i][0]) for i in (0, -1))
+    if not _alike(first, trace.tokens[0]) or not _alike(last, trace.tokens[-1]):
+        raise UnsupportedModel(not_applicable(name, Sentence(UNLIKE)))
+    prefix = [held(token[0]) for token in record.prefix_of(model).values()]
+    embedding = torch.cat([*prefix, held(recording.patch_embedding[0]).flatten(0, -2)])[trace.places]
+    table, entry = getattr(model, "pos_embed", None), norm_of(getattr(model, "norm_pre", None))
+    positions = None
+    if table is not None:
+        rows = held(table.reshape(-1, table.shape[-1]))
+        missing = trace.grid.tokens - len(rows)
+        if missing not in (0, trace.grid.prefix):
+            raise UnsupportedModel(not_applicable(name, Sentence(BEGINNING)))
+        positions = torch.cat([rows.new_zeros(missing, rows.shape[1]), rows])[trace.places]
+    entering = embedding if positions is None else embedding + positions
+    if not _alike(entering if entry is None else entry(entering), first):
+        raise UnsupportedModel(not_applicable(name, Sentence(BEGINNING)))
+
+    def kept(moment: str) -> tuple[Tensor, ...]:
+        return tuple(held(one[0]) for one in branches.found[moment])
+
+    scales = zip(kept("added mlp"), branches.scales, strict=True)
+    return Stream(
+        readers=tuple(reader_of(block) for block in blocks),
+        embedding=embedding,
+        positions=positions,
+        entry=entry,
+        heads=tuple(map(held, one.heads)),
+        mlps=tuple(mlp if scale is None else mlp * scale.to(mlp) for mlp, scale in scales),
+        inner=kept("inner norm"),
+        post=kept("post norm"),
+        gates=kept("gate"),
+        turns=tuple(map(held, one.turns)),
+        halves=bool(getattr(getattr(blocks[0], "attn", None), "rotate_half", False)),
+    )
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and bool(
+        (one - other).abs().max() <= TOLERANCE * at_least_float32(other).abs().max()
+    )
+
 
 Removal = Mapping[tuple, Sequence[Writer]]  # by reader, whose parts are taken out of what it reads
 MIXED = "its blocks are no plain sum of norm and branch, so a part cannot be taken out of one input alone"
@@ -44,7 +161,6 @@ class _Edged:
     known: dict[tuple[int, Writer], Tensor] = field(default_factory=dict)
     heads: list[Tensor] = field(default_factory=list)  # as this pass has them, batch x head x token x dim
     mlps: list[Tensor] = field(default_factory=list)
-    layer: int | None = None
     entering: Tensor | None = None
     added: Tensor | None = None
     inside: bool = False  # an MLP is being asked again
@@ -56,10 +172,10 @@ class _Edged:
         if not places:
             return None
         lost = torch.stack([self.lost(image, one) for one in places])
-        held = lost.new_zeros(len(readers), len(lost))
-        for row, some in zip(held, asked, strict=True):
+        reads = lost.new_zeros(len(readers), len(lost))
+        for row, some in zip(reads, asked, strict=True):
             row[[places[one] for one in some]] = 1
-        return torch.tensordot(held, lost, 1)
+        return torch.tensordot(reads, lost, 1)
 
     def lost(self, image: int, writer: Writer) -> Tensor:
         """What a writer wrote, less what stands in its place: 0, or its mean over pictures; the embedding's,
@@ -94,25 +210,19 @@ class _Edged:
 
     def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
         if moment == "input":
-            stopping.check()
-            self.layer, self.entering = layer, args[0]
+            self.entering = args[0]
         elif moment == "added attention":
             self.added = output
         elif moment == "mlp" and not self.inside:
             return self._mlp(layer, output)
         elif moment == "added mlp":
             self.mlps.append(output)
-        elif moment == "output":
-            self.layer = None
-            if layer == len(self.blocks) - 1:
-                missing = [self.gone(i, ("readout",)) for i in range(len(output))]
-                return torch.stack(
-                    [x if d is None else x - d[0] for x, d in zip(output, missing, strict=True)]
-                )
+        elif moment == "output" and layer == len(self.blocks) - 1:
+            missing = [self.gone(i, ("readout",)) for i in range(len(output))]
+            return torch.stack([x if d is None else x - d[0] for x, d in zip(output, missing, strict=True)])
         return None
 
-    def attend(self, kernel: Callable[..., Tensor], query, key, value, *others, **named) -> Tensor:
-        layer = self.layer
+    def attend(self, layer: int | None, kernel, query, key, value, *others, **named) -> Tensor:
         if layer is None:
             return kernel(query, key, value, *others, **named)
         sides = {"query": query, "key": key, "value": value}

@@ -25,7 +25,6 @@ sigmoid or softmax. What is computed in any other way is not held, does not bala
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,7 +34,6 @@ from torch import Tensor, nn
 from vitviz.engine.passes.biases import additive
 from vitviz.engine.passes.capture import heard
 from vitviz.errors import UnsupportedModel
-from vitviz.record import stopping
 
 GATED = {F.gelu, F.silu, F.relu, F.mish, F.hardswish, torch.relu, Tensor.relu}  # each is x times something
 STOPPED = {
@@ -43,37 +41,6 @@ STOPPED = {
     Tensor.rsqrt,
 }  # fmt: skip
 PRODUCTS = {torch.mul, Tensor.mul, Tensor.mul_, Tensor.__mul__, Tensor.__rmul__}
-
-
-class Held:
-    """One pass's replacements; they remember which tensor an activation gave, to tell gate from gated."""
-
-    def __init__(self) -> None:
-        self._gate: Tensor | None = None
-
-    def call(self, func: Callable, *args, **kwargs) -> Any:
-        """What a function gives in this pass."""
-        if func in GATED:
-            return self._gated(func, *args, **kwargs)
-        if func in STOPPED:
-            return func(*args, **kwargs).detach()
-        if func in PRODUCTS:
-            return self._product(func, *args, **kwargs)
-        return _NORMS.get(func, func)(*args, **kwargs)
-
-    def _gated(self, func: Callable, x: Tensor, *args, **kwargs) -> Tensor:
-        kwargs.pop("inplace", None)  # of what stands in the graph
-        with torch.no_grad():
-            value = func(x, *args, **kwargs)
-            gate = torch.where(x == 0, 0.5, value / x)  # any finite number: it multiplies 0
-        self._gate = x * gate
-        return self._gate
-
-    def _product(self, func: Callable, one, other, **kwargs) -> Tensor:
-        both = all(isinstance(factor, Tensor) and factor.requires_grad for factor in (one, other))
-        if both and self._gate is not None:
-            one, other = (factor.detach() if factor is self._gate else factor for factor in (one, other))
-        return func(one, other, **kwargs)
 
 
 def layer_norm(
@@ -104,15 +71,6 @@ ADDED = {  # parameters that are added to tokens, stand among them, or are added
 _BIASED = {F.linear: (2, "linear biases"), F.conv2d: (2, "linear biases"), F.layer_norm: (3, "norm biases")}
 
 
-@dataclass(frozen=True)
-class Line:
-    """A constant of the network: what it is, and in which block (-1 before the first, L behind the last)."""
-
-    kind: str
-    depth: int
-    leaf: Tensor
-
-
 class Opened:
     """One pass: hears the hooks and replaces calls. What is recorded is in the graph, with a batch axis."""
 
@@ -121,10 +79,12 @@ class Opened:
         # batch x head x query x key; none in a held pass
         self.attentions: list[list[Tensor]] = [[] for _ in blocks]
         self.pooling: list[Tensor] = []  # the same of attention pooling
-        self.lines: list[Line] = []
+        # constants: what kind, in which block (-1 before the first, L behind the last), and the leaf
+        self.lines: list[tuple[str, int, Tensor]] = []
         self.normed: dict[int, Tensor] = {}  # the first norm's output in each block; in L, behind the last
         self._depth, self._last = -1, len(blocks) - 1
-        self._held, self._terms = Held() if held else None, terms
+        self._held, self._terms = held, terms
+        self._gate: Tensor | None = None  # what an activation gave last, to tell gate from gated
         self._added = {
             id(one): ADDED[last]
             for name, one in model.named_parameters()
@@ -139,7 +99,6 @@ class Opened:
             self.tokens.append(output)
         if moment != "input":
             return None
-        stopping.check()
         self._depth, tokens = layer, args[0]
         begins = layer == 0 and not tokens.requires_grad
         if begins:
@@ -148,7 +107,7 @@ class Opened:
         self.tokens.append(tokens)
         return ((tokens, *args[1:]), output) if begins else None
 
-    def attend(self, func: Callable, *args, **kwargs) -> Any:
+    def attend(self, layer: int | None, func: Callable, *args, **kwargs) -> Any:
         """One call of torch's in the pass, whichever."""
         if func in _BIASED:
             args, kwargs = self._with_leaf(func, args, kwargs)
@@ -156,11 +115,34 @@ class Opened:
         kwargs = {name: self._constant(one) for name, one in kwargs.items()}
         if func is F.scaled_dot_product_attention:
             return self._attend(*args, **kwargs)
-        held = self._held
-        found = func(*args, **kwargs) if held is None else held.call(func, *args, **kwargs)
+        found = self._holding(func, *args, **kwargs) if self._held else func(*args, **kwargs)
         if func in _NORMS:
             self.normed.setdefault(self._depth, found)
         return found
+
+    def _holding(self, func: Callable, *args, **kwargs) -> Any:
+        """What a function gives in a held pass."""
+        if func in GATED:
+            return self._gated(func, *args, **kwargs)
+        if func in STOPPED:
+            return func(*args, **kwargs).detach()
+        if func in PRODUCTS:
+            return self._product(func, *args, **kwargs)
+        return _NORMS.get(func, func)(*args, **kwargs)
+
+    def _gated(self, func: Callable, x: Tensor, *args, **kwargs) -> Tensor:
+        kwargs.pop("inplace", None)  # of what stands in the graph
+        with torch.no_grad():
+            value = func(x, *args, **kwargs)
+            gate = torch.where(x == 0, 0.5, value / x)  # any finite number: it multiplies 0
+        self._gate = x * gate
+        return self._gate
+
+    def _product(self, func: Callable, one, other, **kwargs) -> Tensor:
+        both = all(isinstance(factor, Tensor) and factor.requires_grad for factor in (one, other))
+        if both and self._gate is not None:
+            one, other = (factor.detach() if factor is self._gate else factor for factor in (one, other))
+        return func(one, other, **kwargs)
 
     def _with_leaf(self, func: Callable, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         place, kind = _BIASED[func]
@@ -186,7 +168,7 @@ class Opened:
 
     def _leaf(self, kind: str, value: Tensor) -> Tensor:
         leaf = value.detach().requires_grad_()
-        self.lines.append(Line(kind, self._depth, leaf))
+        self.lines.append((kind, self._depth, leaf))
         return leaf
 
     def _attend(
@@ -196,9 +178,9 @@ class Opened:
             raise UnsupportedModel(
                 "This model's attention is causal or shares keys between heads, so there is no map of it."
             )
-        if self._held is not None:
+        if self._held:
             query, key, attn_mask = (one if one is None else one.detach() for one in (query, key, attn_mask))
-        if self._held is not None or not self._terms:
+        if self._held or not self._terms:
             return F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, scale=scale)
         scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.mT
         if attn_mask is not None:
@@ -246,12 +228,6 @@ def bytes_of_gradients(
     return 4 * batch * (attention + 32 * layers * tokens * width)
 
 
-def product(value: Tensor, slope: Tensor | None) -> Tensor:
-    """A value times its slope, in float64; zero where nothing depends on it."""
-    value = value.detach().double()
-    return torch.zeros_like(value) if slope is None else value * slope.double()
-
-
-def or_zero(value: Tensor, slope: Tensor | None) -> Tensor:
-    """A slope; zero where nothing depends on the value."""
-    return torch.zeros_like(value) if slope is None else slope.detach()
+def product(value: Tensor, slope: Tensor) -> Tensor:
+    """A value times its slope, in float64."""
+    return value.detach().double() * slope.double()

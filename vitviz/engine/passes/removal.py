@@ -103,23 +103,17 @@ class _Removing:
     """One pass: which tokens stay, by picture of the batch, in sequence numbers."""
 
     def __init__(self, kept: Tensor, grid: Grid, masked: bool, last: int):
-        self.kept, self.grid, self.masked, self._last, self.inside = kept, grid, masked, last, False
+        self.kept, self.grid, self.masked, self._last = kept, grid, masked, last
 
     def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
-        if moment == "input":
-            stopping.check()
-            self.inside = True
-            if layer == 0 and not self.masked:
-                return (self._rows(args[0]), *args[1:]), output
-        if moment == "output" and layer == self._last:
-            self.inside = False
-            return self._rows(output) if self.masked else None
-        return None
+        if moment == "input" and layer == 0 and not self.masked:
+            return (self._rows(args[0]), *args[1:]), output
+        return self._rows(output) if moment == "output" and layer == self._last and self.masked else None
 
     def attend(
-        self, kernel: Callable[..., Tensor], query, key, value, attn_mask=None, *others, **named
+        self, layer: int | None, kernel, query, key, value, attn_mask=None, *others, **named
     ) -> Tensor:
-        mask = self.mask(attn_mask, query) if self.inside else attn_mask
+        mask = attn_mask if layer is None else self.mask(attn_mask, query)
         return kernel(query, key, value, mask, *others, **named)
 
     def _rows(self, tokens: Tensor) -> Tensor:

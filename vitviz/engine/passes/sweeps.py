@@ -22,7 +22,6 @@ from vitviz.engine.passes import capture, wiring
 from vitviz.engine.passes.interventions import heads_of, in_place, put_instead
 from vitviz.engine.pictures.preprocess import Prepared
 from vitviz.errors import VitvizError, whole_number
-from vitviz.record import stopping
 from vitviz.record.runs import Without
 
 BATCH = 16  # parts that are taken away at once
@@ -32,46 +31,28 @@ class _Quiet:
     """A pass through some blocks in which picture i of the batch loses part i, and nothing is recorded."""
 
     def __init__(self, change: Callable[[str, Tensor], Tensor], at: int):
-        self._change, self._at, self._layer = change, at, None
+        self._change, self._at = change, at
 
     def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
-        if moment == "input":
-            stopping.check()
-            self._layer = layer
-        elif moment == "output":
-            self._layer = None
-        elif moment == "mlp" and layer == self._at:
-            return self._change("mlp", output)
-        return None
+        return self._change("mlp", output) if moment == "mlp" and layer == self._at else None
 
-    def attend(self, kernel: Callable[..., Tensor], *args, **named) -> Tensor:
+    def attend(self, layer: int | None, kernel, *args, **named) -> Tensor:
         given = kernel(*args, **named)
-        return self._change("heads", given) if self._layer == self._at else given
-
-
-class _Given:
-    """A pass that keeps what each block is given: tokens and named arguments."""
-
-    def __init__(self) -> None:
-        self.blocks: list[tuple[tuple, dict[str, Any]]] = []
-
-    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> None:
-        if moment == "input":
-            stopping.check()
-            self.blocks.append(((args[0].detach().clone(), *args[1:]), dict(output)))
-
-    def attend(self, kernel: Callable[..., Tensor], *args, **named) -> Tensor:
-        return kernel(*args, **named)
+        return self._change("heads", given) if layer == self._at else given
 
 
 class _Ready:
-    """A picture whose parts can be taken away: what every block was given, and what takes a part's place."""
+    """A picture whose parts can be taken away: what every block was given, and what takes a part's place.
+
+    It hears the one pass in which nothing is.
+    """
 
     def __init__(
         self, forward: Forward, prepared: Prepared, size: tuple[int, int], heads_as: str, mlps=True,
         other=None,
     ):  # fmt: skip
-        self.model, self.heads_as, self.given = forward.placed.at(size), heads_as, _Given()
+        self.model, self.heads_as = forward.placed.at(size), heads_as
+        self.given: list[tuple[tuple, dict[str, Any]]] = []  # a block's tokens, and its named arguments
         self.blocks = capture.transformer_blocks(self.model)
         layers, heads = range(len(self.blocks)), range(heads_of(self.blocks[0]))
         own = [None] if mlps and isinstance(wiring.mlp_of(self.blocks[0]), nn.Module) else []
@@ -81,8 +62,15 @@ class _Ready:
             other="" if heads_as == "other" else None,
         )  # fmt: skip
         self.instead = put_instead(forward, size, everything, other, None)
-        with capture.heard(self.model, self.blocks, self.given):
+        with capture.heard(self.model, self.blocks, self):
             self.whole = self.model(forward.pixels([prepared]))  # logits with everything in its place
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> None:
+        if moment == "input":
+            self.given.append(((args[0].detach().clone(), *args[1:]), dict(output)))
+
+    def attend(self, layer: int | None, kernel, *args, **named) -> Tensor:
+        return kernel(*args, **named)
 
     def without(self, layer: int, some: list[int | None]) -> Tensor:
         """Logits, part x class, with each part of a layer taken away alone, from its copy of the tokens."""
@@ -98,8 +86,8 @@ class _Ready:
             return changed
 
         with capture.heard(self.model, self.blocks, _Quiet(change, layer)):
-            tokens = self.given.blocks[layer][0][0].expand(len(some), -1, -1).contiguous()
-            for block, (args, named) in list(zip(self.blocks, self.given.blocks, strict=True))[layer:]:
+            tokens = self.given[layer][0][0].expand(len(some), -1, -1).contiguous()
+            for block, (args, named) in list(zip(self.blocks, self.given, strict=True))[layer:]:
                 tokens = block(tokens, *args[1:], **named)
             return self.model.forward_head(self.model.norm(tokens))
 

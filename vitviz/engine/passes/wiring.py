@@ -3,6 +3,9 @@
 Forward hooks belong to a model, so a pass that set its own would hear every other one. These are set with the
 first of several passes at once and taken away with the last; a thread that runs no pass of ours on the model
 hears nothing of them. What a pass does with what it hears is its own affair (`capture.Pass`).
+
+The user's own hooks (`Hooks`) are asked for by a point's name and in force in our passes alone: a model is
+copied for other sizes and devices; hooks that stayed on it would be copied too, and never end.
 """
 
 from __future__ import annotations
@@ -10,21 +13,21 @@ from __future__ import annotations
 import copy
 import sys
 import threading
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from vitviz.engine.forks import lock_of
 from vitviz.engine.passes.branches import points
+from vitviz.engine.passes.recording import Change, transformer_blocks
+from vitviz.errors import VitvizError
 
 MOMENTS = ("input", "attn", "mlp", "output")  # of a block, in the order of the paper's equations 2 and 3
-
-
 # A pass: its `heard(moment, layer, args, output)` is called at each; what it returns replaces the tensor.
 Listener = Any
 
@@ -68,8 +71,6 @@ class _Wires:
 
 
 _wires: WeakKeyDictionary[nn.Module, _Wires] = WeakKeyDictionary()
-
-
 # taps are set, taken away, and copied with their model by one thread at a time
 _lock = lock_of(sys.modules[__name__])
 
@@ -140,3 +141,76 @@ def _watched(model: nn.Module, blocks: list[nn.Module], wires: _Wires) -> list[R
         parallel = getattr(block, "attn_out_proj", None)
         watch += [(layer, module) for module in (block.modules() if parallel is None else [parallel])]
     return [module.register_forward_pre_hook(Tap(wires, "entering", layer)) for layer, module in watch]
+
+
+class Hooks:
+    """What the user has asked for on one inspector."""
+
+    def __init__(self) -> None:
+        self._lock = lock_of(self)
+        # replaced as a whole: a pass keeps what it began with
+        self._asked: tuple[tuple[str, Change], ...] = ()
+
+    def asked(self, model: nn.Module, point: str, fn: Change, name: str) -> AbstractContextManager[None]:
+        """Holds for passes that begin inside the `with`; VitvizError, at once, for no such point."""
+        require_point(model, point, name)
+        if not callable(fn):
+            raise VitvizError(
+                f"Given {fn!r} for {point}; expected a function that takes a tensor and returns one, or None"
+                " to leave it."
+            )
+        return self._held((point, fn))
+
+    @contextmanager
+    def _held(self, one: tuple[str, Change]) -> Iterator[None]:
+        with self._lock:
+            self._asked = (*self._asked, one)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asked = tuple(other for other in self._asked if other is not one)
+
+    def changes(self) -> Mapping[tuple[str, int], Sequence[Change]]:
+        """All of them as they are now, by place, for a pass that begins; empty where there are none."""
+        found: defaultdict[tuple[str, int], list[Change]] = defaultdict(list)
+        for point, fn in self._asked:
+            _, layer, moment = point.split(".")
+            found[moment, int(layer)].append(_checked(point, fn))
+        return dict(found)
+
+
+def require_point(model: nn.Module, point: str, name: str) -> None:
+    """VitvizError for what is no point of the model such as blocks.3.mlp."""
+    blocks, parts = transformer_blocks(model), point.split(".") if isinstance(point, str) else ()
+    known = len(parts) == 3 and parts[0] == "blocks" and parts[1].isdecimal() and parts[2] in MOMENTS
+    if not known or int(parts[1]) >= len(blocks):
+        expected = f"blocks.N.{{{'|'.join(MOMENTS)}}} with N from 0 to {len(blocks) - 1}"
+        raise VitvizError(f"There is no hook point {point!r}: expected {expected}.")
+    part = getattr(blocks[int(parts[1])], parts[2], None)
+    if parts[2] in ("attn", "mlp") and not isinstance(part, nn.Module):
+        raise VitvizError(
+            f"The blocks of {name} have no part {parts[2]!r} of its own; hook blocks.{parts[1]}.input or"
+            " .output."
+        )
+
+
+def _checked(point: str, fn: Change) -> Change:
+    def change(tensor: Tensor) -> Tensor | None:
+        given = fn(tensor)
+        if given is not None and not (isinstance(given, Tensor) and given.shape == tensor.shape):
+            shape = tuple(given.shape) if isinstance(given, Tensor) else None
+            what = f"a tensor of shape {shape}" if shape is not None else repr(given)[:80]
+            raise VitvizError(
+                f"The hook at {point} returned {what}; expected a tensor of shape {tuple(tensor.shape)}, "
+                "or None to leave it as it is."
+            )
+        if given is not None and (given.dtype, given.device) != (tensor.dtype, tensor.device):
+            kinds = [f"{one.dtype} on {one.device}".removeprefix("torch.") for one in (given, tensor)]
+            raise VitvizError(
+                f"The hook at {point} returned {kinds[0]}; expected {kinds[1]}. "
+                "Convert it with .to(tensor), the one it was given."
+            )
+        return given
+
+    return change

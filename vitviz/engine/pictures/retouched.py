@@ -57,7 +57,11 @@ def retouched(image: Any, strokes: str | Strokes, other: Any = None) -> Image.Im
         across, down = max(0, box[2] - box[0]), max(0, box[3] - box[1])
         left -= across * down + abs(prod(stroke.goal or (0,)))
         if stroke.tool == "onto":
-            original = np.asarray(_photograph(stroke.ink, other))
+            if stroke.ink == "other" and other is None:
+                raise ImageError(
+                    "Given a piece to be laid onto.other, but no other photograph; expected one."
+                )
+            original = np.asarray(open_image(other) if stroke.ink == "other" else sample_image(stroke.ink))
             mean, left = _mean(original), left - original.size // 3
         if left < 0:
             raise ImageError(
@@ -82,15 +86,6 @@ def strokes_on(image: Image.Image) -> Strokes:
     """How a picture was retouched; none where it was not, whatever its file says."""
     found = image.info.get(MARK)
     return found if isinstance(found, Strokes) else NONE
-
-
-def _photograph(name: str, other: Any) -> Image.Image:
-    """What something is laid onto."""
-    if name != "other":
-        return sample_image(name)
-    if other is None:
-        raise ImageError("Given a piece to be laid onto.other, but no other photograph; expected one.")
-    return open_image(other)
 
 
 def _mean(pixels: Pixels) -> tuple[int, ...]:

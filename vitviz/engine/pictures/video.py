@@ -22,8 +22,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from vitviz.engine.pictures.images import check_size, plain_name
-from vitviz.engine.pictures.pixels import rgb_of
+from vitviz.engine.pictures.images import check_size, plain_name, rgb_of
 from vitviz.errors import ImageError, TooMuch, VitvizError
 
 PIXELS = 4096 * 4096  # of a frame, at most

@@ -1,9 +1,17 @@
 """What the tensors of a plain ViT tell about its architecture: all of it, but for the number of heads.
 
 Width, depth, patch, image size, classes, pooling and the optional parts are shapes and names. The number of
-heads is not: queries, keys and values of all heads lie in one matrix. It is known from a query-key norm or a
-Google file, or from how trained weights are structured (`heads`); else it is that of the published ViT of
-this width, else 64 dimensions a head (the paper's table 1) where they divide the width, which a note says.
+heads is not: queries, keys and values of all heads lie in one matrix each, so that no shape tells where a
+head ends. It is known from a query-key norm or a Google file, or from how trained weights are structured;
+else it is that of the published ViT of this width, else 64 dimensions a head (the paper's table 1) where they
+divide the width, which a note says.
+
+Attention depends on W_q and W_k of a head through W_qᵀ W_k alone, and under gradient flow the difference
+W_q W_qᵀ - W_k W_kᵀ of each head stays what it was at the start (layers balance: Du, Hu and Lee 2018,
+"Algorithmic Regularization", theorem 2.2). What training adds, it adds to both, so the rows' products among
+queries resemble those among keys inside of a head, and not across heads; the same holds for values and the
+projection behind them. The number of heads whose blocks stand out most is taken. What it does not show:
+anything before training, and one single head, with nothing to stand out from.
 """
 
 import math
@@ -12,15 +20,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import timm
+import torch
 from torch import Tensor
 
-from vitviz.engine.reading.heads import likely
-from vitviz.engine.reading.heads import shown as heads_shown
 from vitviz.errors import CheckpointError
 
 # Width -> heads where a published ViT does not have 64 dimensions a head: so400m (SigLIP), H (paper, table
 # 1), g and G (Zhai et al. 2021, table 2).
 _HEADS = {1152: 16, 1280: 16, 1408: 16, 1664: 16}
+_LAYERS = 6  # as many, spread evenly, are looked at
+_CLEAR = 15.0  # standard errors by which blocks have to stand out: untrained reach 2, trained 35 and more
+_AHEAD = 1.25  # times as much of the variance explained as by any other number of heads
+_USUAL = (64, 32, 16, 48, 80, 96, 128)  # dimensions a head, the paper's first
+_OTHERS = 6  # numbers of heads that are offered where none is usual
 _SIZES = {
     (192, 12, 3): "tiny", (384, 12, 6): "small", (768, 12, 12): "base", (1024, 24, 16): "large",
     (1280, 32, 16): "huge",
@@ -93,7 +105,7 @@ def _heads(tensors: Mapping[str, Tensor], width: int) -> tuple[int, list[str]]:
     shown = heads_shown(tensors)
     if shown is not None:
         return shown, []
-    heads = _HEADS.get(width) or likely(width)[0]
+    heads = _HEADS.get(width) or likely_heads(width)[0]
     return heads, [
         f"The file does not tell its number of heads; {heads} of {width // heads} dimensions were assumed."
     ]
@@ -144,3 +156,70 @@ def _pooling(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     pool = "avg" if after or not has_class else "token"
     final_norm = after or "norm.weight" in tensors
     return {"class_token": has_class, "global_pool": pool, "fc_norm": after, "final_norm": final_norm}
+
+
+def likely_heads(width: int) -> tuple[int, ...]:
+    """The numbers of heads that a model of this width may have, to be asked about, the likeliest first.
+
+    >>> likely_heads(192), likely_heads(96), likely_heads(100)
+    ((3, 6, 12, 4, 2), (3, 6, 2, 1), (2, 1, 4, 5, 10, 20))
+    """
+    usual = [width // dim for dim in _USUAL if width % dim == 0]
+    divisors = [heads for heads in range(1, width + 1) if width % heads == 0]
+    nearest = sorted(divisors, key=lambda heads: abs(math.log(width / heads / _USUAL[0])))
+    return tuple(usual or nearest[:_OTHERS])
+
+
+def heads_shown(tensors: Mapping[str, Tensor]) -> int | None:
+    """The number of heads of a plain ViT in timm's layout; None where its weights do not show it clearly."""
+    found = contrasts(tensors)
+    if len(found) < 2:
+        return None
+    (best, second) = sorted(found, key=lambda heads: found[heads][0])[-1:-3:-1]
+    explained, errors = found[best]
+    return best if errors >= _CLEAR and explained >= _AHEAD * max(found[second][0], 0.0) else None
+
+
+def contrasts(tensors: Mapping[str, Tensor]) -> dict[int, tuple[float, float]]:
+    """For each possible number of heads: what its blocks explain of the likeness's variance (a sum of
+    squares), and by how many standard errors more inside of them; empty without such layers.
+    """
+    alike = _likeness(tensors)
+    if alike is None:
+        return {}
+    width = len(alike)
+    row, col = torch.triu_indices(width, width, 1)
+    values = alike[row, col]
+    total, spread = len(values), values.std().item()
+    found = {}
+    for heads in range(2, width // 2 + 1):
+        if width % heads:
+            continue
+        dim = width // heads
+        inside = row // dim == col // dim
+        count = int(inside.sum())
+        difference = (values[inside].mean() - values[~inside].mean()).item()
+        share = count * (total - count) / total
+        found[heads] = (share * difference * abs(difference), difference / spread * share**0.5)
+    return found
+
+
+def _likeness(tensors: Mapping[str, Tensor]) -> Tensor | None:
+    """How alike products of any two rows are: queries with keys, values with readers; over layers."""
+    depth = sum(bool(re.fullmatch(r"blocks\.\d+\.attn\.qkv\.weight", key)) for key in tensors)
+    chosen = sorted({round(i * (depth - 1) / max(1, _LAYERS - 1)) for i in range(_LAYERS)}) if depth else []
+    alike = None
+    for layer in chosen:
+        qkv = tensors.get(f"blocks.{layer}.attn.qkv.weight")
+        proj = tensors.get(f"blocks.{layer}.attn.proj.weight")
+        if qkv is None or proj is None or qkv.ndim != 2 or qkv.shape[0] != 3 * proj.shape[1]:
+            return None
+        q, k, v = qkv.float().chunk(3)
+        both = _cosines(q) * _cosines(k) + _cosines(v) * _cosines(proj.float().T)
+        alike = both if alike is None else alike + both
+    return alike
+
+
+def _cosines(rows: Tensor) -> Tensor:
+    unit = torch.nn.functional.normalize(rows, dim=1)
+    return unit @ unit.T
