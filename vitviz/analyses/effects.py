@@ -103,14 +103,11 @@ class EdgeEffects(Tabled):
 
     def rows(self) -> list[dict]:
         """One row an edge."""
+        each = zip(self.edges, self.effects.tolist(), self.shares.tolist(), strict=True)
         return [
-            {
-                **{f"writer_{name}": value for name, value in one.writer._asdict().items()},
-                **{"layer": one.layer, "head": one.head, "into": one.into, "effect": effect, "share": share},
-            }
-            for one, effect, share in zip(
-                self.edges, self.effects.tolist(), self.shares.tolist(), strict=True
-            )
+            {f"writer_{name}": value for name, value in one.writer._asdict().items()}
+            | {"layer": one.layer, "head": one.head, "into": one.into, "effect": effect, "share": share}
+            for one, effect, share in each
         ]
 
 
