@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vitviz.analyses.tail import Projection
 from vitviz.errors import UnsupportedModel
-from vitviz.record.trace import Attention, Trace
+from vitviz.record.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -46,23 +46,13 @@ def skip_ratios(trace: Trace, projections: Sequence[Projection]) -> SkipRatios:
             f"{trace.checkpoint}: the ratio of skip and branch is not applicable, because a gate"
             " stands between its heads and the projection, and its values are not recorded for every token."
         )
-    found = []
+    found, handed = [], "head token dim -> token (head dim)"
     blocks = zip(trace.tokens[:-1], trace.tokens[1:], trace.layers, projections, strict=True)
     for entering, leaving, layer, projection in blocks:
         entering, leaving = entering.double(), leaving.double()
-        between = entering + added_by_attention(layer, projection)
+        between = entering + projection(rearrange(layer.output().double(), handed))
         skips, branches = (entering, between), (between - entering, leaving - between)
         pairs = zip(skips, branches, strict=True)
         found.append(torch.stack([skip.norm(dim=-1) / branch.norm(dim=-1) for skip, branch in pairs]))
     attention, mlp = torch.stack(found, dim=1)
     return SkipRatios(attention, mlp)
-
-
-def added_by_attention(layer: Attention, projection: Projection) -> Float[Tensor, "token width"]:
-    """What one layer's attention adds to every token, in float64."""
-    handed = rearrange(layer.output().double(), "head token dim -> token (head dim)")
-    handed = handed if projection.inner is None else projection.inner(handed)
-    added = handed @ projection.weight.to(handed).mT
-    added = added if projection.bias is None else added + projection.bias.to(added)
-    added = added if projection.post is None else projection.post(added)
-    return added if projection.scale is None else added * projection.scale.to(added)

@@ -80,23 +80,21 @@ def experiment_of(
     if reason := why_not(trace):
         raise VitvizError(reason)
     steps, answer = steps_of(trace.grid, kind), int(trace.logits.argmax())
-    found: dict[str, list[dict[str, Tensor]]] = {}
+    found: dict[str, dict[str, Tensor]] = {score: {} for score in SCORES}
     refused: dict[str, str] = {}
     for number, way in enumerate(WAYS[kind]):
+        points = []
         try:
-            found[way] = []
             for step in range(len(steps)):
                 progress((number + step / len(steps)) / len(WAYS[kind]), way)
-                found[way].append(scores_of(asked(way, step), answer, trace))
+                points.append(scores_of(asked(way, step), answer, trace))
         except UnsupportedModel as reason:
             refused[way] = said(reason)
-            del found[way]
-    by_score = {
-        score: {way: torch.stack([one[score] for one in points]) for way, points in found.items()}
-        for score in SCORES
-    }
+            continue
+        for score, by_way in found.items():
+            by_way[way] = torch.stack([one[score] for one in points])
     about = (trace.checkpoint, kind, answer, trace.named(answer), trace.grid.patches, tuple(map(int, steps)))
-    return Experiment(*about, **by_score, refused=refused, dtype=trace.dtype, deviation=trace.deviation)
+    return Experiment(*about, **found, refused=refused, dtype=trace.dtype, deviation=trace.deviation)
 
 
 def scores_of(
