@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vitviz.analyses.occlusion import (
+from vitviz.analyses.experiment import (
     mean_and_error,
     patches_kept,
     permutation,

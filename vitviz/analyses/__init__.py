@@ -19,21 +19,21 @@ from vitviz.record.public import lazily
 __getattr__, __dir__, __all__ = lazily(__name__, __file__)
 
 if TYPE_CHECKING:
-    from vitviz.analyses.branches import SkipRatios, skip_ratios
     from vitviz.analyses.cka import Grams, cka, cka_error, grams_of, hsic
     from vitviz.analyses.components import Basis, Components, Scatter, aligned, basis_of, colours_of
     from vitviz.analyses.components import own_colours, steady, token_components, whitened
     from vitviz.analyses.depth import Largest, Usual, largest_activations, over_grid, over_sequence
-    from vitviz.analyses.depth import patches_at, place, present, token_norms, tokens_at, usual_norms
+    from vitviz.analyses.depth import SkipRatios, patches_at, place, present, skip_ratios
+    from vitviz.analyses.depth import token_norms, tokens_at, usual_norms
     from vitviz.analyses.distance import Distances, attention_distance, distances
     from vitviz.analyses.distance import pixel_distances, prefix_mass, uniform_distance
     from vitviz.analyses.effects import Effects, agreement
     from vitviz.analyses.evidence import Evidence, account_of, evidence
+    from vitviz.analyses.experiment import mean_and_error, patches_kept, permutation
+    from vitviz.analyses.experiment import piece_sides, shuffled_pieces
     from vitviz.analyses.filters import Filters, display_scaled, principal_filters, raw_filters
     from vitviz.analyses.ledger import Ledger, ledger_of
     from vitviz.analyses.lens import lens_kind, lens_patches, lens_probabilities, lens_shares
-    from vitviz.analyses.occlusion import mean_and_error, patches_kept, permutation
-    from vitviz.analyses.occlusion import piece_sides, shuffled_pieces
     from vitviz.analyses.one_token import WorkedRow, attended_by, attends_to, attention_received, worked_row
     from vitviz.analyses.redundancy import HeadEntropy, Redundancy
     from vitviz.analyses.redundancy import attention_entropy, head_entropy, head_redundancy

@@ -104,15 +104,18 @@ def basis_of(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
         raise VitvizError(
             f"Given count={count!r}; expected from 1 to {min(number, width)} components of {number} patches."
         )
-    mean = sum(part.sum(dim=0, dtype=torch.float64) for part in parts) / number
-    centred = (part.double() - mean for part in parts)
-    if width <= number:  # the smaller of two Gram matrices has the same eigenvalues
-        return _basis_of_products(mean, sum(part.mT @ part for part in centred), number, count)
-    every = torch.cat(list(centred))
-    values, found = torch.linalg.eigh(every @ every.mT)
-    # its eigenvectors are carried over; along what does not vary any direction will do
-    directions = torch.linalg.qr(every.mT @ found.flip(1)[:, :count]).Q.mT
-    return _basis(mean, directions, values.flip(0)[:count], every.square().sum(), number)
+    if width <= number:
+        scatter = Scatter()
+        for part in parts:
+            scatter.add(part)
+        return scatter.basis(count)
+    every = torch.cat(parts).double()
+    centred = every - every.mean(dim=0)
+    # the smaller of two Gram matrices has the same eigenvalues, and its eigenvectors are carried over; along
+    # what does not vary any direction will do
+    values, found = torch.linalg.eigh(centred @ centred.mT)
+    directions = torch.linalg.qr(centred.mT @ found.flip(1)[:, :count]).Q.mT
+    return _basis(every.mean(dim=0), directions, values.flip(0)[:count], centred.square().sum(), number)
 
 
 class Scatter:
@@ -132,12 +135,9 @@ class Scatter:
 
     def basis(self, count: int = 3) -> Basis:
         """The first `count` principal directions of all of them, as `basis_of` has them."""
-        return _basis_of_products(self.mean, self.products, self.count, count)
-
-
-def _basis_of_products(mean: Tensor, products: Tensor, number: int, count: int) -> Basis:
-    values, found = torch.linalg.eigh(products)
-    return _basis(mean, found.mT.flip(0)[:count], values.flip(0)[:count], products.trace(), number)
+        values, found = torch.linalg.eigh(self.products)
+        directions, whole = found.mT.flip(0)[:count], self.products.trace()
+        return _basis(self.mean, directions, values.flip(0)[:count], whole, self.count)
 
 
 def _basis(mean: Tensor, directions: Tensor, values: Tensor, whole: Tensor, number: int) -> Basis:

@@ -10,6 +10,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 
+def pearson(one: Float[Tensor, "*shape"], other: Float[Tensor, "*shape"]) -> float:
+    """-1 to 1, over what is a number in both; NaN where fewer than two are, or all are alike."""
+    both = torch.stack([one.double().flatten(), other.double().flatten()])
+    both = both[:, both.isfinite().all(dim=0)]
+    return round(torch.corrcoef(both)[0, 1].item(), 12) if both.shape[1] > 1 else float("nan")
+
+
 def ranks(values: Float[Tensor, " value"]) -> Float[Tensor, " value"]:
     """From 0, equal values by the mean of their places.
 
@@ -27,10 +34,8 @@ def spearman(one: Float[Tensor, "*shape"], other: Float[Tensor, "*shape"]) -> fl
     >>> spearman(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([9.0, 4.0, 1.0]))
     -1.0
     """
-    a, b = (ranks(values.double().flatten()) for values in (one, other))
-    a, b = a - a.mean(), b - b.mean()
-    spread = (a.square().sum() * b.square().sum()).sqrt().item()
-    return (a * b).sum().item() / spread if spread > 0 else None
+    found = pearson(*(ranks(values.double().flatten()) for values in (one, other)))
+    return found if found == found else None
 
 
 def agreement(maps: dict[str, Float[Tensor, "row col"]]) -> dict[tuple[str, str], float | None]:

@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vitviz.analyses.correlation import pearson
 from vitviz.analyses.evidence import Evidence
 from vitviz.analyses.writers import Writer
 from vitviz.record.shown import Shown, Tabled
@@ -56,16 +57,7 @@ def agreement(effects: Effects, account: Evidence) -> Agreement:
     >>> agreement(Effects(0.0, 2 * account.heads, -account.mlps, "zero"), account)
     Agreement(heads=1.0, mlps=-1.0)
     """
-    return Agreement(correlation(effects.heads, account.heads), correlation(effects.mlps, account.mlps))
-
-
-def correlation(one: Tensor, two: Tensor) -> float:
-    """Pearson's, over what is a number in both; NaN where fewer than two are, or all are alike."""
-    one, two = one.double().flatten(), two.double().flatten()
-    tried = one.isfinite() & two.isfinite()
-    if tried.sum() < 2:
-        return float("nan")
-    return round(torch.corrcoef(torch.stack([one[tried], two[tried]]))[0, 1].item(), 12)
+    return Agreement(pearson(effects.heads, account.heads), pearson(effects.mlps, account.mlps))
 
 
 SIDES = ("query", "key", "value")
@@ -99,18 +91,15 @@ class EdgeEffects(Tabled):
     @property
     def correlation(self) -> float:
         """Pearson's, of share and effect over the edges that were run; NaN where there are too few."""
-        return correlation(self.effects, self.shares)
+        return pearson(self.effects, self.shares)
 
     def rows(self) -> list[dict]:
         """One row an edge."""
+        each = zip(self.edges, self.effects.tolist(), self.shares.tolist(), strict=True)
         return [
-            {
-                **{f"writer_{name}": value for name, value in one.writer._asdict().items()},
-                **{"layer": one.layer, "head": one.head, "into": one.into, "effect": effect, "share": share},
-            }
-            for one, effect, share in zip(
-                self.edges, self.effects.tolist(), self.shares.tolist(), strict=True
-            )
+            {f"writer_{name}": value for name, value in one.writer._asdict().items()}
+            | {"layer": one.layer, "head": one.head, "into": one.into, "effect": effect, "share": share}
+            for one, effect, share in each
         ]
 
 

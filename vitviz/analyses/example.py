@@ -74,8 +74,7 @@ def example_account(
     projections = tuple(Projection(normal(width, width), normal(width), scale=normal(width)) for _ in calls)
     tokens, attentions, mlps = [trace.tokens[0].double()], [], []
     for call, projection in zip(calls, projections, strict=True):
-        handed = rearrange(call.output(), "head token dim -> token (head dim)")
-        attentions.append((handed @ projection.weight.mT + projection.bias) * projection.scale)
+        attentions.append(projection(rearrange(call.output(), "head token dim -> token (head dim)")))
         mlps.append(normal(grid.tokens, width))
         tokens.append(tokens[-1] + attentions[-1] + mlps[-1])
     read = (0, 1) if pool == "class" else (grid.prefix, None)

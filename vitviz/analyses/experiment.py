@@ -1,26 +1,40 @@
 """The classroom experiment on one picture: what is answered when patches go or move, or all of it changes.
 
-Which patches are taken away or moved is in `vitviz.analyses.occlusion`, other changes in its `altered`, with
-the sources; here they are gone through step by step, and the answers become curves. Watched is the class that
-the whole picture is most likely to show: its probability, and whether it stays the likeliest. Every step has
-the same draws, each with a seed, direction or second picture of its own; the error is of the mean over draws,
-and says nothing of other pictures.
+Changes are gone through step by step, and the answers become curves. Watched is the class that the whole
+picture is most likely to show: its probability, and whether it stays the likeliest. Every step has the same
+draws, each with a seed, direction or second picture of its own; the error is of the mean over draws, and says
+nothing of other pictures. Changes of a whole picture are in `vitviz.analyses.altered`, with their sources.
+
+Occlusion and shuffling: how much of a picture a model needs, and whether it minds where the patches stand.
+
+Draw d has a random order pi_d of the N patches. With a share p dropped, the first floor(p N) patches of pi_d
+are taken away, so that what is missing only grows along a draw; either their tokens are left out of the
+sequence, or the patches are painted black. Shuffled in pieces of k x k patches, the pieces change places by
+a random order other than the picture's own, and inside a piece everything stays where it was. Both ends are
+known beforehand: with nothing dropped the answer is the plain one, and with everything dropped it is what the
+model says to an empty picture, whatever was on it.
+
+Source: Naseer et al. 2021 (arXiv 2105.10497), random PatchDrop and the shuffles, there with one random set
+for a batch of pictures and pieces of whole pixels; here every draw has its own, pieces are of whole patches,
+and the curves are one picture's. They do not show what a model would have learned from such pictures, nor
+what it does with other holes: missing objects are not missing squares.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import gcd
 from typing import Any
 
 import numpy as np
 import torch
+from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitviz.analyses.occlusion import mean_and_error, permutation, piece_sides, shuffled_pieces
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, SHARES, WAYS
 from vitviz.analyses.trials.curves import scored
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.errors import UnsupportedModel, VitvizError, whole_number
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence, said
 from vitviz.record.shown import Tabled
@@ -80,23 +94,21 @@ def experiment_of(
     if reason := why_not(trace):
         raise VitvizError(reason)
     steps, answer = steps_of(trace.grid, kind), int(trace.logits.argmax())
-    found: dict[str, list[dict[str, Tensor]]] = {}
+    found: dict[str, dict[str, Tensor]] = {score: {} for score in SCORES}
     refused: dict[str, str] = {}
     for number, way in enumerate(WAYS[kind]):
+        points = []
         try:
-            found[way] = []
             for step in range(len(steps)):
                 progress((number + step / len(steps)) / len(WAYS[kind]), way)
-                found[way].append(scores_of(asked(way, step), answer, trace))
+                points.append(scores_of(asked(way, step), answer, trace))
         except UnsupportedModel as reason:
             refused[way] = said(reason)
-            del found[way]
-    by_score = {
-        score: {way: torch.stack([one[score] for one in points]) for way, points in found.items()}
-        for score in SCORES
-    }
+            continue
+        for score, by_way in found.items():
+            by_way[way] = torch.stack([one[score] for one in points])
     about = (trace.checkpoint, kind, answer, trace.named(answer), trace.grid.patches, tuple(map(int, steps)))
-    return Experiment(*about, **by_score, refused=refused, dtype=trace.dtype, deviation=trace.deviation)
+    return Experiment(*about, **found, refused=refused, dtype=trace.dtype, deviation=trace.deviation)
 
 
 def scores_of(
@@ -150,3 +162,84 @@ def orders_of(grid: Grid, kind: str, draws: int = DRAWS) -> Int[np.ndarray, "ord
     plain = [np.arange(grid.patches)] * draws
     sides = piece_sides(grid) if kind == "shuffle" else ()
     return np.stack([plain, *([shuffled_pieces(grid, side, d) for d in seeds] for side in sides)])
+
+
+def permutation(patches: int, seed: Any) -> Int[np.ndarray, " patch"]:
+    """Which patch (row-major, from 0) comes to stand at each place; the same for the same seed.
+
+    Raises VitvizError for what is no seed.
+
+    >>> permutation(5, seed=1).tolist() == permutation(5, seed=1).tolist()
+    True
+    >>> sorted(permutation(5, seed=2).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    number = whole_number(seed)
+    if number is None:
+        raise VitvizError(
+            f"Given shuffle={seed!r}; expected a seed, a whole number from 0, which is the same order each"
+            " time."
+        )
+    return np.random.default_rng(number).permutation(patches)
+
+
+def patches_kept(grid: Grid, share: int, seed: int) -> Int[np.ndarray, " kept"]:
+    """The patches that are left, by number from 0 and in order, when `share` per cent are dropped.
+
+    Raises VitvizError for a share that is none, and for what is no seed.
+
+    >>> grid = Grid(2, 5, (16, 16), ("class",))
+    >>> len(patches_kept(grid, 30, seed=0)), set(patches_kept(grid, 40, 0)) < set(patches_kept(grid, 30, 0))
+    (7, True)
+    """
+    if not 0 <= share <= 100:
+        raise VitvizError(f"Given share={share!r}; expected the per cent of patches to drop, from 0 to 100.")
+    return np.sort(permutation(grid.patches, seed)[int(share) * grid.patches // 100 :])
+
+
+def piece_sides(grid: Grid) -> tuple[int, ...]:
+    """How many patches a side a piece can have, the largest first; none where there is nothing to shuffle.
+
+    A piece is square and the pieces fill the grid. Raises nothing.
+
+    >>> piece_sides(Grid(14, 14, (16, 16), ("class",))), piece_sides(Grid(10, 14, (16, 16), ()))
+    ((7, 2, 1), (2, 1))
+    """
+    most = gcd(grid.rows, grid.cols)
+    return tuple(side for side in range(most, 0, -1) if most % side == 0 and side * side < grid.patches)
+
+
+def shuffled_pieces(grid: Grid, side: int, seed: int) -> Int[np.ndarray, " patch"]:
+    """Which patch comes to stand at each place when pieces of `side` x `side` patches change places.
+
+    Raises VitvizError for pieces that do not fill the grid, and for what is no seed.
+
+    >>> shuffled_pieces(Grid(2, 4, (16, 16), ()), side=2, seed=0).tolist()
+    [2, 3, 0, 1, 6, 7, 4, 5]
+    """
+    sides = piece_sides(grid)
+    if side not in sides:
+        known = ", ".join(map(str, sides)) or "none"
+        raise VitvizError(
+            f"Given side={side!r}; expected one of {known}, since pieces are squares that fill the grid of"
+            f" {grid.rows} x {grid.cols} patches."
+        )
+    rows, cols = grid.rows // side, grid.cols // side
+    order = permutation(rows * cols, seed)
+    while (order == np.arange(len(order))).all():  # of few pieces, one draw in some would move nothing
+        seed += 1_000
+        order = permutation(rows * cols, seed)
+    cut = "(row down col across) -> (row col) down across"
+    pieces = rearrange(np.arange(grid.patches), cut, down=side, col=cols, across=side)
+    return rearrange(pieces[order], "(row col) down across -> (row down col across)", col=cols)
+
+
+def mean_and_error(values: Float[Tensor, " draw"]) -> tuple[float, float]:
+    """The mean over draws and its standard error, which is 0 where all draws agree. Raises nothing.
+
+    >>> mean_and_error(torch.tensor([0.0, 1.0, 0.0, 1.0]))
+    (0.5, 0.28867513459481287)
+    """
+    values = values.double()
+    spread = values.std().item() if len(values) > 1 else 0.0
+    return values.mean().item(), spread / len(values) ** 0.5

@@ -135,15 +135,14 @@ def _layer(trace: Trace, projection: Projection, layer: int, first: int) -> Laye
     projected = added if projection.post is None else added / written.post[layer].unsqueeze(-1)
     at_heads = projected if projection.inner is None else projected / written.inner[layer].unsqueeze(-1)
     carried = gated = None
+    replaced, readers = list(attention.replaced), slice(first, first + len(at_heads))
     if written.gates is None:
         carried = carried_rows(attention, at_heads, first)
-        for head in attention.replaced:
-            carried[head] = 0
-            carried[head, :, first : first + len(at_heads)] = at_heads.mT
+        carried[replaced] = 0
+        carried[replaced, :, readers] = at_heads.mT
     else:
         gates = rearrange(written.gates[layer], "reader (head dim) -> head reader dim", head=attention.heads)
         gated = gated_rows(attention, at_heads, gates, first)
-        for head in attention.replaced:
-            gated[head] = 0
-            gated[head, :, first : first + len(at_heads)] = at_heads.mT[..., None] * gates[head]
+        gated[replaced] = 0
+        gated[replaced, :, readers] = at_heads.mT[..., None] * gates[replaced][:, None]
     return LayerAccount(carried, gated, added.sum(dim=0), projected.sum(dim=0))

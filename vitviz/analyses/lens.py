@@ -42,16 +42,13 @@ def lens_shares(ledger: Ledger) -> Float[Tensor, "layer class"]:
     """
     trace, readout = ledger.trace, ledger.readout
     head = _head_of(trace, readout).held(features(trace, readout))
-    read = (trace.written.weights.mT @ tokens[readout.pooling.readers] for tokens in trace.tokens)
-    return head(torch.stack([_held(ledger, one) for one in read]))
-
-
-def _held(ledger: Ledger, read: Float[Tensor, "slot width"]) -> Float[Tensor, "slot2 width2"]:
-    """What the head is given for tokens summed by slot, all deviations held at their last values."""
-    pooling = ledger.readout.pooling
-    read = read if pooling.norm is None else pooling.norm.held(read)
-    read = pooled(ledger.trace, ledger.readout, read)
-    return read if pooling.fc_norm is None else pooling.fc_norm.held(read, ledger.carried.deviation)
+    pooling, found = readout.pooling, []
+    for tokens in trace.tokens:
+        read = trace.written.weights.mT @ tokens[pooling.readers]
+        read = pooled(trace, readout, read if pooling.norm is None else pooling.norm.held(read))
+        held = read if pooling.fc_norm is None else pooling.fc_norm.held(read, ledger.carried.deviation)
+        found.append(held)
+    return head(torch.stack(found))
 
 
 def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tensor, "layer row col"]:

@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.streaming import blocks
 from vitviz.errors import VitvizError, whole_number
 from vitviz.record.grid import Grid
 from vitviz.record.readout import Readout
@@ -120,8 +119,6 @@ def _pooling_weights(trace: Trace) -> Float[Tensor, " token"]:
             f"The classifier of {trace.checkpoint} reads attention pooling, whose weights the trace does not"
             " hold, so 'auto' is unknown. Choose 'mean', or a patch."
         )
-    total = torch.zeros(trace.length, dtype=torch.float64, device=trace.pooling.q.device)
-    read = total[-trace.pooling.k.shape[1] :]  # the last of the sequence: some models leave the prefix out
-    for block in blocks(trace.pooling):
-        read += block.weights().sum(dim=(0, 1), dtype=torch.float64)
-    return total / (trace.pooling.heads * trace.pooling.q.shape[1])
+    own = trace.pooling.weights().mean(dim=(0, 1), dtype=torch.float64)
+    # the last of the sequence: some models leave the prefix out
+    return torch.nn.functional.pad(own, (trace.length - len(own), 0))

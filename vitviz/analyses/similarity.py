@@ -22,11 +22,14 @@ import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from vitviz.analyses.depth import FinalNorm, over_grid, patches_at, place, tokens_at
 from vitviz.errors import VitvizError
 from vitviz.record.grid import Grid
 from vitviz.record.trace import Trace
+
+_NOTHING = 1e-300  # shorter than any float32's token but that of zeros, which stays so
 
 
 def token_similarity(
@@ -83,7 +86,7 @@ def _directions_of(
     if centred:
         mean = (own if there is trace else torch.cat([own, asked])).mean(dim=0)
         own, asked = own - mean, asked - mean
-    return directions(own), directions(asked)
+    return normalize(own, eps=_NOTHING), normalize(asked, eps=_NOTHING)
 
 
 def token_cosines(
@@ -99,15 +102,10 @@ def token_cosines(
     [1.0, 1.0, 1.0, 1.0]
     """
     tokens = tokens_at(trace, layer, norm).double()
-    units = directions(tokens - tokens[trace.grid.prefix :].mean(dim=0) if centred else tokens)
+    mean = tokens[trace.grid.prefix :].mean(dim=0) if centred else 0
+    units = normalize(tokens - mean, eps=_NOTHING)
     asked = units if rows is None else units[list(rows)]
     return (asked @ units.mT).clamp_(-1, 1).to(trace.tokens[0])
-
-
-def directions(tokens: Float[Tensor, "token width"]) -> Float[Tensor, "token width"]:
-    """Every token divided by its length; one of zeros stays so."""
-    lengths = tokens.norm(dim=1, keepdim=True)
-    return torch.where(lengths > 0, tokens / torch.where(lengths > 0, lengths, 1), 0.0)
 
 
 def position_similarity(
@@ -128,6 +126,6 @@ def position_similarity(
             f" {grid.rows} x {grid.cols}. Drop the rows of prefix tokens, and interpolate the table to the"
             " grid's size first."
         )
-    units = directions(table.double())
+    units = normalize(table.double(), eps=_NOTHING)
     similarity = (units @ units.mT).clamp_(-1, 1).to(table)
     return rearrange(similarity, "(row col) (row2 col2) -> row col row2 col2", row=grid.rows, row2=grid.rows)

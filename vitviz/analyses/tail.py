@@ -125,6 +125,14 @@ class Projection:
     inner: Norm | None = None  # over all heads together, before W_O
     post: Norm | None = None  # of the whole branch, before it is added
 
+    def __call__(self, handed: Float[Tensor, "token inner"]) -> Float[Tensor, "token width"]:
+        """What the branch adds to each token, by what its heads hand on; every norm by its own deviations."""
+        handed = handed if self.inner is None else self.inner(handed)
+        added = handed @ self.weight.to(handed).mT
+        added = added if self.bias is None else added + self.bias.to(added)
+        added = added if self.scale is None else added * self.scale.to(added)
+        return added if self.post is None else self.post(added)
+
     def back(
         self, directions: Float[Tensor, "row width"]
     ) -> tuple[Float[Tensor, "row inner"], Float[Tensor, " row"], Float[Tensor, " row"]]:

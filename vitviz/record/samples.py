@@ -36,24 +36,21 @@ class Sample:
         return [i for i, names in enumerate(named) if names & set(self.classes)]
 
 
-# name, file inside scikit-image, title, credit, what it shows, classes of ImageNet that fit it
-_SAMPLES = (
-    (
-        "chelsea", "chelsea.png", "Chelsea the cat", "Stefan van der Walt, CC0", "cat",
+_SAMPLES = {  # by the file inside scikit-image, with classes of ImageNet
+    "chelsea.png": Sample(
+        "chelsea", "Chelsea the cat", "Stefan van der Walt, CC0", "cat",
         ("tabby", "tabby cat", "egyptian cat", "tiger cat"),
     ),
-    (
-        "coffee", "coffee.png", "Coffee cup", "Rachel Michetti, courtesy of Pikolo Espresso Bar, CC0",
-        "espresso", ("espresso", "cup", "coffee mug"),
+    "coffee.png": Sample(
+        "coffee", "Coffee cup", "Rachel Michetti, courtesy of Pikolo Espresso Bar, CC0", "espresso",
+        ("espresso", "cup", "coffee mug"),
     ),
-    (
-        "astronaut", "astronaut.png", "Astronaut Eileen Collins", "NASA, public domain", "astronaut", (),
-    ),
-    (
-        "rocket", "rocket.jpg", "Launch of a Falcon 9 with DSCOVR", "SpaceX, public domain", "rocket",
+    "astronaut.png": Sample("astronaut", "Astronaut Eileen Collins", "NASA, public domain", "astronaut"),
+    "rocket.jpg": Sample(
+        "rocket", "Launch of a Falcon 9 with DSCOVR", "SpaceX, public domain", "rocket",
         ("missile", "projectile", "space shuttle"),
     ),
-)  # fmt: skip
+}  # fmt: skip
 
 
 def samples() -> tuple[Sample, ...]:
@@ -62,7 +59,7 @@ def samples() -> tuple[Sample, ...]:
     >>> [sample.name for sample in samples()]
     ['chelsea', 'coffee', 'astronaut', 'rocket']
     """
-    return tuple(Sample(name, *told) for name, _, *told in _SAMPLES)
+    return tuple(_SAMPLES.values())
 
 
 def sample_image(name: str) -> Image.Image:
@@ -73,7 +70,7 @@ def sample_image(name: str) -> Image.Image:
     """
     from PIL import Image
 
-    found = {name: file for name, file, *_ in _SAMPLES}
+    found = {sample.name: file for file, sample in _SAMPLES.items()}
     if name not in found:
         raise ImageError(f"There is no sample {name!r}: expected one of {', '.join(found)}.")
     # The file itself: skimage.data's functions bring in imageio, and look for a cached copy first.

@@ -123,17 +123,16 @@ class Strokes:
         parts = text.split()
         if len(parts) > MOST:
             raise VitvizError(f"Given {len(parts)} strokes; expected at most {MOST}. Take some back first.")
-        return cls(tuple(_stroke(part) for part in parts))
+        strokes = []
+        for part in parts:
+            found = _STROKE.fullmatch(part)
+            if found is None:
+                raise VitvizError(
+                    f"Given the stroke {part[:60]!r}; expected such as brush.mean_24.10.20.5.3 or shift_8.-4."
+                )
+            tool, ink, numbers = found.groups()
+            strokes.append(Stroke(tool, tuple(map(int, numbers.split("."))), ink or ""))
+        return cls(tuple(strokes))
 
 
 NONE = Strokes()
-
-
-def _stroke(text: str) -> Stroke:
-    found = _STROKE.fullmatch(text)
-    if found is None:
-        raise VitvizError(
-            f"Given the stroke {text[:60]!r}; expected such as brush.mean_24.10.20.5.3 or shift_8.-4."
-        )
-    tool, ink, numbers = found.groups()
-    return Stroke(tool, tuple(map(int, numbers.split("."))), ink or "")

@@ -17,8 +17,6 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from vitviz.errors import VitvizError
 from vitviz.surveys.rows import Measuring, Part
 
@@ -38,15 +36,13 @@ class Worker:
         torch.set_num_threads(1)  # as many actors as processors; their helpers would wait for each other
         self._measuring: Measuring = pickle.loads(ray.get(shared[0]))
 
-    def __call__(self, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The parts of some rows, or the mistake of the user that ends the survey."""
-        found = np.empty(len(rows["items"]), dtype=object)
-        for place, items in enumerate(rows["items"]):
-            try:
-                found[place] = pickle.dumps(Part.of(self._measuring.batches(pickle.loads(items))))
-            except VitvizError as error:
-                found[place] = pickle.dumps(error)
-        return {"number": rows["number"], "found": found}
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The part of a row, or the mistake of the user that ends the survey."""
+        try:
+            found = Part.of(self._measuring.batches(pickle.loads(row["items"])))
+        except VitvizError as error:
+            found = error
+        return {"number": row["number"], "found": pickle.dumps(found)}
 
 
 def measured(plan: Plan, measuring: Measuring, done: set[int], workers: int) -> Iterator[tuple[int, Part]]:
@@ -80,8 +76,8 @@ def measured(plan: Plan, measuring: Measuring, done: set[int], workers: int) -> 
         return
     shared = [ray.put(pickle.dumps(measuring))]
     pool = ray.data.ActorPoolStrategy(min_size=1, max_size=places)
-    parts = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
-        Worker, batch_size=1, compute=pool, fn_constructor_args=(shared,), **{f"num_{kind.lower()}s": 1}
+    parts = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
+        Worker, compute=pool, fn_constructor_args=(shared,), **{f"num_{kind.lower()}s": 1}
     )
     for row in parts.iter_rows():
         found = pickle.loads(row["found"])

@@ -1,31 +1,22 @@
 """Every kind of map of which patch an answer is made of: a function of `Passes`, a `Relevance` out.
 
 `METHODS` are all of them by name, the controls last. Each says in its docstring its formula, whose it is, and
-what it does not show. LRP's rules with halved gradients (AttnLRP) are left out: patents are claimed on them.
+what it does not show; those of `dense.MAPS` in their file. LRP's rules with halved gradients (AttnLRP) are
+left out: patents are claimed on them.
 """
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from vitviz.analyses.protocol import TITLES
 from vitviz.analyses.relevance import attention_maps, dense, direct, linear
 from vitviz.analyses.relevance.dense import likeliest as likeliest
-from vitviz.analyses.relevance.linear import integrated_gradients
+from vitviz.analyses.relevance.linear import integrated_gradients as integrated_gradients
 from vitviz.analyses.relevance.passes import Passes, Relevance
 from vitviz.errors import VitvizError
 
-METHODS: Mapping[str, Callable[..., Relevance]] = MappingProxyType(
-    {
-        function.__name__: function
-        for function in (
-            direct.ledger, linear.frozen, attention_maps.gradient_rollout, attention_maps.chefer,
-            linear.grad_cam, linear.hires_cam, attention_maps.attention_gradient,
-            attention_maps.attention_grad_cam, linear.input_gradient, integrated_gradients,
-            direct.leave_one_out, attention_maps.rollout, attention_maps.last_attention, dense.own_patches,
-            dense.maskclip, dense.maskclip_kept, dense.sclip, dense.clearclip, dense.naclip, direct.random,
-            direct.centre,
-        )
-    }
-)  # fmt: skip
+_MAPS = {**vars(attention_maps), **vars(direct), **vars(linear), **dense.MAPS}
+METHODS: Mapping[str, Callable[..., Relevance]] = MappingProxyType({name: _MAPS[name] for name in TITLES})
 CONTROLS = ("random", "centre")
 DEPTHS = ("frozen", "input_gradient")  # those that can be read at several places
 

@@ -16,6 +16,8 @@ are about as far from any sentence, and stands beside it. No map adds up to the 
 passes gave.
 """
 
+from functools import partial
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -31,42 +33,28 @@ POSITIONS = "its attention pooling adds a position to each patch, and a patch al
 WIDE = 5.0  # patches: NACLIP's standard deviation
 
 
-def own_patches(passes: Passes) -> Relevance:
-    """The last block as it is: what the model's last tokens say one by one (Vilas et al. 2023's reading)."""
-    return _map("own_patches", passes)
+# what the heads hand on, and whether the attention branch stands alone
+SETTINGS = {
+    "own_patches": (None, False),  # the last block as it is, token by token (Vilas et al. 2023's reading)
+    "maskclip": ("values", True),  # as later papers have MaskCLIP
+    "maskclip_kept": ("values", False),  # as MaskCLIP's own code has it
+    "sclip": ("both", False),  # rows sum to 2 (Wang et al. 2023)
+    "clearclip": ("queries", True),  # Lan et al. 2024
+    "naclip": ("near", True),  # Hajimiri et al. 2024
+}
 
 
-def maskclip(passes: Passes) -> Relevance:
-    """Values only, without what entered the block and without its MLP: as later papers have MaskCLIP."""
-    return _map("maskclip", passes)
+def _map(method: str, passes: Passes) -> Relevance:
+    """What each patch alone says of the target, by a method of `SETTINGS`, less the mean over patches."""
+    scores, target = patch_scores(passes, method), passes.target
+    classes = [0] if isinstance(target, Tensor) else classes_of(passes.trace, target)
+    found = score_of(scores.flatten(1).mT, classes).unflatten(0, scores.shape[1:])
+    mean = found.nanmean().item()
+    constants = {"mean over patches": mean}
+    return Relevance(method, found - mean, passes.answer, "the last layer", constants=constants)
 
 
-def maskclip_kept(passes: Passes) -> Relevance:
-    """Values only, with what entered the block and its MLP: as MaskCLIP's own code has it."""
-    return _map("maskclip_kept", passes)
-
-
-def sclip(passes: Passes) -> Relevance:
-    """Queries that are alike and keys that are alike, rows summing to 2, with residual and MLP (Wang et al.
-    2023).
-    """
-    return _map("sclip", passes)
-
-
-def clearclip(passes: Passes) -> Relevance:
-    """Queries that are alike, without residual and MLP (Lan et al. 2024)."""
-    return _map("clearclip", passes)
-
-
-def naclip(passes: Passes) -> Relevance:
-    """Keys that are alike, near ones favoured, without residual and MLP (Hajimiri et al. 2024)."""
-    return _map("naclip", passes)
-
-
-SETTINGS = {  # what the heads hand on, and whether the attention branch stands alone
-    "own_patches": (None, False), "maskclip": ("values", True), "maskclip_kept": ("values", False),
-    "sclip": ("both", False), "clearclip": ("queries", True), "naclip": ("near", True),
-}  # fmt: skip
+MAPS = {name: partial(_map, name) for name in SETTINGS}
 
 
 def patch_scores(passes: Passes, method: str) -> Float[Tensor, "class row col"]:
@@ -100,15 +88,6 @@ def likeliest(cosines: Float[Tensor, "class row col"], least: float = -1.0) -> I
     """
     best = cosines.nan_to_num(nan=-torch.inf).max(dim=0)
     return best.indices.where(best.values >= least, -1)
-
-
-def _map(method: str, passes: Passes) -> Relevance:
-    scores, target = patch_scores(passes, method), passes.target
-    classes = [0] if isinstance(target, Tensor) else classes_of(passes.trace, target)
-    found = score_of(scores.flatten(1).mT, classes).unflatten(0, scores.shape[1:])
-    mean = found.nanmean().item()
-    constants = {"mean over patches": mean}
-    return Relevance(method, found - mean, passes.answer, "the last layer", constants=constants)
 
 
 def _alike(call: Attention, asked: tuple[Tensor, ...], added: Tensor | float, head: int) -> Tensor:

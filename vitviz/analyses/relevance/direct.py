@@ -50,7 +50,7 @@ def random(passes: Passes, seed: int = 0) -> Relevance:
 def centre(passes: Passes) -> Relevance:
     """A Gaussian in the middle, a quarter of the picture wide: photographers put what they mean there."""
     grid = passes.trace.grid
-    rows = (torch.arange(grid.rows, dtype=torch.float64) + 0.5) / grid.rows - 0.5
-    cols = (torch.arange(grid.cols, dtype=torch.float64) + 0.5) / grid.cols - 0.5
+    sides = grid.rows, grid.cols
+    rows, cols = ((torch.arange(side, dtype=torch.float64) + 0.5) / side - 0.5 for side in sides)
     blob = torch.exp(-8 * (rows[:, None] ** 2 + cols[None] ** 2))
     return Relevance("centre", blob, passes.answer, "nowhere", signed=False)

@@ -89,15 +89,6 @@ def orders_of(values: Float[Tensor, "*shape"], seed: int, draws: int) -> list[In
     return found
 
 
-def area(shares: Float[Tensor, " step"], scores: Float[Tensor, " step"]) -> float:
-    """Under one curve; in the score's units, since the shares go from 0 to 1.
-
-    >>> area(torch.tensor([0.0, 0.5, 1.0]), torch.tensor([1.0, 1.0, 0.0]))
-    0.75
-    """
-    return torch.trapezoid(scores.double(), shares.double()).item()
-
-
 def saco(salience: Float[Tensor, " group"], drops: Float[Tensor, " group"]) -> float:
     """-1 to 1, from the groups' values and what their removal took off the score.
 
@@ -148,9 +139,9 @@ class Curves:
     saco: float
 
     def areas(self, shares: Sequence[float], score: str = "probability") -> tuple[float, float]:
-        """Under both curves: of the first lower is better, of the second higher."""
-        steps = torch.tensor(shares, dtype=torch.float64)
-        return area(steps, self.most[score]), area(steps, self.least[score])
+        """Under both curves, in the score's units: of the first lower is better, of the second higher."""
+        steps, sides = torch.tensor(shares, dtype=torch.float64), (self.most, self.least)
+        return tuple(torch.trapezoid(one[score].double(), steps).item() for one in sides)
 
     def gap(self, shares: Sequence[float], score: str = "probability") -> float:
         """How much later the answer is lost with the least relevant first: the area between both curves."""

@@ -158,7 +158,7 @@ def verdict(trial: Trial, score: str = "probability") -> Sentence:
         return Sentence(NOTHING)
     counts = [len([name for name in names if name not in CONTROLS]) for names in (beats, trial.curves)]
     values = {"best": TITLES[beats[0]], "count": counts[0], "total": counts[1]}
-    return Sentence(TIED, **values) if _near(trial, score) else Sentence(BEST, **values)
+    return Sentence(TIED if _near(trial, score) else BEST, **values)
 
 
 def level(trial: Trial, score: str = "probability") -> str:

@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
+from vitviz.analyses import patches_kept
 from vitviz.analyses.altered import CHANGES, altered
 from vitviz.analyses.experiment import Experiment, Progress, experiment_of, orders_of, places_of
-from vitviz.analyses.occlusion import patches_kept
 from vitviz.analyses.protocol import DRAWS, SHARES
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import experiments

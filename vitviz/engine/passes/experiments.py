@@ -15,7 +15,7 @@ from einops import rearrange
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from vitviz.analyses.occlusion import permutation
+from vitviz.analyses.experiment import permutation
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.passes import copies, record
 from vitviz.engine.pictures.preprocess import Prepared, Preprocessing

@@ -96,7 +96,7 @@ def _notes(subject: Subject, settings, shares: np.ndarray, effects: np.ndarray) 
     ran = Sentence(ALL if len(some) == of else RUN, count=len(some), of=of)
     if settings["into"] != "value":
         return ran, Sentence(NO_SHARE)
-    value = late.effects.correlation(from_numpy(effects), from_numpy(shares))
+    value = late.effects.pearson(from_numpy(effects), from_numpy(shares))
     alike = Sentence(NO_CORRELATION) if math.isnan(value) else Sentence(CORRELATION, value=fixed(value, 2))
     along = [Sentence(ALONG)] if len(made.trail(subject, settings)) > 1 else []
     return Sentence(WHY), alike, ran, *along
