@@ -1,7 +1,8 @@
 """What the print figures of several views share: how tokens are called, and a map over the picture.
 
-A view's figure for print is `plate(view, subject, settings, asked)` in printed.py of its folder, made of the
-same items as its figure on the page. A view that the shared map draws needs none.
+A view's figure for print is its method `plate`, or where this is long `plate(view, subject, settings, asked)`
+in printed.py of its folder, made of the same items as its figure on the page. A view that the shared map
+draws needs none.
 """
 
 import re
