@@ -102,10 +102,8 @@ def each(name: str, settings: Settings, about: About) -> Film:
 
 def growing(first: int, last: int, asked: Callable[[int], dict[str, Any]]) -> Film:
     """A film that grows by a layer, counted from 1, with each frame; `asked` are its settings up to one."""
-    return tuple(
-        (Sentence("Layers {first} to {last}", first=first, last=one), asked(one))
-        for one in range(first, last + 1)
-    )
+    ends = range(first, last + 1)
+    return tuple((Sentence("Layers {first} to {last}", first=first, last=one), asked(one)) for one in ends)
 
 
 def signed(value: float) -> str:
@@ -115,11 +113,6 @@ def signed(value: float) -> str:
     ('+0.50', '−1.23')
     """
     return f"{value:+.2f}".replace("-", "−")
-
-
-def either(value: float) -> str:
-    """How far a scale goes to both sides of zero: ±0.30."""
-    return f"±{value:.2f}"
 
 
 def fixed(value: float, digits: int = 3) -> str:

@@ -172,10 +172,6 @@ def trail_told(subject: Subject, settings: Settings) -> np.ndarray:
     return packed([[layer + 1, head + 1, writers(subject, settings, n).share] for n, (layer, head) in found])
 
 
-def writer_heads(subject: Subject, settings: Settings) -> np.ndarray:
-    return writers(subject, settings).heads.numpy()
-
-
 def writer_arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
     """Positions are not a number where there are none."""
     found = writers(subject, settings)

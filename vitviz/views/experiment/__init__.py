@@ -266,14 +266,12 @@ def _shown(subject: Subject, way: str, step: int, draw: int) -> np.ndarray:
     (tall, wide), kind = grid.patch, "shuffle" if way == "shuffled" else "drop"
     orders = late.experiment.orders_of(grid, kind)
     inside = whole[: grid.pixels[0], : grid.pixels[1]]
-    cut = inside.reshape(grid.rows, tall, grid.cols, wide, 4).swapaxes(1, 2).reshape(-1, tall, wide, 4).copy()
+    cells = inside.reshape(grid.rows, tall, grid.cols, wide, 4).swapaxes(1, 2)  # row col: of the same memory
     if way == "shuffled":
-        cut = cut[orders[step, draw]]
+        cells[:] = cells.reshape(-1, tall, wide, 4)[orders[step, draw]].reshape(cells.shape)
     else:
         gone = orders[0, draw, : late.experiment.steps_of(grid, kind)[step]]
-        cut[gone] = 0 if way == "dropped" else (0, 0, 0, 255)
-    laid = cut.reshape(grid.rows, grid.cols, tall, wide, 4).swapaxes(1, 2)
-    whole[: grid.pixels[0], : grid.pixels[1]] = laid.reshape(inside.shape)
+        cells[np.unravel_index(gone, cells.shape[:2])] = 0 if way == "dropped" else (0, 0, 0, 255)
     return whole
 
 

@@ -24,8 +24,6 @@ _INSTEAD = {
     ),
     "none": "it has no position information besides what its stem provides",
 }
-_OTHER = "it uses {kind} positions"
-
 MOST = 1024  # patches of which a whole film's similarities are made: a second
 
 
@@ -62,7 +60,7 @@ class Positions(View):
         kind = subject.inspector.position_kind()
         if subject.inspector.position_table() is not None:
             return None
-        how = _INSTEAD.get(kind) or Sentence(_OTHER, kind=kind)
+        how = _INSTEAD.get(kind) or Sentence("it uses {kind} positions", kind=kind)
         return Sentence(_NONE, checkpoint=subject.checkpoint, how=how)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
