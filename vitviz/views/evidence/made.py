@@ -176,12 +176,11 @@ def writer_arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]
     """Positions are not a number where there are none."""
     found = writers(subject, settings)
     positions = np.nan if found.positions is None else found.positions
+    others = found.share, found.total, found.embedding, positions, found.constant
     return {
         "written_by_heads": found.heads.numpy(),
         "written_by_layers": np.stack([found.biases.numpy(), found.mlps.numpy()]),
-        "written_otherwise": np.asarray(
-            [found.share, found.total, found.embedding, positions, found.constant]
-        ),
+        "written_otherwise": np.asarray(others),
     }
 
 
