@@ -33,8 +33,7 @@ class Series:
     a click on it shows that; its `lit` is what is lit with it. Under the pointer stand its number (or its own
     `said`), what it belongs to, and the lines `told`, whose {names} are filled from `of` and `also`. `dash`
     is "", "dashed", "dotted" or "dash-dotted", `thick` the line's width in mm. A line with a `key` is lit
-    with whatever else on the page
-    has it.
+    with whatever else on the page has it.
     """
 
     x: np.ndarray

@@ -6,14 +6,6 @@ import cv2
 import numpy as np
 from jaxtyping import Float, UInt8
 
-_OPENCVS = ("viridis", "magma", "inferno", "cividis")
-
-
-def _table(name: str) -> UInt8[np.ndarray, "256 3"]:
-    levels = np.arange(256, dtype=np.uint8)[:, None]
-    code = getattr(cv2, f"COLORMAP_{name.upper()}")
-    return np.ascontiguousarray(cv2.applyColorMap(levels, code)[:, 0, ::-1])
-
 
 def _balance() -> UInt8[np.ndarray, "256 3"]:
     """Blue for against, light grey for zero, orange for: lightness falls alike on both sides, so that equal
@@ -38,9 +30,13 @@ def _balance() -> UInt8[np.ndarray, "256 3"]:
     return np.rint(255 * curved).astype(np.uint8)
 
 
-DIVERGING = ("balance",)
-TABLES: dict[str, UInt8[np.ndarray, "256 3"]] = {name: _table(name) for name in _OPENCVS}
-TABLES["balance"] = _balance()
+_LEVELS = np.arange(256, dtype=np.uint8)[:, None]
+TABLES: dict[str, UInt8[np.ndarray, "256 3"]] = {
+    name: np.ascontiguousarray(
+        cv2.applyColorMap(_LEVELS, getattr(cv2, f"COLORMAP_{name.upper()}"))[:, 0, ::-1]
+    )
+    for name in ("viridis", "magma", "inferno", "cividis")
+} | {"balance": _balance()}
 
 
 def coloured(

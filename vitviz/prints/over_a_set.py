@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vitviz.errors import VitvizError
 from vitviz.surveys.result import Survey
-from vitviz.views.subject import Subject
+from vitviz.views.subject import Once, Subject
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
     from vitviz.record.trace import Trace
-
-Once = Callable[[str, Callable[[], Any]], Any]
 
 
 def subject_over(

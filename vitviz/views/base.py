@@ -227,7 +227,9 @@ class View(ABC):
         return item.checked(self.found(subject, name, settings), subject.about)
 
     def plate(self, subject: Subject, settings: Settings, asked: printing.Asked) -> Plate:
-        """Its figure for print, by its printed.py or of map and chart; VitvizError says why there is none."""
+        """Its figure for print: its own, that of its printed.py where this is long, or of map and chart;
+        VitvizError says why there is none.
+        """
         if not self.printable:
             raise VitvizError(self.unprinted or Sentence(printing.NO_PRINT, view=self.title))
         if not self._has("printed.py"):
@@ -243,8 +245,8 @@ class View(ABC):
     @property
     def printable(self) -> bool:
         """Whether it has a figure for print."""
-        drawn = self.mapped or self._has("printed.py") or type(self).chart is not View.chart
-        return drawn and not self.unprinted
+        own = type(self).chart is not View.chart or type(self).plate is not View.plate
+        return (self.mapped or own or self._has("printed.py")) and not self.unprinted
 
     def _has(self, file: str) -> bool:
         return (Path(__file__).with_name(self.slug) / file).is_file()

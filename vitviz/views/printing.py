@@ -1,7 +1,8 @@
 """What the print figures of several views share: how tokens are called, and a map over the picture.
 
-A view's figure for print is `plate(view, subject, settings, asked)` in printed.py of its folder, made of the
-same items as its figure on the page. A view that the shared map draws needs none.
+A view's figure for print is its method `plate`, or where this is long `plate(view, subject, settings, asked)`
+in printed.py of its folder, made of the same items as its figure on the page. A view that the shared map
+draws needs none.
 """
 
 import re
@@ -101,10 +102,8 @@ def each(name: str, settings: Settings, about: About) -> Film:
 
 def growing(first: int, last: int, asked: Callable[[int], dict[str, Any]]) -> Film:
     """A film that grows by a layer, counted from 1, with each frame; `asked` are its settings up to one."""
-    return tuple(
-        (Sentence("Layers {first} to {last}", first=first, last=one), asked(one))
-        for one in range(first, last + 1)
-    )
+    ends = range(first, last + 1)
+    return tuple((Sentence("Layers {first} to {last}", first=first, last=one), asked(one)) for one in ends)
 
 
 def signed(value: float) -> str:
@@ -114,11 +113,6 @@ def signed(value: float) -> str:
     ('+0.50', '−1.23')
     """
     return f"{value:+.2f}".replace("-", "−")
-
-
-def either(value: float) -> str:
-    """How far a scale goes to both sides of zero: ±0.30."""
-    return f"±{value:.2f}"
 
 
 def fixed(value: float, digits: int = 3) -> str:

@@ -165,19 +165,12 @@ class Pen:
         height: float, photo: bool = False, name: str = "",
     ) -> None:  # fmt: skip
         """Pixels over a rectangle: as they are, or a photograph, resampled for the size that it gets."""
-        if photo:
-            pixels = photographed(pixels, width, self._dense or PHOTO)
+        if photo:  # viewers show what is small in steps, and matplotlib is slow
+            wide = max(2, round(width * (self._dense or PHOTO)))
+            size = (wide, max(2, round(wide * pixels.shape[0] / pixels.shape[1])))
+            how = cv2.INTER_AREA if wide < pixels.shape[1] else cv2.INTER_CUBIC
+            pixels = cv2.resize(np.ascontiguousarray(pixels), size, interpolation=how)
         self._axes.imshow(
             pixels, extent=(x, x + width, y + height, y), origin="upper", aspect="auto", interpolation="none",
             zorder=next(self._order), clip_on=False, gid=name or None,
         )  # fmt: skip
-
-
-def photographed(
-    pixels: UInt8[np.ndarray, "height width 3"], width: float, dense: float = PHOTO
-) -> UInt8[np.ndarray, "tall wide 3"]:
-    """A photograph as fine as `width` mm need: viewers show what is small in steps, matplotlib is slow."""
-    wide = max(2, round(width * dense))
-    size = (wide, max(2, round(wide * pixels.shape[0] / pixels.shape[1])))
-    how = cv2.INTER_AREA if wide < pixels.shape[1] else cv2.INTER_CUBIC
-    return cv2.resize(np.ascontiguousarray(pixels), size, interpolation=how)

@@ -127,10 +127,7 @@ def entries(panel: Chart | Legend, say: Callable[[str], str]) -> list[tuple[str,
     named = [one for one in panel.series if one.name]
     many = len(named) > 12
     shown = [one for i, one in enumerate(named) if not many or i in (0, len(named) - 1) or (i + 1) % 4 == 0]
-    found = [
-        (say(one.name), one.colour, ("line" if one.line else "") + ("dots" if one.dots else ""))
-        for one in shown
-    ]
+    found = [(say(one.name), one.colour, "line" * one.line + "dots" * one.dots) for one in shown]
     found += [(say(name), colour, "square") for colour, name in panel.named]
     for one in panel.levels:  # otherwise called where it lies beyond the axis, and no line is drawn
         name = one.name if within(panel, one) else one.beyond or one.name

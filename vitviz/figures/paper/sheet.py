@@ -136,7 +136,8 @@ def drawn(
         painted(pen, plate, layout)
         for artist in figure.findobj():
             artist.draw = _checking(artist.draw, check)
-        file = _Checked(check)
+        file = io.BytesIO()
+        file.write = _checking(file.write, check)  # a PNG of 20 million pixels takes seconds for that
         told = _metadata(form, title, about)
         figure.savefig(file, format=form, dpi=dpi, facecolor=ink.paper, metadata=told)
     data = file.getvalue()
@@ -164,18 +165,6 @@ def pixels(plate: Plate, width: float | None, dpi: int, say: Callable[[str], str
     """How many a PNG of the plate has; VitvizError for a width or resolution that does not exist."""
     width = checked("png", plate.width if width is None else width, dpi)
     return _count(width, laid_out(plate, width, *spoken(language, say)).height, dpi)
-
-
-class _Checked(io.BytesIO):
-    """A file that is looked after while it is written: a PNG of 20 million pixels takes seconds for that."""
-
-    def __init__(self, check: Callable[[], None]):
-        super().__init__()
-        self._check = check
-
-    def write(self, data) -> int:
-        self._check()
-        return super().write(data)
 
 
 def _checking(draw: Callable, check: Callable[[], None]) -> Callable:

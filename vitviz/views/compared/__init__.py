@@ -8,10 +8,11 @@ import numpy as np
 from vitviz import analyses
 from vitviz.errors import WrongSetting
 from vitviz.figures.chart import BLUE, ORANGE, Chart, Matrix, Scale, Series, travelled
+from vitviz.figures.paper.plates import NARROW, WIDE, Plate
 from vitviz.record.sentence import Sentence
 from vitviz.views.base import Item, Needs, View, Words, as_json, drawn
 from vitviz.views.controls import Choice, Whole
-from vitviz.views.printing import joined
+from vitviz.views.printing import Asked, joined, over_which
 from vitviz.views.shared import packed
 from vitviz.views.subject import Settings, Subject
 
@@ -205,6 +206,26 @@ class Compared(View):
         )
         scale, rows = Scale("viridis", 0.0, 1.0, Sentence("Likeness (CKA)")), map(str, range(len(values)))
         return Matrix(values, scale, along, down, title, rows=tuple(rows), cols=cols, told=told)
+
+    def plate(self, subject: Subject, settings: Settings, asked: Asked) -> Plate:
+        """The matrix; with detail the chosen curve of every checkpoint in view, block by block, beside it."""
+        matrix, notes = self.matrix(subject, settings), self._notes(subject, settings)
+        if not asked.detail:
+            return Plate(((matrix,),), notes, width=NARROW, second=settings["against"] == "beside")
+        chart, more = self.chart(subject, settings), {"second": subject.beside is not None}
+        if not chart.series:
+            return Plate(((matrix,),), notes + chart.notes, width=NARROW, **more)
+        return Plate(((matrix, chart),), notes + chart.notes, ((1.0, 1.1),), WIDE, **more)
+
+    def _notes(self, subject: Subject, settings: Settings) -> tuple[Sentence, ...]:
+        """Over which pictures it is, how sure, and what empty squares are."""
+        values, error = (np.asarray(self.item(subject, name, settings)) for name in ("cka", "error"))
+        notes = [over_which(subject)]
+        if np.isfinite(error).any():
+            notes.append(Sentence("Standard error: at most ± {error}.", error=f"{np.nanmax(error):.3f}"))
+        if np.isnan(values).any():
+            notes.append(Sentence("Empty squares: no CKA, as all pictures are the same at this depth."))
+        return tuple(notes)
 
     def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         """The matrix, and those of the curves that there are; of the second checkpoint too."""

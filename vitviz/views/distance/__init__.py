@@ -84,9 +84,8 @@ class Distance(View):
         level = Level(uniform, Sentence("uniform attention: {distance} px", distance=f"{uniform:.1f}"))
         more = {}
         if subject.grid.prefix and settings["difference"] == "off":
-            share = [f"{one:.3f}" for one in mass.flat]
             more["told"] = (Sentence("{share} of its attention on prefix tokens"),)
-            more["also"] = {"share": share}
+            more["also"] = {"share": [f"{one:.3f}" for one in mass.flat]}
         up = Sentence("Mean attention distance (px)")
         if settings["difference"] == "on":
             up = Sentence("{what}: after − before", what=up)

@@ -7,7 +7,7 @@ import numpy as np
 
 from vitviz.analyses.protocol import DENSE, TITLES
 from vitviz.errors import VitvizError
-from vitviz.figures.chart import Chart
+from vitviz.figures.chart import Chart, travelled
 from vitviz.record.sentence import Sentence, said
 from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Control, Slider, Text, Whole, Wholes
@@ -17,7 +17,6 @@ from vitviz.views.shared import ledger_of, likeliest, packed
 from vitviz.views.subject import Settings, Subject
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be accounted for."
-_NO_ACCOUNT = "There is no account of this answer: {reason}"
 ONE_MAP = "Only the account grows layer by layer; the maps of other methods are of all layers at once."
 _ASKED = ("target", "relative")
 _MAPPED = (*_ASKED, "method", "chosen", "until")
@@ -30,16 +29,12 @@ MAPS = tuple(  # those that a visitor need not wait for; `vitviz.METHODS` has th
 )
 PATCHWISE = tuple((name, TITLES[name]) for name in DENSE)
 _MADE = {
-    "own": made.own,
-    "best": made.best,
-    "effects": made.effects,
-    "agreement": made.agreement,
+    **{name: getattr(made, name) for name in ("own", "best", "effects", "agreement", "writer_map")},
     "truth": truth.item,
     "trail": made.trail_told,
-    "writer_heads": made.writer_heads,
-    "writer_map": made.writer_map,
+    "writer_heads": lambda *asked: made.writers(*asked).heads.numpy(),
     "likeliest": sentences.likeliest,
-    "legend": sentences.legend,
+    "legend": lambda *asked: packed(travelled(sentences.entries(*asked))),
 }
 CHARTS = {  # beside the map, where it is not the account
     "forming": charts.forming,
@@ -200,7 +195,7 @@ class Evidence(View):
         try:
             ledger_of(subject)
         except VitvizError as error:
-            return Sentence(_NO_ACCOUNT, reason=said(error))
+            return Sentence("There is no account of this answer: {reason}", reason=said(error))
         return None
 
     def summary(self, subject: Subject) -> dict[str, Any]:
@@ -280,9 +275,7 @@ class Evidence(View):
             **super().numbers(subject, settings),
             **in_turn,
             "target": np.asarray(made.target(subject, settings)),
-            "line_names": np.asarray(
-                ["start", "pooling", "norm_bias", "head_bias", "logit", "total", "norm"]
-            ),
+            "line_names": np.asarray("start pooling norm_bias head_bias logit total norm".split()),
             "by_source": account.sources.numpy(),  # layer head token
         }
 

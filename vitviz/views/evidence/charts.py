@@ -98,20 +98,14 @@ def written(view, subject, settings) -> Chart:
     also = {"name": [writer_name(*one) for one in names], "hint": hints}
     told = {"of": {"writer": writer, "lit": lit}, "said": tuple(map(signed, values)), "also": also}
     told["told"] = (Sentence("{name}"), Sentence("{hint}"))
-    reader = writer_name("head", layer, head)
-    return Chart(
-        Sentence("patch, place, layers (heads, MLP pale), biases"),
-        Sentence("Share of the {sum}", sum=sum_name(settings)),
-        (-0.7, len(bars) - 0.3),
-        (low, high),
-        Sentence("{head}: who wrote what it reads", head=reader),
-        bars=Bars(place, np.zeros(len(bars)), values, shades, **told),
-        ticks=tuple((ends + 2.0 * one + 0.5, str(one + 1)) for one in range(0, layer - 1, every)),
-        named=LEGEND,
-        aspect=0.78,
-        question=f"{settings['target']}/{settings['relative']}/{followed}",
-        notes=(Sentence(HELD, sum=fixed(found.total), share=fixed(found.share), **said),),
-    )
+    along = Sentence("patch, place, layers (heads, MLP pale), biases")
+    up = Sentence("Share of the {sum}", sum=sum_name(settings))
+    title = Sentence("{head}: who wrote what it reads", head=writer_name("head", layer, head))
+    ticks = tuple((ends + 2.0 * one + 0.5, str(one + 1)) for one in range(0, layer - 1, every))
+    like = {"bars": Bars(place, np.zeros(len(bars)), values, shades, **told), "ticks": ticks, "named": LEGEND}
+    like["question"] = f"{settings['target']}/{settings['relative']}/{followed}"
+    like["notes"] = (Sentence(HELD, sum=fixed(found.total), share=fixed(found.share), **said),)
+    return Chart(along, up, (-0.7, len(bars) - 0.3), (low, high), title, aspect=0.78, **like)
 
 
 def forming(view, subject, settings) -> Chart:
@@ -171,9 +165,8 @@ def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Senten
     apart = np.abs(effects - shares)
     if not np.isfinite(apart).any():
         return joined(*alike)
-    layer, *head = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
-    at = (layer, *head)
-    name = writer_name("head" if head else "mlp", *(int(one) + 1 for one in at))
+    at = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
+    name = writer_name("head" if len(at) > 1 else "mlp", *(int(one) + 1 for one in at))
     worst = Sentence(
         "{name} is furthest from the line: {share} itself, {effect} lost without it. Later layers read"
         " what it wrote, and react when it is gone; and the mean over other pictures that takes its place"

@@ -172,20 +172,15 @@ def trail_told(subject: Subject, settings: Settings) -> np.ndarray:
     return packed([[layer + 1, head + 1, writers(subject, settings, n).share] for n, (layer, head) in found])
 
 
-def writer_heads(subject: Subject, settings: Settings) -> np.ndarray:
-    return writers(subject, settings).heads.numpy()
-
-
 def writer_arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
     """Positions are not a number where there are none."""
     found = writers(subject, settings)
     positions = np.nan if found.positions is None else found.positions
+    others = found.share, found.total, found.embedding, positions, found.constant
     return {
         "written_by_heads": found.heads.numpy(),
         "written_by_layers": np.stack([found.biases.numpy(), found.mlps.numpy()]),
-        "written_otherwise": np.asarray(
-            [found.share, found.total, found.embedding, positions, found.constant]
-        ),
+        "written_otherwise": np.asarray(others),
     }
 
 

@@ -9,7 +9,7 @@ from vitviz.figures.chart import balanced
 from vitviz.figures.paper.plates import NARROW, WIDE, Mark, Matrix, Plate, Scale
 from vitviz.record.sentence import Sentence
 from vitviz.views.evidence import charts, made, sentences, truth
-from vitviz.views.printing import either, fixed, joined, over, prefix_name, signed, writer_name
+from vitviz.views.printing import fixed, joined, over, prefix_name, signed, writer_name
 from vitviz.views.shared import target_name
 
 HELD = (
@@ -37,11 +37,7 @@ def plate(view, subject, settings, asked) -> Plate:
     notes = tuple(_notes(view, subject, settings))
     if not asked.detail:
         return Plate(((main,),), notes, width=NARROW)
-    beside, below = view.chart(subject, settings), ()
-    if settings["show"] == "effects":
-        below = _walls(view, subject, settings)
-    elif settings["show"] == "account":
-        below = (_wall(view, subject, settings),)
+    beside, below = view.chart(subject, settings), _walls(view, subject, settings)
     rows = (main, beside), *([below] if below else [])
     return Plate(rows, (*notes, *beside.notes), width=WIDE)
 
@@ -125,27 +121,21 @@ def _balance(subject, settings, total: float, logit: float) -> Sentence:
     return joined(told, joined(*parts, *([_added(rest, 1)] if rest else []), by=" "), by=" = ")
 
 
-def _wall(view, subject, settings) -> Matrix:
-    """Every head's share; of chosen patches where some are chosen."""
-    heads = np.asarray(view.item(subject, "heads", settings), float)
-    most = balanced(heads)
-    said = "Of the chosen patches, up to {most}"
-    said = said if settings["patches"] else "The share of every head, up to {most}"
-    label = _share(settings)
-    return _cells(heads, settings, most, Sentence(said, most=either(most)), label)
-
-
 def _walls(view, subject, settings) -> tuple[Matrix, ...]:
-    """Losses and shares of all heads on one scale; none where MLPs are in view."""
-    if settings["part"] != "heads":
+    """Every head's share, of chosen patches where some are; of heads taken away on one scale with losses."""
+    if settings["show"] == "account":
+        losses, shares = (), np.asarray(view.item(subject, "heads", settings), float)
+    elif settings["show"] == "effects" and settings["part"] == "heads":
+        shares, *losses = charts.shares_and_losses(view, subject, settings)
+    else:
         return ()
-    shares, effects = charts.shares_and_losses(view, subject, settings)
-    most = balanced(np.stack([shares, effects]))
-    lost = Sentence("What the answer loses without each head, up to {most}", most=either(most))
-    own = Sentence("The share of every head, up to {most}", most=either(most))
+    most = balanced(np.stack([shares, *losses]))
+    lost = Sentence("What the answer loses without each head, up to {most}", most=f"±{most:.2f}")
+    chosen = settings["patches"] and not losses
+    own = "Of the chosen patches, up to {most}" if chosen else "The share of every head, up to {most}"
     return (
-        _cells(effects, settings, most, lost, Sentence("Loss of the logit: against, for")),
-        _cells(shares, settings, most, own, _share(settings)),
+        *(_cells(one, settings, most, lost, Sentence("Loss of the logit: against, for")) for one in losses),
+        _cells(shares, settings, most, Sentence(own, most=f"±{most:.2f}"), _share(settings)),
     )
 
 

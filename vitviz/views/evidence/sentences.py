@@ -10,13 +10,13 @@ import numpy as np
 
 from vitviz.analyses.protocol import TITLES
 from vitviz.errors import UnsupportedModel
-from vitviz.figures.chart import GREY, Series, number, travelled
+from vitviz.figures.chart import GREY, Series, number
 from vitviz.figures.paper.plates import NARROW, Map, Plate, Table
 from vitviz.record.sentence import Sentence, not_applicable
 from vitviz.views import late
 from vitviz.views.evidence.made import EDITED
 from vitviz.views.printing import seen, shape_of
-from vitviz.views.shared import packed, passes_of
+from vitviz.views.shared import passes_of
 from vitviz.views.subject import Settings, Subject
 
 COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7")  # Okabe and Ito
@@ -54,10 +54,6 @@ def entries(subject: Subject, settings: Settings) -> list[tuple[int | None, str,
     named = [(i, labels[i], one) for i, one in zip(sorted(most.tolist()), COLOURS, strict=False)]
     others = len(labels) - len(named)
     return named + ([(None, Sentence("{count} other classes", count=others), GREY)] if others else [])
-
-
-def legend(subject: Subject, settings: Settings) -> np.ndarray:
-    return packed(travelled(entries(subject, settings)))
 
 
 def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:

@@ -17,7 +17,6 @@ STANDS = (
     " random orders keep it from {chance}."
 )
 RANDOM = "at random, {count} orders"
-FALLS = "The answer does not stand: another class lies above it with all edges kept."
 
 
 def ranked(subject: Subject, settings: Settings):
@@ -76,7 +75,7 @@ def _notes(counts: np.ndarray, found: np.ndarray, edges: int) -> tuple[Sentence,
     """From how many edges on the answer stands."""
     first = [int(np.flatnonzero(~(row > 0)).max(initial=-1)) + 1 for row in found]
     if first[0] == len(counts):
-        return (Sentence(FALLS),)
+        return (Sentence("The answer does not stand: another class lies above it with all edges kept."),)
     shares = [f"{fixed(100 * counts[one] / edges, 0)} %" for one in sorted(first[1:])]
     own = counts[first[0]]
     told = {"share": fixed(100 * own / edges, 0), "count": str(own), "edges": str(edges)}

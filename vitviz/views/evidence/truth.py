@@ -23,7 +23,6 @@ WHY = "The share holds attention and norms, the effect lets all else run on."
 RUN = "{count} of {of} edges were run, drawn at random by a fixed seed."
 ALL = "All {of} edges were run."
 CORRELATION = "Correlation of share and effect: {value}."
-NO_SHARE = "With attention held, what a query or a key reads has no share."
 ALONG = "Shares are along the path in view, effects on all ways to the answer."
 
 
@@ -95,7 +94,7 @@ def _notes(subject: Subject, settings, shares: np.ndarray, effects: np.ndarray) 
         return ()
     ran = Sentence(ALL if len(some) == of else RUN, count=len(some), of=of)
     if settings["into"] != "value":
-        return ran, Sentence(NO_SHARE)
+        return ran, Sentence("With attention held, what a query or a key reads has no share.")
     value = late.effects.pearson(from_numpy(effects), from_numpy(shares))
     alike = Sentence(NO_CORRELATION) if math.isnan(value) else Sentence(CORRELATION, value=fixed(value, 2))
     along = [Sentence(ALONG)] if len(made.trail(subject, settings)) > 1 else []

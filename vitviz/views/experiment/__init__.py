@@ -17,12 +17,13 @@ from vitviz import analyses
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, WAYS
 from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.figures.chart import GREY, SEVERAL, Chart, Level, Series, spoken
+from vitviz.figures.paper.plates import NARROW, WIDE, Map, Plate
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence, said, travelling
 from vitviz.views import late
 from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import Choice, Whole
-from vitviz.views.printing import joined
+from vitviz.views.printing import Asked, joined
 from vitviz.views.shared import likeliest, packed
 from vitviz.views.subject import Settings, Subject
 
@@ -181,6 +182,26 @@ class Experiment(View):
         like = {"levels": levels, "percent": True, "ticks": ticks, "notes": tuple(notes)}
         return Chart(Sentence(told.along), of, across, (0.0, 1.0), title, tuple(series), **like)
 
+    def plate(self, subject: Subject, settings: Settings, asked: Asked) -> Plate:
+        """The curves; with detail also the pictures of the draw and step in view, with what was answered."""
+        chart = self.chart(subject, {**settings, "known": MOST + 1})
+        if not asked.detail:
+            return Plate(((chart,),), chart.notes, width=NARROW + 14)
+        kind, ways = settings["kind"], WAYS[settings["kind"]]
+        places, draws = late.experiment.places_of(subject.grid, kind), draw_names(subject, kind)
+        step, draw = min(settings["step"], len(places) - 1), min(settings["draw"], len(draws)) - 1
+        done = done_at(subject.grid, kind, step)
+        here = Level(float(places[step]), done, upright=True, colour=GREY)
+        shown = zip(ways, self.item(subject, "shown", settings), strict=True)
+        maps = tuple(Map(way_name(way), one) for way, one in shown)
+        notes = [*chart.notes, Sentence("Shown: {what}, draw {draw}.", what=done, draw=Sentence(draws[draw]))]
+        for way, answers in zip(ways, answered(subject, kind, step), strict=True):
+            if "tops" in answers:
+                named = joined(*(f"{name} {100 * share:.1f} %" for name, share in answers["tops"][draw]))
+                notes.append(Sentence("{name}: {value}", name=way_name(way), value=named))
+        panels = replace(chart, levels=(*chart.levels, here)), *maps
+        return Plate((panels,), tuple(notes), ((2.4, *[1.0] * len(maps)),), width=WIDE)
+
 
 def way_name(way: str) -> Sentence:
     """How patches are taken away, or moved, or what else is done."""
@@ -245,14 +266,12 @@ def _shown(subject: Subject, way: str, step: int, draw: int) -> np.ndarray:
     (tall, wide), kind = grid.patch, "shuffle" if way == "shuffled" else "drop"
     orders = late.experiment.orders_of(grid, kind)
     inside = whole[: grid.pixels[0], : grid.pixels[1]]
-    cut = inside.reshape(grid.rows, tall, grid.cols, wide, 4).swapaxes(1, 2).reshape(-1, tall, wide, 4).copy()
+    cells = inside.reshape(grid.rows, tall, grid.cols, wide, 4).swapaxes(1, 2)  # row col: of the same memory
     if way == "shuffled":
-        cut = cut[orders[step, draw]]
+        cells[:] = cells.reshape(-1, tall, wide, 4)[orders[step, draw]].reshape(cells.shape)
     else:
         gone = orders[0, draw, : late.experiment.steps_of(grid, kind)[step]]
-        cut[gone] = 0 if way == "dropped" else (0, 0, 0, 255)
-    laid = cut.reshape(grid.rows, grid.cols, tall, wide, 4).swapaxes(1, 2)
-    whole[: grid.pixels[0], : grid.pixels[1]] = laid.reshape(inside.shape)
+        cells[np.unravel_index(gone, cells.shape[:2])] = 0 if way == "dropped" else (0, 0, 0, 255)
     return whole
 
 

@@ -15,9 +15,7 @@ from vitviz.views.shared import recorded
 from vitviz.views.subject import Settings, Subject
 
 FEW = 48  # writers that can be told apart as rows; of more a layer's heads stand together
-TAKEN = "This head was taken away from this pass, so it asked nothing."
 FOUR = "Query × key: content × content {cc}, content × place {cp}, place × content {pc}, place × place {pp}."
-NO_PLACE = "This model adds no position embedding, so content and place are not told apart."
 SUM = "All together {sum}: by so much the score lies above that of {other}."
 BIAS = "{bias} of it is the relative bias, which nobody wrote."
 RAW = "The score itself adds up to {total} of {score}; norms held."
@@ -57,7 +55,7 @@ def arrays(view, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
 def panel(view, subject: Subject, settings: Settings) -> dict[str, Any]:
     """What is drawn and said of it; where there is no such sum, the reason alone."""
     if settings["head"] - 1 in subject.trace.layers[settings["layer"] - 1].replaced:
-        return {"notes": (Sentence(TAKEN),)}
+        return {"notes": (Sentence("This head was taken away from this pass, so it asked nothing."),)}
     try:
         found, names = account(view, subject, settings)
     except UnsupportedModel as error:
@@ -82,7 +80,7 @@ def panel(view, subject: Subject, settings: Settings) -> dict[str, Any]:
     if settings["direction"] == "column":
         slots = [("key", slots[0][1]), ("token", slots[1][1])]
     four, rest = found.content_position, found.relative_rest
-    above = Sentence(NO_PLACE)
+    above = Sentence("This model adds no position embedding, so content and place are not told apart.")
     if four is not None:
         parts = map(signed, four.flatten().tolist())
         above = Sentence(FOUR, **dict(zip(("cc", "cp", "pc", "pp"), parts, strict=True)))

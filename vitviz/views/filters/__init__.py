@@ -6,11 +6,14 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.figures.chart import BLUE, Bars, Chart
+from vitviz.figures.paper.plates import NARROW, WIDE, Plate, Tiles
 from vitviz.record.sentence import Sentence
 from vitviz.views.base import Item, Needs, View, Words
 from vitviz.views.controls import Choice
+from vitviz.views.printing import Asked
 from vitviz.views.subject import Settings, Subject
 
+ACROSS, RAW_ACROSS = 7, 32  # pictures in a row of a figure for print
 _NONE = (
     "{checkpoint} does not project pixels linearly and has no first convolution over pixels either, so there"
     " are no filters that could be shown as pictures."
@@ -84,6 +87,45 @@ class Filters(View):
         ends = (0.4, len(place) + 0.6), (0.0, 1.08 * float(shares.max()) or 1.0)
         return Chart(along, up, *ends, bars=bars, percent=True, aspect=0.68)
 
+    def plate(self, subject: Subject, settings: Settings, asked: Asked) -> Plate:
+        """Every filter scaled alone; components with shares of the variance, with detail as bars too."""
+        raw = settings["kind"] == "raw"
+        filters = self.item(subject, "raw" if raw else "components", settings)
+        aspect, note = filters.shape[1] / filters.shape[2], self.summary(subject)["note"]
+        notes = (
+            *([note] if note else []),
+            Sentence("Every filter is scaled alone, from its lowest weight (black) to its highest (white)."),
+        )
+        across = min(RAW_ACROSS if raw else ACROSS, len(filters))
+        if raw:
+            title = Sentence("All {count} filters, largest norm first", count=len(filters))
+            tiles = Tiles(scaled(filters), across, title, gap=0.06, aspect=aspect)
+            return Plate(((tiles,),), notes, width=WIDE)
+        shares = np.asarray(self.item(subject, "variance", settings), float)
+        title = Sentence("The first {count} principal components", count=len(filters))
+        tiles = Tiles(scaled(filters), across, title, tuple(map(percent, shares)), gap=0.1, aspect=aspect)
+        if not asked.detail:
+            return Plate(((tiles,),), notes, width=NARROW)
+        return Plate(((tiles, self.chart(subject, settings)),), notes, width=WIDE)
+
     def _weight(self, subject: Subject):
         filters = subject.inspector.patch_filters()
         return subject.inspector.stem_filters() if filters is None else filters
+
+
+def scaled(filters: np.ndarray) -> np.ndarray:
+    """Each filter (y, x, channel) alone to the range of a byte; an even one is black, as on the page."""
+    axes = (1, 2, 3)
+    low, high = filters.min(axis=axes, keepdims=True), filters.max(axis=axes, keepdims=True)
+    span = np.where(high > low, high - low, 1)
+    return np.rint(255 * (filters - low) / span).astype(np.uint8)
+
+
+def percent(share: float) -> str:
+    """A share with as many digits as it has a meaning.
+
+    >>> percent(0.2345), percent(0.0312), percent(0.00444)
+    ('23 %', '3.1 %', '0.44 %')
+    """
+    digits = 0 if share >= 0.0995 else 1 if share >= 0.00995 else 2
+    return f"{100 * share:.{digits}f} %"

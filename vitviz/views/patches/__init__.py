@@ -4,9 +4,18 @@ from typing import Any
 
 import numpy as np
 
+from vitviz.figures.chart import ends
+from vitviz.figures.paper.plates import NARROW, WIDE, Map, Plate, Scale, Tiles
+from vitviz.record.grid import Grid
+from vitviz.record.sentence import Sentence
 from vitviz.views.base import View, Words, drawn
 from vitviz.views.controls import Choice, Slider
+from vitviz.views.printing import Asked, prefix_name, shape_of
 from vitviz.views.subject import Settings, Subject
+
+NUMBERED = 28  # patches in a row; of more the numbers would be too small to read
+CUT = 0.04  # of a patch: the gap that a figure has at least, since paper has no pointer to find the edges
+MORE = "{sum} patches of {height} × {width} pixels + {prefix} ({names}) = {tokens} tokens"
 
 
 class Patches(View):
@@ -70,3 +79,42 @@ class Patches(View):
         if trace.position_embedded is not None:
             found["position_embedded"] = trace.position_embedded.numpy()
         return found
+
+    def plate(self, subject: Subject, settings: Settings, asked: Asked) -> Plate:
+        """The patches as the model gets them; with detail the norms of their embeddings."""
+        grid, picture = subject.grid, subject.trace.view.picture
+        (high, wide), rows, cols, sequence = grid.patch, grid.rows, grid.cols, settings["form"] == "sequence"
+        patches = picture.reshape(rows, high, cols, wide, 3).swapaxes(1, 2)
+        patches, notes = patches.reshape(grid.patches, high, wide, 3), (_counted(grid),)
+        gap, aspect = CUT + 0.3 * settings["gap"], high / wide
+        if sequence:
+            across = min(grid.patches, max(20, int(np.ceil(np.sqrt(2 * grid.patches)))))
+            numbers = tuple(str(i + 1) for i in range(grid.patches)) if across <= NUMBERED else ()
+            title = Sentence("In the order of the sequence")
+            main = Tiles(patches, across, title, numbers, gap=max(gap, 0.1), aspect=aspect)
+        else:
+            numbers = [tuple(str(i + 1) for i in range(count)) for count in (cols, rows)]
+            along, down = Sentence("Input patch column"), Sentence("Input patch row")
+            main = Tiles(patches, cols, "", (), *numbers, along, down, gap, aspect)
+        if not asked.detail:
+            return Plate(((main,),), notes, width=WIDE if sequence else NARROW)
+        norms = np.asarray(self.item(subject, "norms", settings), float).reshape(2, rows, cols)
+        titles = (Sentence("Norm of its embedding"), Sentence("… with position embedding"))
+        maps = tuple(
+            Map("", None, one, None, Scale("viridis", *ends(one), title), aspect=shape_of(grid))
+            for one, title in zip(norms, titles, strict=True)
+            if np.isfinite(one).any()
+        )
+        if sequence:
+            return Plate(((main,), maps), notes, width=WIDE)
+        return Plate(((main, *maps),), notes, ((1.5, *[1.0] * len(maps)),), WIDE)
+
+
+def _counted(grid: Grid) -> str:
+    """How many tokens the patches make."""
+    whole, (tall, wide) = f"{grid.rows} × {grid.cols} = {grid.patches}", grid.patch
+    told = {"sum": whole, "height": tall, "width": wide, "tokens": grid.tokens}
+    if not grid.prefix:
+        return Sentence("{sum} patches of {height} × {width} pixels: {tokens} tokens", **told)
+    names = prefix_name(grid.prefix_names[0]) if grid.prefix == 1 else ", ".join(grid.prefix_names)
+    return Sentence(MORE, prefix=grid.prefix, names=names, **told)

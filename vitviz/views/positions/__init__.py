@@ -5,9 +5,11 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
+from vitviz.figures.paper.plates import WIDE, Map, Mark, Matrix, Plate, Scale, Tiles
 from vitviz.record.sentence import Sentence
 from vitviz.views.base import Needs, View, Words, drawn
 from vitviz.views.controls import Choice
+from vitviz.views.printing import Asked, joined, patch_name, place_name, shape_of
 from vitviz.views.subject import Settings, Subject
 
 _NONE = (
@@ -22,8 +24,6 @@ _INSTEAD = {
     ),
     "none": "it has no position information besides what its stem provides",
 }
-_OTHER = "it uses {kind} positions"
-
 MOST = 1024  # patches of which a whole film's similarities are made: a second
 
 
@@ -60,7 +60,7 @@ class Positions(View):
         kind = subject.inspector.position_kind()
         if subject.inspector.position_table() is not None:
             return None
-        how = _INSTEAD.get(kind) or Sentence(_OTHER, kind=kind)
+        how = _INSTEAD.get(kind) or Sentence("it uses {kind} positions", kind=kind)
         return Sentence(_NONE, checkpoint=subject.checkpoint, how=how)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
@@ -83,6 +83,27 @@ class Positions(View):
 
     def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         return subject.once_of_weights("similarity", lambda: _cosines(self._table(subject), subject.grid))
+
+    def plate(self, subject: Subject, settings: Settings, asked: Asked) -> Plate:
+        """All patches with all others, as tiles or one matrix; with detail the middle patch's, enlarged."""
+        grid = subject.grid
+        similarity = np.asarray(self.item(subject, "similarity", settings), np.float32)
+        each = similarity.reshape(grid.patches, grid.rows, grid.cols)
+        told = self.summary(subject) if settings["scale"] == "data" else {"minimum": -1.0, "maximum": 1.0}
+        scale = Scale("viridis", told["minimum"], told["maximum"], Sentence("Cosine similarity"))
+        if settings["form"] == "matrix":
+            said = Sentence("Input patch number")
+            main = Matrix(similarity, scale, said, said, step=grid.cols)
+        else:
+            numbers = [tuple(str(i + 1) for i in range(count)) for count in (grid.cols, grid.rows)]
+            along, down = Sentence("Input patch column"), Sentence("Input patch row")
+            main = Tiles(each, grid.cols, "", (), *numbers, along, down, 0.08, grid.rows / grid.cols, scale)
+        if not asked.detail:
+            return Plate(((main,),), width=112.0)
+        middle = grid.rows // 2 * grid.cols + grid.cols // 2
+        title = joined(patch_name(middle), place_name(grid, middle))
+        one = Map(title, None, each[middle], None, scale, marks=(Mark(middle),), aspect=shape_of(grid))
+        return Plate(((main, one),), weights=((1.9, 1.0),), width=WIDE)
 
     def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         grid = subject.grid

@@ -5,12 +5,14 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.figures.chart import balanced
+from vitviz.figures.chart import balanced, ends
 from vitviz.figures.encode import encoded
-from vitviz.figures.overlay import overlay
+from vitviz.figures.overlay import faded, overlay
+from vitviz.figures.paper.plates import NARROW, WIDE, Map, Mark, Plate, Scale, Tiles, tinted
+from vitviz.record.sentence import Sentence
 from vitviz.views.base import File, View, Words, drawn
-from vitviz.views.controls import About, Choice, LayerRange, Query, Slider, Whole
-from vitviz.views.printing import Film, growing
+from vitviz.views.controls import About, Choice, LayerRange, Query, Slider, Whole, sequential
+from vitviz.views.printing import Asked, Film, fixed, growing, joined, scaled, shape_of, token_name
 from vitviz.views.subject import Settings, Subject
 
 AUTO = {
@@ -106,6 +108,33 @@ class Rollout(View):
             "crop_box": np.asarray(subject.trace.view.box),
         }
 
+    def plate(self, subject: Subject, settings: Settings, asked: Asked) -> Plate:
+        """The rollout, or one layer alone, over the upload; with detail every layer's own attention."""
+        whole, layers = (np.asarray(self.found(subject, one, settings), float) for one in self.differs)
+        alone = settings["alone"]
+        values = layers[alone - 1] if alone else whole
+        what = Sentence("Layer {layer} alone", layer=alone) if alone else Sentence("Rollout")
+        main = _laid(subject, settings, asked, values, joined(what, self._asking(subject, settings["query"])))
+        notes = (_share(subject, settings, values),)
+        if not asked.detail:
+            return Plate(((main,),), notes, width=NARROW)
+        colours = "grey" if settings["overlay"] == "paper" else settings["colormap"]
+        scales = [scaled(settings, one, Scale(colours, 0.0, float(one.max()) or 1.0, "")) for one in layers]
+        each = np.stack([tinted(*one) for one in zip(layers, scales, strict=True)])
+        across = int(np.ceil(np.sqrt(1.6 * len(layers))))
+        names = tuple(str(layer + 1) for layer in range(len(layers)))
+        said = Sentence("Each layer alone: mean over its heads, every map scaled by itself")
+        strip = Tiles(each, across, said, names, gap=0.08, aspect=shape_of(subject.grid))
+        return Plate(((main, strip),), notes, width=WIDE)
+
+    def _asking(self, subject: Subject, query: str | int) -> str:
+        """Whose collected attention it is."""
+        if query == "auto":
+            return self.summary(subject)["auto"]
+        if query == "mean":
+            return Sentence("all tokens, on average")
+        return token_name(subject.grid, sequential(str(query), subject.grid))
+
     def file(self, subject: Subject, name: str, settings: Settings, upload: Any = None) -> bytes:
         """The overlay as it stands in the page, as many pixels as the upload has, on a light page."""
         alone = settings["alone"]
@@ -118,3 +147,34 @@ class Rollout(View):
             low, look[0], look[2] = -high, "heat", "balance"
         box, smooth = subject.trace.view.box, settings["smooth"] == "on"
         return encoded(overlay(upload, laid, box, *look, smooth, low, high), ".png")
+
+
+def _laid(subject, settings, asked, values: np.ndarray, title: str) -> Map:
+    """The map over the upload, the unseen part faded; or the paper's form, map / max as brightness."""
+    view = subject.trace.view
+    picture = view.picture if asked.upload is None else asked.upload
+    box = None if asked.upload is None else view.box
+    (low, high), smooth = ends(values), settings["smooth"] == "on"
+    marks = (Mark(settings["query"]),) if isinstance(settings["query"], int) else ()
+    aspect = shape_of(subject.grid) if box is None else None
+    if settings["overlay"] == "paper" and settings["difference"] != "on":
+        scale = Scale("grey", 0.0, high or 1.0, Sentence("Brightness: share of attention, per patch"))
+        return Map(title, picture, values, None, scale, box, smooth=smooth, aspect=aspect, lit=True)
+    low = low if settings["scale"] == "data" and low < high else 0.0
+    scale = Scale(settings["colormap"], low, high or 1.0, Sentence("Share of attention, per patch"))
+    scale, picture = scaled(settings, values, scale), faded(picture, box)
+    return Map(title, picture, values, None, scale, box, settings["opacity"], smooth, marks, aspect)
+
+
+def _share(subject, settings, values: np.ndarray) -> str:
+    """How much of it the patches hold."""
+    share, names = float(np.nansum(values)), subject.grid.prefix_names
+    if settings["difference"] == "on":
+        return Sentence("The change of all patches together: {share}.", share=fixed(share))
+    if not names:
+        return Sentence("The patches hold all of it: {share}.", share=f"{share:.3g}")
+    tokens = Sentence("the prefix tokens ({names})", names=", ".join(names))
+    tokens = Sentence("the {name} token", name=names[0]) if len(names) == 1 else tokens
+    return Sentence(
+        "The patches hold {share} of it; the rest is on {tokens}.", share=f"{share:.2f}", tokens=tokens
+    )

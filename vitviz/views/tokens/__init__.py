@@ -178,9 +178,8 @@ class Tokens(View):
         low, high = ends(norms)
         spare = 0.03 * (high - low) or 1.0
         patches = norms[grid.prefix :]
-        counts, edges = np.histogram(
-            patches[np.isfinite(patches)], BINS, (max(0.0, low - spare), high + spare)
-        )
+        patches = patches[np.isfinite(patches)]  # some may have been left out
+        counts, edges = np.histogram(patches, BINS, (max(0.0, low - spare), high + spare))
         middle, across = (edges[1:] + edges[:-1]) / 2, Sentence("Norm of the token")
         between = [f"{number(one)} – {number(other)}" for one, other in zip(edges, edges[1:], strict=False)]
         told = {"told": (Sentence("{name}: {value}"),), "also": {"name": [across] * BINS, "value": between}}

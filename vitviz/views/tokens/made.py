@@ -36,7 +36,6 @@ APART = (
     "{checkpoint} has {own}, {other} has {others}, so they have no basis in common: it needs the same depth"
     " and width."
 )
-SHAPE = "{depths} depths of tokens {width} numbers wide"
 
 
 def members(subject: Subject, settings: Settings) -> list[Subject]:
@@ -119,7 +118,7 @@ def _shape(subject: Subject) -> tuple[int, int]:
 
 def _said(subject: Subject) -> Sentence:
     depths, width = _shape(subject)
-    return Sentence(SHAPE, depths=depths, width=width)
+    return Sentence("{depths} depths of tokens {width} numbers wide", depths=depths, width=width)
 
 
 def cosines(subject: Subject, settings: Settings) -> np.ndarray:

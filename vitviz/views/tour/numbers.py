@@ -116,12 +116,9 @@ def summed(subject: Subject) -> dict[str, Any]:
         return {}
     first = int(trace.logits.argmax())
     account = analyses.account_of(ledger_of(subject), first)
-    heads = account.heads.shape[1]
-    largest = account.heads.flatten().argsort(descending=True)[:SHARES].tolist()
-    lines = [
-        {"layer": i // heads + 1, "head": i % heads + 1, "share": account.heads.flatten()[i].item()}
-        for i in largest
-    ]
+    shares, heads = account.heads.flatten(), account.heads.shape[1]
+    largest = shares.argsort(descending=True)[:SHARES].tolist()
+    lines = [{"layer": i // heads + 1, "head": i % heads + 1, "share": shares[i].item()} for i in largest]
     rest = account.total - sum(line["share"] for line in lines)
     sums = {"rest": rest, "total": account.total, "logit": account.logit}
     return {"name": trace.named(first), "lines": lines, **sums}
@@ -199,17 +196,13 @@ def experiment(subject: Subject, seed: int) -> dict[str, Any]:
         largest = float(abs(outputs[one] - outputs[two]).max())
         return {"largest": largest, "relative": largest / max(float(abs(outputs[one]).max()), 1e-30)}
 
-    answers = {}
+    answers, plain = {}, ys["original"]
     for name, one in traces.items():
-        likeness = short(_cosine(ys["original"], ys[name]))
-        answers[name] = {"top": [[label, short(p)] for label, p in one.top(3)], "likeness": likeness}
+        cosine = plain @ ys[name] / max(np.linalg.norm(plain) * np.linalg.norm(ys[name]), 1e-30)
+        answers[name] = {"top": [[label, short(p)] for label, p in one.top(3)], "likeness": short(cosine)}
     order = permutation(trace.grid.patches, seed).tolist()
     apart = {"with": difference("original", "shuffled"), "without": difference("zeroed", "both")}
     return {"order": order, "answers": answers, **apart}
-
-
-def _cosine(one: np.ndarray, two: np.ndarray) -> float:
-    return float(one @ two / max(np.linalg.norm(one) * np.linalg.norm(two), 1e-30))
 
 
 def short(number: float) -> float:

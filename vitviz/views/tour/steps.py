@@ -159,7 +159,7 @@ _READS_INSTEAD = _keyed("""
 
     none: This checkpoint has no classifier, and says nothing of what one should read.
 """)
-_READS_OTHERS = _keyed("""
+_READS_OTHERS = _READS_INSTEAD | _keyed("""
     average: This model’s classifier does not read it, though: it reads the mean over the patch tokens.
 
     max: This model’s classifier does not read it, though: it reads the largest of each number among the patch
@@ -170,8 +170,6 @@ _READS_OTHERS = _keyed("""
 
     attention: This model’s classifier does not read it, though: at the end, a layer of its own asks the
     patches with one learned query (attention pooling).
-
-    none: This checkpoint has no classifier, and says nothing of what one should read.
 """)
 _REGISTERS, _REGISTERS_READ = paragraphs("""
     The {registers} register tokens are learned as well: spare room for the layers, and nobody reads them at

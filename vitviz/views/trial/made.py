@@ -1,6 +1,7 @@
 """A trial's parts, each made once and kept with the picture; what is drawn, said and taken home of them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -42,10 +43,8 @@ def tried(subject: Subject, target: Target, patches_as: str, method: str) -> Tri
     def make() -> Trial:
         known = {}
         for name in methods:
-            try:
+            with suppress(UnsupportedModel, OutOfMemory):  # told once more below, and kept with its reason
                 known[name] = relevance_of(subject, target, name)
-            except (UnsupportedModel, OutOfMemory):
-                continue  # found out once more below, and kept with its reason
         passes = passes_of(subject, target, patches_as)
         return trial_of(passes, methods, patches_as, made=known, chance=False)
 
@@ -186,11 +185,8 @@ def sensitivity(subject: Subject, target: Target, methods: Sequence[str]) -> Bes
     other = next(i for i in subject.trace.logits.argsort(descending=True).tolist() if i != first)
     found: dict[str, float | None] = {}
     for method in methods:
-        try:
-            maps = [relevance_of(subject, one, method).map for one in (first, other)]
-        except (UnsupportedModel, OutOfMemory):
-            continue
-        found[method] = spearman(*maps)
+        with suppress(UnsupportedModel, OutOfMemory):
+            found[method] = spearman(*(relevance_of(subject, one, method).map for one in (first, other)))
     return subject.trace.named(other), found
 
 

@@ -74,10 +74,6 @@ def arrays(survey: Any, settings: Settings) -> dict[str, np.ndarray]:
     """What is taken home: methods best first by probability, and each number of theirs by score."""
     place, measure = protocol_of(survey, settings), trial_in(survey)
     rows = in_all_scores(survey, place)
-
-    def of(name: str) -> np.ndarray:
-        return np.asarray([[row[f"{name}_{score}"] for score in SCORES] for row in rows])
-
     names = ("rank", "most", "most_error", "least", "least_error", "gap", "ahead", "ahead_error")
     return {
         "methods": np.asarray([row["method"] for row in rows]),
@@ -85,7 +81,7 @@ def arrays(survey: Any, settings: Settings) -> dict[str, np.ndarray]:
         "shares": np.asarray(measure.shares),
         "patches_as": np.asarray(measure.protocols[place]),
         "pictures": np.asarray(survey.images),
-        **{name: of(name) for name in names},
+        **{one: np.asarray([[row[f"{one}_{score}"] for score in SCORES] for row in rows]) for one in names},
         "alike": np.asarray([row["alike"] for row in rows]),
         "refused": np.asarray(list(map(str, said_of_refused(survey))), dtype=str),
     }

@@ -15,12 +15,10 @@ from vitviz.views.printing import fixed, joined, shape_of
 from vitviz.views.trial import over
 from vitviz.views.trial.made import matrix, panels
 
-BAND = "Band: where 19 of 20 random maps run, by {count} of them."
 STARS = (
     "Rows with * are not told from chance: a random map’s gap is {mean}, and in one of 20 trials the best of"
     " so many would come above {most}."
 )
-LINES = "Lines: two standard errors of the difference, picture by picture."
 SHARED = "± is the standard error. Who shares a rank cannot be told apart; rows with * not from chance."
 ACROSS = 6  # maps in a row
 BRIGHT = "One scale for all: bright patches are taken away first, dark ones last."
@@ -36,9 +34,9 @@ def plate(view, subject, settings, asked) -> Plate:
     ranked = [name for name, _ in trial.ranking(score)]
     charts = panels(trial, ranked, subject, settings, settings["method"])
     lines = charts[0].series
-    near = level(trial, score)
+    near, draws = level(trial, score), len(trial.draws)
     notes = [verdict(trial, score), *([near] if near else []), _removed(view, settings["patches_as"])]
-    notes.append(Sentence(BAND, count=len(trial.draws)))
+    notes.append(Sentence("Band: where 19 of 20 random maps run, by {count} of them.", count=draws))
     refused = trial.refused.items()
     reasons = [Sentence("{name}: {value}", name=TITLES[name], value=reason) for name, reason in refused]
     if not asked.detail:
@@ -105,7 +103,7 @@ def _of_many(view, subject, settings, asked) -> Plate:
     place = over.protocol_of(survey, settings)
     rows = standing(survey, place, score)
     notes = [verdict_over(rows, survey.images), _removed(view, trial_in(survey).protocols[place])]
-    notes.append(Sentence(LINES))
+    notes.append(Sentence("Lines: two standard errors of the difference, picture by picture."))
     charts = [(view.chart(subject, settings),)]
     if asked.detail:
         charts.append((_standing(rows, score),))
