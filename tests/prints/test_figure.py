@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 import vitviz
+from tests.engine.looking import inspect, noise, perturbed
 from tests.prints.reading import middles, picture, texts, values
 from vitviz.errors import VitvizError
 from vitviz.views import VIEWS
@@ -243,6 +244,18 @@ def test_chinese_and_korean_where_a_font_is_found_else_english(inspector, trace,
         assert any(said in text for text in texts(figure.svg()))
     monkeypatch.setattr(sheet, "families", lambda tag: (pen.USUAL,) if tag == "en" else None)
     assert "Mean attention distance (px)" in texts(figure.svg())
+
+
+@pytest.mark.parametrize("language", ["zh-CN", "ko"])
+def test_registers_have_their_name_in_every_language(language):
+    from vitviz.figures.paper import pen
+
+    if pen.families(language) is None:
+        pytest.skip("no font for it here")
+    model = perturbed("vit_small_patch14_reg4_dinov2", img_size=56, depth=2, num_classes=5)
+    inspector = inspect(model)
+    said = texts(vitviz.figure("rollout", inspector, inspector.trace(noise()), language=language).svg())
+    assert not any("register" in text for text in said)
 
 
 def test_a_patch_that_was_left_out_has_no_colour(inspector, photo):

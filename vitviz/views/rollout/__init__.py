@@ -12,7 +12,17 @@ from vitviz.figures.paper.plates import NARROW, WIDE, Map, Mark, Plate, Scale, T
 from vitviz.record.sentence import Sentence
 from vitviz.views.base import File, View, Words, drawn
 from vitviz.views.controls import About, Choice, LayerRange, Query, Slider, Whole, sequential
-from vitviz.views.printing import Asked, Film, fixed, growing, joined, scaled, shape_of, token_name
+from vitviz.views.printing import (
+    Asked,
+    Film,
+    fixed,
+    growing,
+    joined,
+    prefix_name,
+    scaled,
+    shape_of,
+    token_name,
+)
 from vitviz.views.subject import Settings, Subject
 
 AUTO = {
@@ -173,7 +183,7 @@ def _share(subject, settings, values: np.ndarray) -> str:
         return Sentence("The change of all patches together: {share}.", share=fixed(share))
     if not names:
         return Sentence("The patches hold all of it: {share}.", share=f"{share:.3g}")
-    tokens = Sentence("the prefix tokens ({names})", names=", ".join(names))
+    tokens = Sentence("the prefix tokens ({names})", names=joined(*map(prefix_name, names), by=", "))
     tokens = Sentence("the {name} token", name=names[0]) if len(names) == 1 else tokens
     return Sentence(
         "The patches hold {share} of it; the rest is on {tokens}.", share=f"{share:.2f}", tokens=tokens
