@@ -1,7 +1,8 @@
 """Endpoints for programs: what the page shows, as JSON, for `gradio_client` and any other HTTP client.
 
 Names, parameters and shapes are a promise (docs/api.md has an example of each); the page's own listeners are
-private. Type hints and docstrings become Gradio's documentation, so they are real objects here and not
+private. A view that brings no endpoint of its own has one with parameters from its settings and answers from
+its items. Type hints and docstrings become Gradio's documentation, so they are real objects here and not
 strings: this file does without `from __future__ import annotations`. Layers and heads count from 1, as on
 the page; patches from 0, row by row.
 """
@@ -22,14 +23,14 @@ from vitviz.errors import VitvizError, WrongSetting
 from vitviz.record.runs import Without
 from vitviz.record.samples import samples
 from vitviz.record.strokes import Strokes
-from vitviz.ui.answers import derived, films, prints
-from vitviz.ui.answers.derived import Picture
+from vitviz.ui.answers import films, prints
 from vitviz.ui.answers.plain import cells, in_english, plain, truth, whole
 from vitviz.ui.door import visitor
 from vitviz.ui.door.turns import one_answer
+from vitviz.ui.door.uploads import NotUploaded
 from vitviz.ui.memory.studio import Studio
-from vitviz.views import Subject, View
-from vitviz.views.controls import sequential
+from vitviz.views import VIEWS, Choice, Control, Needs, Slider, Subject, View, Whole
+from vitviz.views.controls import DIFFERENCE, sequential
 from vitviz.views.evidence.made import writers
 from vitviz.views.explorer import score
 from vitviz.views.printing import Asked
@@ -38,10 +39,7 @@ from vitviz.views.trial import ORDER
 
 log = logging.getLogger("vitviz")
 
-PUBLIC = (
-    "predict", "rollout", "attention_distance", "patch_attention", "filters", "position_similarity",
-    "without", "lens", "writers", "score_account", "figure", "film", "trial", "checkpoints",
-)  # fmt: skip
+Picture = gr.FileData | str
 METHOD = Literal[("", *ORDER)]
 TOLD = {  # what a parameter is, where an endpoint's own docstring does not say it
     "image": 'a file (handle_file), or the name of a sample such as "chelsea"',
@@ -101,8 +99,7 @@ class Endpoints:
         """
         given = {"query": query, "fusion": fusion, "discard": discard, "residual": residual, "layers": layers}
         view, subject, settings = self._asked("rollout", image, checkpoint, given)
-        with self._studio.work.reading(subject):
-            found = view.item(subject, "map", settings)
+        found = self._studio.read(subject, lambda: view.item(subject, "map", settings))
         trace = subject.trace
         return {**_of(trace), "map": plain(found), "box": list(trace.view.box), "grid": cells(trace.grid)}
 
@@ -119,8 +116,7 @@ class Endpoints:
         renormalise = truth(renormalise, "renormalise")
         subject = self._subject(image, checkpoint)
         trace = subject.trace
-        with self._studio.work.reading(subject):
-            measured = distances_of(subject)
+        measured = self._studio.read(subject, lambda: distances_of(subject))
         return {
             **_of(trace),
             "distance": plain(measured.renormalised if renormalise else measured.distance),
@@ -158,6 +154,37 @@ class Endpoints:
             "prefix": prefix,
             "grid": cells(grid),
         }
+
+    def filters(self, checkpoint: str = "", count: int = 28) -> dict:
+        """The principal components of the linear embedding's filters, most variance first.
+
+        Args:
+            count: how many components, from 1
+
+        Returns:
+            {checkpoint, pictures: count x P x P x 3 of unit norm, not scaled for display, variance: count
+            shares of the whole}
+        """
+        inspector = self._inspector(checkpoint)
+        found = models.embedding_filters(inspector, whole(count, "count", 1, 100_000))
+        told = {"pictures": plain(found.pictures), "variance": plain(found.variance)}
+        return {"checkpoint": inspector.checkpoint.name, **told}
+
+    def position_similarity(self, checkpoint: str = "", patch: int | None = None) -> dict:
+        """The cosine of the position embeddings of the patches, at the checkpoint's own input size.
+
+        Args:
+            patch: a patch's number from 0, row by row, for its similarities alone; none for all patches
+
+        Returns:
+            {checkpoint, similarity: rows x cols x rows x cols, or rows x cols of the one patch, from -1 to 1}
+        """
+        inspector = self._inspector(checkpoint)
+        found = models.position_similarity(inspector)
+        if patch is not None:
+            rows, cols = found.shape[:2]
+            found = found[divmod(whole(patch, "patch", 0, rows * cols - 1), cols)]
+        return {"checkpoint": inspector.checkpoint.name, "similarity": plain(found)}
 
     def without(self, image: Picture, without: str, checkpoint: str = "", count: int = 5) -> dict:
         """The answer before and after heads, MLPs or patches are taken away.
@@ -213,8 +240,7 @@ class Endpoints:
         view, subject, settings = self._asked("evidence", image, checkpoint, given)
         if reason := view.refused(subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
-        with self._studio.work.reading(subject):
-            found = writers(subject, settings)
+        found = self._studio.read(subject, lambda: writers(subject, settings))
         lines = [{**_writer(one), "logits": plain(part)} for one, part in found.lines()]
         return {**_of(subject.trace), "share": found.share, "total": found.total, "writers": lines}
 
@@ -236,13 +262,66 @@ class Endpoints:
         given = {"layer": layer, "head": head, "key": key, "against": against}
         given["token"] = sequential(str(query), self._subject(image, checkpoint).grid)
         view, subject, settings = self._asked("explorer", image, checkpoint, given)
-        with self._studio.work.reading(subject):
-            found, tokens = score.account(view, subject, settings)
+        found, tokens = self._studio.read(subject, lambda: score.account(view, subject, settings))
         four = found.content_position
         names = ("score", "total", "rest", "matrix", "relative", "relative_rest")
         told = {name: plain(getattr(found, name)) for name in names}
         told |= {"writers": [_writer(one) for one in found.writers], "tokens": tokens}
         return {**_of(subject.trace), **told, "content_position": None if four is None else plain(four)}
+
+    def figure(
+        self, image: Picture, view: str = "rollout", checkpoint: str = "", settings: str = "",
+        format: Literal["svg", "pdf", "png"] = "svg", width: int | None = None,
+        dpi: Literal[150, 300, 600] = 300, detail: bool = False,
+        language: Literal["en", "zh-CN", "ko"] = "en", without: str = "", second: str = "",
+        strokes: str = "",
+    ) -> dict:  # fmt: skip
+        """A view's figure for print: vector, or pixels at a width, the same from any window.
+
+        Args:
+            format: svg, pdf or png
+            width: mm, from 40 to 400; none for as wide as it needs
+            dpi: of a png: 150, 300 or 600
+            second: the checkpoint beside it, for what is of two; empty for none
+
+        Returns:
+            {checkpoint, view, name: the file's, caption: text, data: the file in base64}
+        """
+        if str(second).strip():
+            asked = self._studio.view(str(view))
+            if not (asked.paired or asked.sided):
+                raise WrongSetting(f"{asked.title} is of one checkpoint; leave second empty.")
+        key = self._key(image, checkpoint, without, strokes, second)
+        look = Asked(truth(detail, "detail"), language=str(language))
+        made = prints.figure(self._studio, key, str(view), prints.settings_of(str(settings)), look)
+        data = prints.written(self._studio, made, str(format), width, whole(dpi, "dpi", 1, 10_000))
+        return self._told(key, view, f"{made.name}.{format}", made.caption, data)
+
+    def film(
+        self, image: Picture, view: str = "rollout", checkpoint: str = "", settings: str = "",
+        over: Literal["training", "layers"] = "training", format: Literal["mp4", "gif"] = "mp4",
+        width: int = 960, seconds: float = 0.8, detail: bool = False,
+        language: Literal["en", "zh-CN", "ko"] = "en", without: str = "", strokes: str = "",
+    ) -> dict:  # fmt: skip
+        """A view's figure as a film: over a training, or growing over the layers, under one scale.
+
+        Args:
+            over: training, where snapshots were kept; layers for rollout, evidence, tokens or explorer
+            format: mp4 or gif
+            width: pixels, even, from 320 to 1280
+            seconds: for each frame, 0.1 to 5; the last stands three times as long
+
+        Returns:
+            {checkpoint, view, name: the file's, caption: text, frames: their labels, data: in base64}
+        """
+        pixels = whole(width, "width", 1, films.WIDE)
+        films.require(str(format), pixels, seconds)
+        key = self._key(image, checkpoint, without, strokes)
+        look = Asked(truth(detail, "detail"), language=str(language))
+        made = films.film(self._studio, key, str(view), prints.settings_of(str(settings)), str(over), look)
+        data = films.written(self._studio, made, str(format), pixels, seconds)
+        told = self._told(key, view, f"{made.name}.{format}", made.caption, data)
+        return {**told, "frames": [str(label) for label in made.labels]}
 
     def trial(
         self, image: Picture, checkpoint: str = "", target: str = "top",
@@ -288,37 +367,6 @@ class Endpoints:
             "grid": cells(subject.grid),
         }
 
-    def filters(self, checkpoint: str = "", count: int = 28) -> dict:
-        """The principal components of the linear embedding's filters, most variance first.
-
-        Args:
-            count: how many components, from 1
-
-        Returns:
-            {checkpoint, pictures: count x P x P x 3 of unit norm, not scaled for display, variance: count
-            shares of the whole}
-        """
-        inspector = self._inspector(checkpoint)
-        found = models.embedding_filters(inspector, whole(count, "count", 1, 100_000))
-        told = {"pictures": plain(found.pictures), "variance": plain(found.variance)}
-        return {"checkpoint": inspector.checkpoint.name, **told}
-
-    def position_similarity(self, checkpoint: str = "", patch: int | None = None) -> dict:
-        """The cosine of the position embeddings of the patches, at the checkpoint's own input size.
-
-        Args:
-            patch: a patch's number from 0, row by row, for its similarities alone; none for all patches
-
-        Returns:
-            {checkpoint, similarity: rows x cols x rows x cols, or rows x cols of the one patch, from -1 to 1}
-        """
-        inspector = self._inspector(checkpoint)
-        found = models.position_similarity(inspector)
-        if patch is not None:
-            rows, cols = found.shape[:2]
-            found = found[divmod(whole(patch, "patch", 0, rows * cols - 1), cols)]
-        return {"checkpoint": inspector.checkpoint.name, "similarity": plain(found)}
-
     def checkpoints(self) -> list:
         """The checkpoints that can be asked for, those on this server first.
 
@@ -331,67 +379,13 @@ class Endpoints:
         offered = self._studio.checkpoints.offered()
         return [{field: getattr(one, field) for field in fields} for one in offered]
 
-    def figure(
-        self, image: Picture, view: str = "rollout", checkpoint: str = "", settings: str = "",
-        format: Literal["svg", "pdf", "png"] = "svg", width: int | None = None,
-        dpi: Literal[150, 300, 600] = 300, detail: bool = False,
-        language: Literal["en", "zh-CN", "ko"] = "en", without: str = "", second: str = "",
-        strokes: str = "",
-    ) -> dict:  # fmt: skip
-        """A view's figure for print: vector, or pixels at a width, the same from any window.
-
-        Args:
-            format: svg, pdf or png
-            width: mm, from 40 to 400; none for as wide as it needs
-            dpi: of a png: 150, 300 or 600
-            second: the checkpoint beside it, for what is of two; empty for none
-
-        Returns:
-            {checkpoint, view, name: the file's, caption: text, data: the file in base64}
-        """
-        if str(second).strip():
-            asked = self._studio.view(str(view))
-            if not (asked.paired or asked.sided):
-                raise WrongSetting(f"{asked.title} is of one checkpoint; leave second empty.")
-        key = self._key(image, checkpoint, without, strokes, second)
-        given, look = prints.settings_of(str(settings)), _look(detail, language)
-        made = prints.figure(self._studio, key, str(view), given, look)
-        data = prints.written(self._studio, made, str(format), width, whole(dpi, "dpi", 1, 10_000))
-        return self._told(key, view, f"{made.name}.{format}", made.caption, data)
-
-    def film(
-        self, image: Picture, view: str = "rollout", checkpoint: str = "", settings: str = "",
-        over: Literal["training", "layers"] = "training", format: Literal["mp4", "gif"] = "mp4",
-        width: int = 960, seconds: float = 0.8, detail: bool = False,
-        language: Literal["en", "zh-CN", "ko"] = "en", without: str = "", strokes: str = "",
-    ) -> dict:  # fmt: skip
-        """A view's figure as a film: over a training, or growing over the layers, under one scale.
-
-        Args:
-            over: training, where snapshots were kept; layers for rollout, evidence, tokens or explorer
-            format: mp4 or gif
-            width: pixels, even, from 320 to 1280
-            seconds: for each frame, 0.1 to 5; the last stands three times as long
-
-        Returns:
-            {checkpoint, view, name: the file's, caption: text, frames: their labels, data: in base64}
-        """
-        pixels = whole(width, "width", 1, films.WIDE)
-        films.require(str(format), pixels, seconds)
-        key = self._key(image, checkpoint, without, strokes)
-        given, look = prints.settings_of(str(settings)), _look(detail, language)
-        made = films.film(self._studio, key, str(view), given, str(over), look)
-        data = films.written(self._studio, made, str(format), pixels, seconds)
-        told = self._told(key, view, f"{made.name}.{format}", made.caption, data)
-        return {**told, "frames": [str(label) for label in made.labels]}
-
     def _told(self, key: str, view: str, name: str, caption: str, data: bytes) -> dict:
         """A file as it travels."""
         about = {"checkpoint": self._studio.runs.run(key).checkpoint, "view": str(view), "name": name}
         return {**about, "caption": caption, "data": base64.b64encode(data).decode("ascii")}
 
-    def subject_of(
-        self, image: Any, checkpoint: str, without: str = "", second: str | None = None
+    def _subject_of(
+        self, checkpoint: str, image: Any = None, without: str = "", second: str | None = None
     ) -> Subject:
         """What a view looks at: weights, a picture, or a set where `second` is given, if only as ""."""
         if second is not None:
@@ -431,13 +425,12 @@ class Endpoints:
         return self._studio.pictures.keep(path)
 
 
+PUBLIC = tuple(name for name in vars(Endpoints) if not name.startswith("_"))
+
+
 def _top(trace: Any, count: int) -> list[dict[str, Any]]:
     """The likeliest classes."""
     return [{"label": label, "probability": plain(probability)} for label, probability in trace.top(count)]
-
-
-def _look(detail: Any, language: Any) -> Asked:
-    return Asked(truth(detail, "detail"), language=str(language))
 
 
 def _writer(writer: Any) -> dict[str, Any]:
@@ -452,11 +445,78 @@ def _of(trace: Any) -> dict[str, str]:
     return {"checkpoint": trace.checkpoint, "dtype": trace.dtype}
 
 
+def answering() -> tuple[View, ...]:
+    """The views that programs ask by a derived endpoint: with numbers to take and none of their own."""
+    return tuple(view for view in VIEWS if view.endpoint is None and any(item.taken for item in view.items))
+
+
+def endpoint(view: View, endpoints: Endpoints) -> Callable:
+    """The function behind a view's derived endpoint, with the signature and docstring that Gradio reads."""
+    taken = [item for item in view.items if item.taken]
+    asked = {name for item in taken for name in item.depends}
+    controls = [one for one in view.controls if one.name in asked and one is not DIFFERENCE]
+    tokens = {control.name for control in controls if isinstance(control, Whole) and control.tokens}
+
+    def answer(*given, **named) -> dict:
+        values = signature.bind(*given, **named)
+        values.apply_defaults()
+        values = values.arguments
+        if of_picture and values["image"] is None:
+            raise NotUploaded
+        chosen = {control.name: values.pop(control.name) for control in controls}
+        subject = endpoints._subject_of(**values)
+        for name in chosen.keys() & tokens:
+            given_token = "" if chosen[name] is None else str(chosen[name])  # a program may send 0 for "0"
+            chosen[name] = sequential(given_token, subject.grid) if given_token else None
+        settings = view.settings(
+            {name: str(one) for name, one in chosen.items() if one is not None}, subject.about
+        )
+        if reason := view.refused(subject):
+            return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
+        with endpoints._studio.work.reading(subject):
+            numbers = {item.name: plain(view.array(subject, item.name, settings)) for item in taken}
+        precision = {} if subject.trace is None else {"dtype": subject.trace.dtype}
+        return {"checkpoint": subject.checkpoint, **precision, **numbers, "grid": cells(subject.grid)}
+
+    of_picture = view.needs not in (Needs.WEIGHTS, Needs.SET)
+    parameters = [_parameter("image", Picture)] if of_picture else []
+    parameters.append(_parameter("checkpoint", str, ""))
+    parameters += [_parameter("second", str, "")] if view.paired else []
+    parameters += [_setting(control) for control in controls]
+    parameters += [_parameter("without", str, "")] if of_picture else []
+    signature = inspect.Signature(parameters, return_annotation=dict)
+    answer.__signature__, answer.__name__ = signature, view.slug
+    answer.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": dict}
+    told = [
+        f"    {one.name}: {one.info or one.label or one.name}\n" for one in controls if one.name != "token"
+    ]
+    items = ", ".join(f"{item.name}: {' x '.join(item.axes.split())}, {item.says}" for item in taken)
+    args, returns = f"Args:\n{''.join(told)}", f"Returns:\n    {{checkpoint, dtype, {items}; grid}}"
+    answer.__doc__ = f"{view.words.what}\n\n{args}\n{returns}"
+    return answer
+
+
+def _setting(control: Control) -> inspect.Parameter:
+    kind, default = str, control.start()
+    if isinstance(control, Choice):
+        kind = Literal[tuple(value for value, _ in control.options)]
+    elif isinstance(control, Whole) and control.tokens:
+        default = ""
+    elif isinstance(control, Slider | Whole):
+        kind = int if isinstance(control, Whole) or float(control.step).is_integer() else float
+        if default == "":
+            kind, default = kind | None, None
+    return _parameter(control.name, kind, default)
+
+
+def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
+
+
 def publish(studio: Studio) -> None:
     """Adds the endpoints to the page that is being built."""
     endpoints = Endpoints(studio)
-    how = endpoints.subject_of, studio.work.reading
-    made = (derived.endpoint(view, *how) for view in derived.answering())
+    made = (endpoint(view, endpoints) for view in answering())
     for one in (*(getattr(endpoints, name) for name in PUBLIC), *made):
         gr.api(_documented(_spoken(one)), api_name=one.__name__)
 

@@ -73,10 +73,6 @@ class Pictures:
         """The key of the photograph that strokes end on: where a piece was laid onto another, that one."""
         return self.called(strokes.ground) if strokes.ground else key
 
-    def size(self, key: str) -> tuple[int, int]:
-        """Its width and height."""
-        return self.opened(key).size
-
     def opened(self, key: str, strokes: Strokes = NONE):
         """The upright upload in RGB, with strokes painted over it."""
         if strokes:

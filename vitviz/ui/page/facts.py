@@ -136,7 +136,7 @@ def board(
     answers = {"top": answer.get("top", [])[:3], "before": answer.get("before", [])}
     grounds, earlier = [[one.name, SHOWN[one.shows], *_size(one.name)] for one in samples()], state["earlier"]
     if pictures.has(earlier) and not pictures.sample_of(earlier):
-        grounds.append([earlier, EARLIER, *pictures.size(earlier)])
+        grounds.append([earlier, EARLIER, *pictures.opened(earlier).size])
     return {"strokes": state["strokes"], "grounds": grounds, **told, **answers}
 
 
