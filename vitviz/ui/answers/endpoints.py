@@ -27,7 +27,6 @@ from vitviz.ui.answers import films, prints
 from vitviz.ui.answers.plain import cells, in_english, plain, truth, whole
 from vitviz.ui.door import visitor
 from vitviz.ui.door.turns import one_answer
-from vitviz.ui.door.uploads import NotUploaded
 from vitviz.ui.memory.studio import Studio
 from vitviz.views import VIEWS, Choice, Control, Needs, Slider, Subject, View, Whole
 from vitviz.views.controls import DIFFERENCE, sequential
@@ -147,11 +146,10 @@ class Endpoints:
         of = analyses.attends_to if direction == "attends to" else analyses.attended_by
         weights = of(trace, layer - 1, asked)[head - 1].numpy()
         grid = trace.grid
-        prefix = dict(zip(grid.prefix_names, plain(weights[: grid.prefix]), strict=True))
         return {
             **_of(trace),
             "patches": plain(weights[grid.prefix :].reshape(grid.rows, grid.cols)),
-            "prefix": prefix,
+            "prefix": dict(zip(grid.prefix_names, plain(weights[: grid.prefix]), strict=True)),
             "grid": cells(grid),
         }
 
@@ -217,8 +215,7 @@ class Endpoints:
         subject = self._subject(image, checkpoint)
         if subject.trace.logits is None:
             raise WrongSetting(f"{subject.checkpoint} has no classifier, so there is no answer that forms.")
-        classes = subject.trace.logits.numel()
-        asked = whole(target, "target", -1, classes - 1)
+        asked = whole(target, "target", -1, subject.trace.logits.numel() - 1)
         asked = int(subject.trace.logits.argmax()) if asked < 0 else asked
         with self._studio.work.reading(subject):
             found = models.lens(subject.inspector, subject.trace, form=str(form))[:, asked]
@@ -349,10 +346,6 @@ class Endpoints:
 
         score, found = settings["score"], view.whole(subject, settings, alone=bool(settings["method"]))
         told = made.told(found, score)
-        curves = {
-            name: {"most": plain(one.most[score]), "least": plain(one.least[score])}
-            for name, one in found.curves.items()
-        }
         return {
             **_of(subject.trace),
             "target": list(found.classes),
@@ -362,7 +355,10 @@ class Endpoints:
             "chance": [*told["chance"], told["reach"]],
             "rows": told["rows"],
             "maps": {name: plain(one.map) for name, one in found.maps.items()},
-            "curves": curves,
+            "curves": {
+                name: {"most": plain(one.most[score]), "least": plain(one.least[score])}
+                for name, one in found.curves.items()
+            },
             "refused": {name: str(reason) for name, reason in found.refused.items()},
             "grid": cells(subject.grid),
         }
@@ -376,23 +372,12 @@ class Endpoints:
         """
         # not where it lies
         fields = "name architecture source input_size trained_on licence paper note on_disk".split()
-        offered = self._studio.checkpoints.offered()
-        return [{field: getattr(one, field) for field in fields} for one in offered]
+        return [{name: getattr(one, name) for name in fields} for one in self._studio.checkpoints.offered()]
 
     def _told(self, key: str, view: str, name: str, caption: str, data: bytes) -> dict:
         """A file as it travels."""
         about = {"checkpoint": self._studio.runs.run(key).checkpoint, "view": str(view), "name": name}
         return {**about, "caption": caption, "data": base64.b64encode(data).decode("ascii")}
-
-    def _subject_of(
-        self, checkpoint: str, image: Any = None, without: str = "", second: str | None = None
-    ) -> Subject:
-        """What a view looks at: weights, a picture, or a set where `second` is given, if only as ""."""
-        if second is not None:
-            return self._studio.subject(self._key(samples()[0].name, checkpoint, second=second))
-        if image is None:
-            return Subject(self._inspector(checkpoint))
-        return self._subject(image, checkpoint, without)
 
     def _asked(self, slug: str, image: Any, checkpoint: str, given: dict) -> tuple[View, Subject, dict]:
         """A view, what it looks at, and its settings, as they are given and checked."""
@@ -461,10 +446,13 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
         values = signature.bind(*given, **named)
         values.apply_defaults()
         values = values.arguments
-        if of_picture and values["image"] is None:
-            raise NotUploaded
         chosen = {control.name: values.pop(control.name) for control in controls}
-        subject = endpoints._subject_of(**values)
+        if of_picture:
+            subject = endpoints._subject(**values)
+        elif view.paired:  # of a set: any photograph's key will do
+            subject = endpoints._studio.subject(endpoints._key(samples()[0].name, **values))
+        else:
+            subject = Subject(endpoints._inspector(**values))
         for name in chosen.keys() & tokens:
             given_token = "" if chosen[name] is None else str(chosen[name])  # a program may send 0 for "0"
             chosen[name] = sequential(given_token, subject.grid) if given_token else None

@@ -51,10 +51,6 @@ class Checkpoints:
         found, allowed = engine.checkpoints(self.settings.weights), self.settings.allowed
         return [one for one in found if not allowed or one.name in allowed]
 
-    def names(self) -> list[str]:
-        """Their names."""
-        return [one.name for one in self.offered()]
-
     def choices(self) -> list[tuple[str, str]]:
         """The same for a picker: a line that describes each, and its name."""
         return [(line_of(one), one.name) for one in self.offered()]

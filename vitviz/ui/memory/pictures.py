@@ -52,9 +52,7 @@ class Pictures:
     def sample(self, name: str) -> str:
         """The same for a sample picture."""
         key = self._sample_key(name)
-        self._pictures.get(
-            key, lambda: encoded(np.asarray(samples.sample_image(name).convert("RGB")), ".png")
-        )
+        self._pictures.get(key, lambda: encoded(np.asarray(samples.sample_image(name)), ".png"))
         return key
 
     def has(self, key: str) -> bool:

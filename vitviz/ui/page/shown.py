@@ -118,7 +118,7 @@ class Shown:
     @cached_property
     def _twins(self) -> list[dict[str, str]]:
         """Those pairs of which both can be picked here."""
-        names = set(self.studio.checkpoints.names())
+        names = {one.name for one in self.studio.checkpoints.offered()}
         return [{"text": text, "pair": pair} for text, pair in TWINS if set(pair.split("|")) <= names]
 
     def again(self, state: dict, change: dict, report=None, named: Callable[[str], str] = str) -> list:
