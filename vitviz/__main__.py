@@ -1,5 +1,5 @@
 """`python -m vitviz`, where the script is not installed."""
 
-import runpy
+from vitviz.command import main
 
-runpy.run_module("vitviz.command", run_name="__main__")
+main()

@@ -387,7 +387,3 @@ def main() -> None:
     except VitvizError as error:
         print(error, file=sys.stderr)
         sys.exit(1)
-
-
-if __name__ == "__main__":  # where the script is not installed
-    main()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.attack.stranger import answer
 from tests.e2e.conftest import ROOT
-from vitviz.ui.answers.derived import answering
+from vitviz.ui.answers.endpoints import answering
 from vitviz.ui.door.pages import FOLDER
 
 

@@ -20,8 +20,7 @@ from vitviz.analyses import smallest
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
 from vitviz.surveys.measures import MEASURES
-from vitviz.ui.answers.derived import answering, endpoint
-from vitviz.ui.answers.endpoints import PUBLIC, Endpoints
+from vitviz.ui.answers.endpoints import PUBLIC, Endpoints, answering, endpoint
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.views import VIEWS, Needs, Subject
 from vitviz.views.trial import made
@@ -172,7 +171,7 @@ def servers():
     for device, where in (("cpu", nullcontext), ("cuda:0", there)):
         with where():
             studio = Studio(Settings(device=device))
-            derived = {view.slug: endpoint(view, Endpoints(studio).subject_of) for view in answering()}
+            derived = {view.slug: endpoint(view, Endpoints(studio)) for view in answering()}
             found[device] = {name: getattr(Endpoints(studio), name) for name in PUBLIC} | derived
     return found["cpu"], found["cuda:0"]
 

@@ -9,8 +9,7 @@ import pytest
 from tests.ui.test_export import numbers, opened
 from vitviz.errors import VitvizError
 from vitviz.ui.answers import lessons
-from vitviz.ui.answers.derived import endpoint
-from vitviz.ui.answers.endpoints import Endpoints
+from vitviz.ui.answers.endpoints import Endpoints, endpoint
 from vitviz.views import VIEWS
 from vitviz.views.tokens import Tokens
 
@@ -59,7 +58,7 @@ def test_the_readme_says_how_each_array_counts(studio, key):
 
 
 def test_an_endpoint_takes_a_patch_as_text_or_as_a_number_and_refuses_all_else(studio):
-    ask = endpoint(Tokens(), Endpoints(studio).subject_of)
+    ask = endpoint(Tokens(), Endpoints(studio))
     number, text, middle = (ask("coffee", token=token)["similarity"] for token in (0, "0", ""))
     assert number == text != middle
     for strange in ([1], {"a": 1}, 1.5, "-1", "2" * 400, "2" * 5000, "\ud800"):

@@ -11,8 +11,7 @@ from gradio.utils import get_upload_folder
 import vitviz
 from tests.e2e.conftest import Server
 from vitviz.errors import VitvizError
-from vitviz.ui.answers.derived import answering, endpoint
-from vitviz.ui.answers.endpoints import PUBLIC, Endpoints, _documented, _spoken
+from vitviz.ui.answers.endpoints import PUBLIC, Endpoints, _documented, _spoken, answering, endpoint
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page.build import build
 from vitviz.views import VIEWS
@@ -146,7 +145,7 @@ def test_a_fault_of_ours_is_not_told_as_the_callers(endpoints, monkeypatch, capl
 
 def test_an_endpoint_is_made_of_a_views_settings_and_items(endpoints, trace):
     distance = next(view for view in VIEWS if view.slug == "distance")
-    ask = endpoint(distance, endpoints.subject_of)
+    ask = endpoint(distance, endpoints)
     told = inspect.signature(ask).parameters
     assert list(told) == [
         "image",
@@ -167,7 +166,7 @@ def test_an_endpoint_is_made_of_a_views_settings_and_items(endpoints, trace):
     )
     with pytest.raises(VitvizError, match="rows='x'; expected one of plain, renormalised"):
         ask("coffee", rows="x")
-    weights = endpoint(next(view for view in VIEWS if view.slug == "filters"), endpoints.subject_of)
+    weights = endpoint(next(view for view in VIEWS if view.slug == "filters"), endpoints)
     assert list(inspect.signature(weights).parameters) == ["checkpoint"] and "variance" in weights()
 
 

@@ -9,8 +9,7 @@ import gradio as gr
 import pytest
 
 from tests.e2e.conftest import ROOT, free_port
-from vitviz.ui.answers.derived import answering, endpoint
-from vitviz.ui.answers.endpoints import Endpoints, _spoken
+from vitviz.ui.answers.endpoints import Endpoints, _spoken, answering, endpoint
 from vitviz.ui.answers.plain import UNEXPECTED
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page.build import build
@@ -52,7 +51,7 @@ def test_a_port_that_is_taken_is_a_sentence(tmp_path):
 
 @pytest.mark.parametrize("view", answering(), ids=lambda view: view.slug)
 def test_an_endpoint_of_pictures_asks_for_one(studio, view):
-    asked = _spoken(endpoint(view, Endpoints(studio).subject_of))
+    asked = _spoken(endpoint(view, Endpoints(studio)))
     if "image" in inspect.signature(asked).parameters:
         with pytest.raises(gr.Error, match="no picture that was uploaded here"):
             asked(None)

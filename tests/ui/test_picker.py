@@ -16,7 +16,7 @@ def test_only_listed_checkpoints_can_be_named_from_the_page(studio, name):
 
 def test_a_public_space_offers_only_what_it_is_told_to():
     closed = Studio(Settings(device="cpu", allowed=("vitviz-tiny",)))
-    assert closed.checkpoints.names() == ["vitviz-tiny"]
+    assert [one.name for one in closed.checkpoints.offered()] == ["vitviz-tiny"]
     with pytest.raises(CheckpointError, match="offers only vitviz-tiny"):
         closed.checkpoints.inspector("vit_tiny_patch16_224.augreg_in21k")
     assert closed.checkpoints.inspector("vitviz-tiny@0").checkpoint.name == "vitviz-tiny@0", (
@@ -42,5 +42,5 @@ def test_the_pairs_that_teach_exist(studio):
     from vitviz.ui.page.shown import PAIRS
 
     names = {name for _, pair in PAIRS for name in pair.split("|")}
-    assert {name for name in names if "@" not in name} <= set(studio.checkpoints.names())
+    assert {name for name in names if "@" not in name} <= {one.name for one in studio.checkpoints.offered()}
     assert all(studio.checkpoints.inspector(name) for name in names if "@" in name)

@@ -20,7 +20,7 @@ from tests.ui.test_turns import until
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import TooMuch, Unknown
 from vitviz.record import stopping
-from vitviz.ui.answers import derived, endpoints, lessons, prints
+from vitviz.ui.answers import endpoints, lessons, prints
 from vitviz.ui.door import turns, visitor
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.options import Limits
@@ -33,7 +33,7 @@ EVIDENCE = next(view for view in VIEWS if view.slug == "evidence")
 
 def _program(studio, **given):
     ask = endpoints.Endpoints(studio)
-    return derived.endpoint(EVIDENCE, ask.subject_of, studio.work.reading)("coffee", **given)
+    return endpoints.endpoint(EVIDENCE, ask)("coffee", **given)
 
 
 WAYS = {

@@ -18,7 +18,7 @@ from vitviz.ui.answers import films, prints
 from vitviz.ui.memory import frames
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page.routes import decoded, shown
-from vitviz.views.printing import Asked
+from vitviz.views.printing import ALONE, Asked
 
 COUNT = 9
 
@@ -141,7 +141,7 @@ def test_what_a_view_shows_of_a_video_is_a_film(studio, key):
     drawn, times = of_gif(data)
     assert len(drawn) == 5 and name.endswith("over-video.gif") and counted == [10, 10]
     assert all(abs(one - 100) <= 5 for one in times)
-    made = films.of_video(studio, key, "rollout", {}, video, (2, 6))
+    made = films.of_video(studio, key, "rollout", {}, video, slice(2, 7), ALONE, lambda done, of: None)
     assert str(made.labels[1]) == "Frame 3, 0.30 s"
     for at, frame in zip(range(2, 7), made.frames, strict=True):
         told = ask(studio, key, video, at)

@@ -11,8 +11,7 @@ from vitviz import analyses
 from vitviz.errors import Unknown, WrongSetting
 from vitviz.record.runs import Without
 from vitviz.surveys import parts_of_samples
-from vitviz.ui.answers.derived import endpoint
-from vitviz.ui.answers.endpoints import Endpoints
+from vitviz.ui.answers.endpoints import Endpoints, endpoint
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.options import Settings
 from vitviz.ui.page.figures import figures_of
@@ -155,7 +154,7 @@ def test_what_is_taken_home_is_what_is_shown(studio, keys, surveys):
 
 
 def test_programs_compare_two_checkpoints_without_a_picture(studio):
-    ask = endpoint(VIEW, Endpoints(studio).subject_of)
+    ask = endpoint(VIEW, Endpoints(studio))
     assert list(inspect.signature(ask).parameters) == ["checkpoint", "second", "tokens", "against"]
     names = ("vitviz-tiny", EARLY)
     found, back = (ask(checkpoint=one, second=other, against="beside") for one, other in (names, names[::-1]))

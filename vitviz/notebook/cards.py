@@ -87,10 +87,10 @@ def _listed(listed: Listed) -> str:
 
 @html.register
 def _classes(classes: Classes) -> str:
-    rows = list(enumerate(classes.labels[: 3 * SHOWN]))
     told = f"{len(classes.labels)} unit vectors of {classes.vectors.shape[1]} numbers"
     told += f" for {classes.model}" if classes.model else ""
     caption = f"{told}; a {classes.score} of {number(classes.scale)} × cosine + {number(classes.bias)}."
+    rows = enumerate(classes.labels[: 3 * SHOWN])
     return card("Classes", table(("class", "label"), rows), caption=caption)
 
 
@@ -293,9 +293,8 @@ def _components(found: Components) -> str:
 
 @html.register
 def _distances(found: Distances) -> str:
-    drawn = maps.by_layers(found.distance, "px")
     caption = "Each head's, rows as they are, and the heads' mean as a line."
-    return card("Attention distance", drawn, caption=caption)
+    return card("Attention distance", maps.by_layers(found.distance, "px"), caption=caption)
 
 
 @html.register
@@ -317,12 +316,12 @@ def _survey(survey: Survey) -> str:
 
 @html.register
 def _words(found: HeadsInWords) -> str:
-    rows = found.said()[: 3 * SHOWN]
     caption = (
         f"Over {found.pictures} pictures: at most {found.shares.shape[-1]} words a head, with their shares of"
         " the variance of what it writes into the embedding; deviation is in cosines, the largest first. A"
         " word is told only where it holds more than random vectors do."
     )
+    rows = found.said()[: 3 * SHOWN]
     return card("Heads in words", table(("head", "deviation", "words"), rows), caption=caption)
 
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from vitviz.engine import Inspector
 
 MB = 1_000_000
-# multiplications of a pass: a second or two on two cores; ViT-B/16 has 18e9 at 224 px, 55e9 at 384
-DEAR = 100e9
+# multiplications: what has more, a second or two on two cores, waits for a turn among the dear ones; a pass
+# of ViT-B/16 has 18e9 at 224 px, 55e9 at 384
+LONG = 100e9
 TOO_MANY = (
     "An input of {height} x {width} pixels has {tokens} tokens for {name}, and this server computes at most"
     " {most}. {tall} x {wide} pixels would do."
@@ -49,10 +50,6 @@ class Limits:
         )
         told = {"name": inspector.checkpoint.name, "most": self.tokens, "tall": tall, "wide": wide}
         raise TooMuch(Sentence(TOO_MANY, height=height, width=width, tokens=tokens, **told))
-
-    def dear(self, operations: float) -> bool:
-        """Whether something waits for a turn among the dear ones."""
-        return operations > DEAR
 
 
 @dataclass(frozen=True)
@@ -185,11 +182,8 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
         hosts = _names(",".join(allowed_host or [os.environ.get("VITVIZ_ALLOWED_HOSTS", "")]))
         found.append(Options(host, port, share, settings, hosts, upload_quota))
 
-    own = {"help_option_names": ["-h", "--help"]}
-    page = Typer(
-        context_settings=own, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-    )
-    page.command()(options)
+    page = Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    page.command(context_settings={"help_option_names": ["-h", "--help"]})(options)
     try:
         page(arguments, prog_name=program)  # which ends the program, as if the options were all of it
     except SystemExit:

@@ -182,7 +182,8 @@ def test_a_refusal_never_quotes_torchs_allocator(folder, monkeypatch):
 
 def test_a_pipe_in_the_folder_is_no_checkpoint(studio, folder):
     os.mkfifo(folder / "endless.safetensors")
-    assert "endless.safetensors" not in studio.checkpoints.names()  # and the listing ends
+    names = [one.name for one in studio.checkpoints.offered()]  # which ends
+    assert "endless.safetensors" not in names
 
 
 @pytest.mark.processes

@@ -1,7 +1,8 @@
 """Endpoints for programs: what the page shows, as JSON, for `gradio_client` and any other HTTP client.
 
 Names, parameters and shapes are a promise (docs/api.md has an example of each); the page's own listeners are
-private. Type hints and docstrings become Gradio's documentation, so they are real objects here and not
+private. A view that brings no endpoint of its own has one with parameters from its settings and answers from
+its items. Type hints and docstrings become Gradio's documentation, so they are real objects here and not
 strings: this file does without `from __future__ import annotations`. Layers and heads count from 1, as on
 the page; patches from 0, row by row.
 """
@@ -22,14 +23,13 @@ from vitviz.errors import VitvizError, WrongSetting
 from vitviz.record.runs import Without
 from vitviz.record.samples import samples
 from vitviz.record.strokes import Strokes
-from vitviz.ui.answers import derived, films, prints
-from vitviz.ui.answers.derived import Picture
+from vitviz.ui.answers import films, prints
 from vitviz.ui.answers.plain import cells, in_english, plain, truth, whole
 from vitviz.ui.door import visitor
 from vitviz.ui.door.turns import one_answer
 from vitviz.ui.memory.studio import Studio
-from vitviz.views import Subject, View
-from vitviz.views.controls import sequential
+from vitviz.views import VIEWS, Choice, Control, Needs, Slider, Subject, View, Whole
+from vitviz.views.controls import DIFFERENCE, sequential
 from vitviz.views.evidence.made import writers
 from vitviz.views.explorer import score
 from vitviz.views.printing import Asked
@@ -38,10 +38,7 @@ from vitviz.views.trial import ORDER
 
 log = logging.getLogger("vitviz")
 
-PUBLIC = (
-    "predict", "rollout", "attention_distance", "patch_attention", "filters", "position_similarity",
-    "without", "lens", "writers", "score_account", "figure", "film", "trial", "checkpoints",
-)  # fmt: skip
+Picture = gr.FileData | str
 METHOD = Literal[("", *ORDER)]
 TOLD = {  # what a parameter is, where an endpoint's own docstring does not say it
     "image": 'a file (handle_file), or the name of a sample such as "chelsea"',
@@ -101,8 +98,7 @@ class Endpoints:
         """
         given = {"query": query, "fusion": fusion, "discard": discard, "residual": residual, "layers": layers}
         view, subject, settings = self._asked("rollout", image, checkpoint, given)
-        with self._studio.work.reading(subject):
-            found = view.item(subject, "map", settings)
+        found = self._studio.read(subject, lambda: view.item(subject, "map", settings))
         trace = subject.trace
         return {**_of(trace), "map": plain(found), "box": list(trace.view.box), "grid": cells(trace.grid)}
 
@@ -119,8 +115,7 @@ class Endpoints:
         renormalise = truth(renormalise, "renormalise")
         subject = self._subject(image, checkpoint)
         trace = subject.trace
-        with self._studio.work.reading(subject):
-            measured = distances_of(subject)
+        measured = self._studio.read(subject, lambda: distances_of(subject))
         return {
             **_of(trace),
             "distance": plain(measured.renormalised if renormalise else measured.distance),
@@ -151,141 +146,11 @@ class Endpoints:
         of = analyses.attends_to if direction == "attends to" else analyses.attended_by
         weights = of(trace, layer - 1, asked)[head - 1].numpy()
         grid = trace.grid
-        prefix = dict(zip(grid.prefix_names, plain(weights[: grid.prefix]), strict=True))
         return {
             **_of(trace),
             "patches": plain(weights[grid.prefix :].reshape(grid.rows, grid.cols)),
-            "prefix": prefix,
+            "prefix": dict(zip(grid.prefix_names, plain(weights[: grid.prefix]), strict=True)),
             "grid": cells(grid),
-        }
-
-    def without(self, image: Picture, without: str, checkpoint: str = "", count: int = 5) -> dict:
-        """The answer before and after heads, MLPs or patches are taken away.
-
-        Args:
-            without: such as "heads=8.2_1.1 mlps=3 patches=0.17 heads_as=zero"; layers and heads from 1
-
-        Returns:
-            {checkpoint, dtype, without, before: [{label, probability}], after: [{label, probability}]}
-        """
-        count, asked = whole(count, "count", 1, 100_000), Without.parse(str(without))
-        name = self._name(checkpoint)
-        before, after = self._subject(image, name).trace, self._subject(image, name, asked.text()).trace
-        told = {"before": _top(before, count), "after": _top(after, count)}
-        return {**_of(after), "without": asked.text(), **told}
-
-    def lens(
-        self, image: Picture, checkpoint: str = "", target: int = -1, form: Literal["now", "share"] = "now"
-    ) -> dict:
-        """The answer forming: what the tokens of every depth give for a class, from what enters block 1 to
-        the logit.
-
-        Args:
-            target: a class, from 0; -1 for the likeliest
-            form: "now" norms the tokens afresh; "share" holds the final norm, and adds up to the logit
-
-        Returns:
-            {checkpoint, dtype, target, logits: by depth, depth 0 entering block 1}
-        """
-        subject = self._subject(image, checkpoint)
-        if subject.trace.logits is None:
-            raise WrongSetting(f"{subject.checkpoint} has no classifier, so there is no answer that forms.")
-        classes = subject.trace.logits.numel()
-        asked = whole(target, "target", -1, classes - 1)
-        asked = int(subject.trace.logits.argmax()) if asked < 0 else asked
-        with self._studio.work.reading(subject):
-            found = models.lens(subject.inspector, subject.trace, form=str(form))[:, asked]
-        return {**_of(subject.trace), "target": asked, "logits": plain(found)}
-
-    def writers(
-        self, image: Picture, checkpoint: str = "", layer: int = 1, head: int = 1, target: str = "top",
-        via: str = "",
-    ) -> dict:  # fmt: skip
-        """Who wrote what a head reads: its share of a logit by writers, which add up to it.
-
-        Args:
-            via: the heads through which the answer is reached, the answer's first, such as "8.2-7.1"
-
-        Returns:
-            {checkpoint, dtype, share, total, writers: [{kind, layer, head, logits}], layers and heads from 1}
-        """
-        given = {"target": target, "trail": f"{via}-{layer}.{head}" if via else f"{layer}.{head}"}
-        view, subject, settings = self._asked("evidence", image, checkpoint, given)
-        if reason := view.refused(subject):
-            return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
-        with self._studio.work.reading(subject):
-            found = writers(subject, settings)
-        lines = [{**_writer(one), "logits": plain(part)} for one, part in found.lines()]
-        return {**_of(subject.trace), "share": found.share, "total": found.total, "writers": lines}
-
-    def score_account(
-        self, image: Picture, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
-        key: str = "auto", against: str = "mean",
-    ) -> dict:  # fmt: skip
-        """Why a head looks there: one score before the softmax by who wrote its query and who wrote its key.
-
-        Args:
-            key: likewise; auto for the key of the largest weight
-            against: the key whose score is taken off `relative`; mean for the mean over all keys
-
-        Returns:
-            {checkpoint, dtype, tokens: [query, key, ...], score, total, rest: a relative bias,
-            writers: [{kind, layer, head}], matrix: writers x writers, relative: the same less the other
-            key's, relative_rest, content_position: 2 x 2 of it, or none}
-        """
-        given = {"layer": layer, "head": head, "key": key, "against": against}
-        given["token"] = sequential(str(query), self._subject(image, checkpoint).grid)
-        view, subject, settings = self._asked("explorer", image, checkpoint, given)
-        with self._studio.work.reading(subject):
-            found, tokens = score.account(view, subject, settings)
-        four = found.content_position
-        names = ("score", "total", "rest", "matrix", "relative", "relative_rest")
-        told = {name: plain(getattr(found, name)) for name in names}
-        told |= {"writers": [_writer(one) for one in found.writers], "tokens": tokens}
-        return {**_of(subject.trace), **told, "content_position": None if four is None else plain(four)}
-
-    def trial(
-        self, image: Picture, checkpoint: str = "", target: str = "top",
-        patches_as: Literal["dropped", "mean", "blur", "black"] = "dropped",
-        score: Literal["probability", "logit", "kept"] = "probability", method: METHOD = "",
-    ) -> dict:  # fmt: skip
-        """Maps on trial: patches are taken away in each map's order, and the model is asked again.
-
-        Args:
-            patches_as: what is taken away is dropped from the sequence, or painted over
-            score: what is watched, for the ranking and the verdict
-            method: one alone, beside the random maps; empty for all
-
-        Returns:
-            {checkpoint, dtype, target, patches_as, shares, verdict, chance: [mean gap, deviation, reach],
-            rows: [{method, areas: [most, least relevant first], gap, saco, beats, unexplained}], maps:
-            {method: rows x cols}, curves: {method: {most, least}}, refused: {method: why}, grid}
-        """
-        given = {"target": target, "patches_as": patches_as, "score": score, "method": method}
-        view, subject, settings = self._asked("trial", image, checkpoint, given)
-        if reason := view.refused(subject):
-            return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
-        from vitviz.analyses.trials.verdict import verdict
-        from vitviz.views.trial import made
-
-        score, found = settings["score"], view.whole(subject, settings, alone=bool(settings["method"]))
-        told = made.told(found, score)
-        curves = {
-            name: {"most": plain(one.most[score]), "least": plain(one.least[score])}
-            for name, one in found.curves.items()
-        }
-        return {
-            **_of(subject.trace),
-            "target": list(found.classes),
-            "patches_as": found.patches_as,
-            "shares": list(found.shares),
-            "verdict": str(verdict(found, score)),
-            "chance": [*told["chance"], told["reach"]],
-            "rows": told["rows"],
-            "maps": {name: plain(one.map) for name, one in found.maps.items()},
-            "curves": curves,
-            "refused": {name: str(reason) for name, reason in found.refused.items()},
-            "grid": cells(subject.grid),
         }
 
     def filters(self, checkpoint: str = "", count: int = 28) -> dict:
@@ -319,17 +184,87 @@ class Endpoints:
             found = found[divmod(whole(patch, "patch", 0, rows * cols - 1), cols)]
         return {"checkpoint": inspector.checkpoint.name, "similarity": plain(found)}
 
-    def checkpoints(self) -> list:
-        """The checkpoints that can be asked for, those on this server first.
+    def without(self, image: Picture, without: str, checkpoint: str = "", count: int = 5) -> dict:
+        """The answer before and after heads, MLPs or patches are taken away.
+
+        Args:
+            without: such as "heads=8.2_1.1 mlps=3 patches=0.17 heads_as=zero"; layers and heads from 1
 
         Returns:
-            a list of {name, architecture, source, input_size: [channels, height, width], trained_on, licence,
-            paper, note, on_disk}
+            {checkpoint, dtype, without, before: [{label, probability}], after: [{label, probability}]}
         """
-        # not where it lies
-        fields = "name architecture source input_size trained_on licence paper note on_disk".split()
-        offered = self._studio.checkpoints.offered()
-        return [{field: getattr(one, field) for field in fields} for one in offered]
+        count, asked = whole(count, "count", 1, 100_000), Without.parse(str(without))
+        name = self._name(checkpoint)
+        before, after = self._subject(image, name).trace, self._subject(image, name, asked.text()).trace
+        told = {"before": _top(before, count), "after": _top(after, count)}
+        return {**_of(after), "without": asked.text(), **told}
+
+    def lens(
+        self, image: Picture, checkpoint: str = "", target: int = -1, form: Literal["now", "share"] = "now"
+    ) -> dict:
+        """The answer forming: what the tokens of every depth give for a class, from what enters block 1 to
+        the logit.
+
+        Args:
+            target: a class, from 0; -1 for the likeliest
+            form: "now" norms the tokens afresh; "share" holds the final norm, and adds up to the logit
+
+        Returns:
+            {checkpoint, dtype, target, logits: by depth, depth 0 entering block 1}
+        """
+        subject = self._subject(image, checkpoint)
+        if subject.trace.logits is None:
+            raise WrongSetting(f"{subject.checkpoint} has no classifier, so there is no answer that forms.")
+        asked = whole(target, "target", -1, subject.trace.logits.numel() - 1)
+        asked = int(subject.trace.logits.argmax()) if asked < 0 else asked
+        with self._studio.work.reading(subject):
+            found = models.lens(subject.inspector, subject.trace, form=str(form))[:, asked]
+        return {**_of(subject.trace), "target": asked, "logits": plain(found)}
+
+    def writers(
+        self, image: Picture, checkpoint: str = "", layer: int = 1, head: int = 1, target: str = "top",
+        via: str = "",
+    ) -> dict:  # fmt: skip
+        """Who wrote what a head reads: its share of a logit by writers, which add up to it.
+
+        Args:
+            via: the heads through which the answer is reached, the answer's first, such as "8.2-7.1"
+
+        Returns:
+            {checkpoint, dtype, share, total, writers: [{kind, layer, head, logits}], layers and heads from 1}
+        """
+        given = {"target": target, "trail": f"{via}-{layer}.{head}" if via else f"{layer}.{head}"}
+        view, subject, settings = self._asked("evidence", image, checkpoint, given)
+        if reason := view.refused(subject):
+            return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
+        found = self._studio.read(subject, lambda: writers(subject, settings))
+        lines = [{**_writer(one), "logits": plain(part)} for one, part in found.lines()]
+        return {**_of(subject.trace), "share": found.share, "total": found.total, "writers": lines}
+
+    def score_account(
+        self, image: Picture, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
+        key: str = "auto", against: str = "mean",
+    ) -> dict:  # fmt: skip
+        """Why a head looks there: one score before the softmax by who wrote its query and who wrote its key.
+
+        Args:
+            key: likewise; auto for the key of the largest weight
+            against: the key whose score is taken off `relative`; mean for the mean over all keys
+
+        Returns:
+            {checkpoint, dtype, tokens: [query, key, ...], score, total, rest: a relative bias,
+            writers: [{kind, layer, head}], matrix: writers x writers, relative: the same less the other
+            key's, relative_rest, content_position: 2 x 2 of it, or none}
+        """
+        given = {"layer": layer, "head": head, "key": key, "against": against}
+        given["token"] = sequential(str(query), self._subject(image, checkpoint).grid)
+        view, subject, settings = self._asked("explorer", image, checkpoint, given)
+        found, tokens = self._studio.read(subject, lambda: score.account(view, subject, settings))
+        four = found.content_position
+        names = ("score", "total", "rest", "matrix", "relative", "relative_rest")
+        told = {name: plain(getattr(found, name)) for name in names}
+        told |= {"writers": [_writer(one) for one in found.writers], "tokens": tokens}
+        return {**_of(subject.trace), **told, "content_position": None if four is None else plain(four)}
 
     def figure(
         self, image: Picture, view: str = "rollout", checkpoint: str = "", settings: str = "",
@@ -354,8 +289,8 @@ class Endpoints:
             if not (asked.paired or asked.sided):
                 raise WrongSetting(f"{asked.title} is of one checkpoint; leave second empty.")
         key = self._key(image, checkpoint, without, strokes, second)
-        given, look = prints.settings_of(str(settings)), _look(detail, language)
-        made = prints.figure(self._studio, key, str(view), given, look)
+        look = Asked(truth(detail, "detail"), language=str(language))
+        made = prints.figure(self._studio, key, str(view), prints.settings_of(str(settings)), look)
         data = prints.written(self._studio, made, str(format), width, whole(dpi, "dpi", 1, 10_000))
         return self._told(key, view, f"{made.name}.{format}", made.caption, data)
 
@@ -379,26 +314,70 @@ class Endpoints:
         pixels = whole(width, "width", 1, films.WIDE)
         films.require(str(format), pixels, seconds)
         key = self._key(image, checkpoint, without, strokes)
-        given, look = prints.settings_of(str(settings)), _look(detail, language)
-        made = films.film(self._studio, key, str(view), given, str(over), look)
+        look = Asked(truth(detail, "detail"), language=str(language))
+        made = films.film(self._studio, key, str(view), prints.settings_of(str(settings)), str(over), look)
         data = films.written(self._studio, made, str(format), pixels, seconds)
         told = self._told(key, view, f"{made.name}.{format}", made.caption, data)
         return {**told, "frames": [str(label) for label in made.labels]}
+
+    def trial(
+        self, image: Picture, checkpoint: str = "", target: str = "top",
+        patches_as: Literal["dropped", "mean", "blur", "black"] = "dropped",
+        score: Literal["probability", "logit", "kept"] = "probability", method: METHOD = "",
+    ) -> dict:  # fmt: skip
+        """Maps on trial: patches are taken away in each map's order, and the model is asked again.
+
+        Args:
+            patches_as: what is taken away is dropped from the sequence, or painted over
+            score: what is watched, for the ranking and the verdict
+            method: one alone, beside the random maps; empty for all
+
+        Returns:
+            {checkpoint, dtype, target, patches_as, shares, verdict, chance: [mean gap, deviation, reach],
+            rows: [{method, areas: [most, least relevant first], gap, saco, beats, unexplained}], maps:
+            {method: rows x cols}, curves: {method: {most, least}}, refused: {method: why}, grid}
+        """
+        given = {"target": target, "patches_as": patches_as, "score": score, "method": method}
+        view, subject, settings = self._asked("trial", image, checkpoint, given)
+        if reason := view.refused(subject):
+            return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
+        from vitviz.analyses.trials.verdict import verdict
+        from vitviz.views.trial import made
+
+        score, found = settings["score"], view.whole(subject, settings, alone=bool(settings["method"]))
+        told = made.told(found, score)
+        return {
+            **_of(subject.trace),
+            "target": list(found.classes),
+            "patches_as": found.patches_as,
+            "shares": list(found.shares),
+            "verdict": str(verdict(found, score)),
+            "chance": [*told["chance"], told["reach"]],
+            "rows": told["rows"],
+            "maps": {name: plain(one.map) for name, one in found.maps.items()},
+            "curves": {
+                name: {"most": plain(one.most[score]), "least": plain(one.least[score])}
+                for name, one in found.curves.items()
+            },
+            "refused": {name: str(reason) for name, reason in found.refused.items()},
+            "grid": cells(subject.grid),
+        }
+
+    def checkpoints(self) -> list:
+        """The checkpoints that can be asked for, those on this server first.
+
+        Returns:
+            a list of {name, architecture, source, input_size: [channels, height, width], trained_on, licence,
+            paper, note, on_disk}
+        """
+        # not where it lies
+        fields = "name architecture source input_size trained_on licence paper note on_disk".split()
+        return [{name: getattr(one, name) for name in fields} for one in self._studio.checkpoints.offered()]
 
     def _told(self, key: str, view: str, name: str, caption: str, data: bytes) -> dict:
         """A file as it travels."""
         about = {"checkpoint": self._studio.runs.run(key).checkpoint, "view": str(view), "name": name}
         return {**about, "caption": caption, "data": base64.b64encode(data).decode("ascii")}
-
-    def subject_of(
-        self, image: Any, checkpoint: str, without: str = "", second: str | None = None
-    ) -> Subject:
-        """What a view looks at: weights, a picture, or a set where `second` is given, if only as ""."""
-        if second is not None:
-            return self._studio.subject(self._key(samples()[0].name, checkpoint, second=second))
-        if image is None:
-            return Subject(self._inspector(checkpoint))
-        return self._subject(image, checkpoint, without)
 
     def _asked(self, slug: str, image: Any, checkpoint: str, given: dict) -> tuple[View, Subject, dict]:
         """A view, what it looks at, and its settings, as they are given and checked."""
@@ -431,13 +410,12 @@ class Endpoints:
         return self._studio.pictures.keep(path)
 
 
+PUBLIC = tuple(name for name in vars(Endpoints) if not name.startswith("_"))
+
+
 def _top(trace: Any, count: int) -> list[dict[str, Any]]:
     """The likeliest classes."""
     return [{"label": label, "probability": plain(probability)} for label, probability in trace.top(count)]
-
-
-def _look(detail: Any, language: Any) -> Asked:
-    return Asked(truth(detail, "detail"), language=str(language))
 
 
 def _writer(writer: Any) -> dict[str, Any]:
@@ -452,11 +430,81 @@ def _of(trace: Any) -> dict[str, str]:
     return {"checkpoint": trace.checkpoint, "dtype": trace.dtype}
 
 
+def answering() -> tuple[View, ...]:
+    """The views that programs ask by a derived endpoint: with numbers to take and none of their own."""
+    return tuple(view for view in VIEWS if view.endpoint is None and any(item.taken for item in view.items))
+
+
+def endpoint(view: View, endpoints: Endpoints) -> Callable:
+    """The function behind a view's derived endpoint, with the signature and docstring that Gradio reads."""
+    taken = [item for item in view.items if item.taken]
+    asked = {name for item in taken for name in item.depends}
+    controls = [one for one in view.controls if one.name in asked and one is not DIFFERENCE]
+    tokens = {control.name for control in controls if isinstance(control, Whole) and control.tokens}
+
+    def answer(*given, **named) -> dict:
+        values = signature.bind(*given, **named)
+        values.apply_defaults()
+        values = values.arguments
+        chosen = {control.name: values.pop(control.name) for control in controls}
+        if of_picture:
+            subject = endpoints._subject(**values)
+        elif view.paired:  # of a set: any photograph's key will do
+            subject = endpoints._studio.subject(endpoints._key(samples()[0].name, **values))
+        else:
+            subject = Subject(endpoints._inspector(**values))
+        for name in chosen.keys() & tokens:
+            given_token = "" if chosen[name] is None else str(chosen[name])  # a program may send 0 for "0"
+            chosen[name] = sequential(given_token, subject.grid) if given_token else None
+        settings = view.settings(
+            {name: str(one) for name, one in chosen.items() if one is not None}, subject.about
+        )
+        if reason := view.refused(subject):
+            return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
+        with endpoints._studio.work.reading(subject):
+            numbers = {item.name: plain(view.array(subject, item.name, settings)) for item in taken}
+        precision = {} if subject.trace is None else {"dtype": subject.trace.dtype}
+        return {"checkpoint": subject.checkpoint, **precision, **numbers, "grid": cells(subject.grid)}
+
+    of_picture = view.needs not in (Needs.WEIGHTS, Needs.SET)
+    parameters = [_parameter("image", Picture)] if of_picture else []
+    parameters.append(_parameter("checkpoint", str, ""))
+    parameters += [_parameter("second", str, "")] if view.paired else []
+    parameters += [_setting(control) for control in controls]
+    parameters += [_parameter("without", str, "")] if of_picture else []
+    signature = inspect.Signature(parameters, return_annotation=dict)
+    answer.__signature__, answer.__name__ = signature, view.slug
+    answer.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": dict}
+    told = [
+        f"    {one.name}: {one.info or one.label or one.name}\n" for one in controls if one.name != "token"
+    ]
+    items = ", ".join(f"{item.name}: {' x '.join(item.axes.split())}, {item.says}" for item in taken)
+    args, returns = f"Args:\n{''.join(told)}", f"Returns:\n    {{checkpoint, dtype, {items}; grid}}"
+    answer.__doc__ = f"{view.words.what}\n\n{args}\n{returns}"
+    return answer
+
+
+def _setting(control: Control) -> inspect.Parameter:
+    kind, default = str, control.start()
+    if isinstance(control, Choice):
+        kind = Literal[tuple(value for value, _ in control.options)]
+    elif isinstance(control, Whole) and control.tokens:
+        default = ""
+    elif isinstance(control, Slider | Whole):
+        kind = int if isinstance(control, Whole) or float(control.step).is_integer() else float
+        if default == "":
+            kind, default = kind | None, None
+    return _parameter(control.name, kind, default)
+
+
+def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
+
+
 def publish(studio: Studio) -> None:
     """Adds the endpoints to the page that is being built."""
     endpoints = Endpoints(studio)
-    how = endpoints.subject_of, studio.work.reading
-    made = (derived.endpoint(view, *how) for view in derived.answering())
+    made = (endpoint(view, endpoints) for view in answering())
     for one in (*(getattr(endpoints, name) for name in PUBLIC), *made):
         gr.api(_documented(_spoken(one)), api_name=one.__name__)
 

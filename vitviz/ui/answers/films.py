@@ -15,6 +15,7 @@ from vitviz.prints.animation import (
     FORMATS,
     NO_FILM,
     Animation,
+    Told,
     checked,
     checked_width,
     each_layers,
@@ -26,6 +27,7 @@ from vitviz.prints.video import paced
 from vitviz.record.sentence import Sentence, said, travelling
 from vitviz.ui.answers import prints
 from vitviz.ui.answers.plain import whole
+from vitviz.ui.answers.prints import Texts
 from vitviz.ui.door import visitor
 from vitviz.ui.memory.frames import thinned
 from vitviz.ui.memory.studio import Studio
@@ -46,14 +48,12 @@ TOO_LONG = (
 )
 OF_A_SET = "A film is of one picture; show one picture again, and not an average over a set."
 
-Told = Callable[[int, int], None]
-
 
 def film(
     studio: Studio,
     key: str,
     slug: str,
-    given: Mapping[str, str],
+    given: Texts,
     over: str = "training",
     asked: Asked = ALONE,
     told: Told = lambda done, of: None,
@@ -87,20 +87,13 @@ def film(
 
 
 def of_video(
-    studio: Studio,
-    key: str,
-    slug: str,
-    given: Mapping[str, str],
-    video: str,
-    ends: tuple[int, int],
-    asked: Asked = ALONE,
-    told: Told = lambda done, of: None,
+    studio: Studio, key: str, slug: str, given: Texts, video: str, part: slice, asked: Asked, told: Told
 ) -> Animation:
-    """A view's film over a video's frames between both `ends`, each seen as `key`'s photograph is."""
-    view, (first, last) = studio.view(slug), ends
+    """A view's film over a `part` of a video's frames, each seen as `key`'s photograph is."""
+    view = studio.view(slug)
     if view.on_request or view.needs is not Needs.RUN:
         raise VitvizError(TOO_LONG if view.on_request else OF_A_SET)
-    frames = thinned(studio.videos.of(video).frames[first : last + 1], FRAMES)
+    frames = thinned(studio.videos.of(video).frames[part], FRAMES)
 
     def each() -> Iterator[tuple[int, float, Figure]]:
         for done, (number, seconds, data) in enumerate(frames):
@@ -114,9 +107,7 @@ def of_video(
     return paced(each())
 
 
-def asked_for(
-    studio: Studio, key: str, slug: str, ending: str, given: Mapping[str, str]
-) -> tuple[bytes, str]:
+def asked_for(studio: Studio, key: str, slug: str, ending: str, given: Texts) -> tuple[bytes, str]:
     """The file of an address, and its name; film.over, .width, .seconds, .detail, .dark, .lang say how."""
     address = prints.Wanted(given, PREFIX, "Films", ASKED, ending, FORMATS)
     ticket = address.text("ticket", "", "[0-9a-z]{0,40}", "up to 40 letters and digits")
@@ -126,8 +117,8 @@ def asked_for(
     require(ending, width, seconds)
     over, how = address.text("over", "training"), (address.look(), partial(_count, count, 0))
     if over == "video":
-        ends = (address.number("first", "0"), address.number("last", "9999"))
-        made = of_video(studio, key, slug, address.theirs, address.text("video", ""), ends, *how)
+        part = slice(address.number("first", "0"), address.number("last", "9999") + 1)
+        made = of_video(studio, key, slug, address.theirs, address.text("video", ""), part, *how)
     else:
         made = film(studio, key, slug, address.theirs, over, *how)
     data = written(studio, made, ending, width, seconds, partial(_count, count, 1))
@@ -148,19 +139,10 @@ def written(
         return made.file(form, width, seconds, told)
 
 
-def offered(studio: Studio, key: str, slug: str, given: Mapping[str, str]) -> dict[str, Any]:
+def offered(studio: Studio, key: str, slug: str, given: Texts) -> dict[str, Any]:
     """How many frames each film of a view has, by what it goes over; else the sentence why there is none."""
     view, subject = studio.view(slug), studio.subject(key)
     _, theirs = prints.apart(given, PREFIX)
-
-    def layers() -> int:
-        return len(each_layers(view, subject, view.settings(theirs, subject.about)))
-
-    def training() -> int:
-        checkpoint = studio.runs.run(key).checkpoint
-        if not (moments := _moments(studio, view, checkpoint)):
-            raise VitvizError(Sentence(NO_FILM, checkpoint=checkpoint))
-        return len(moments)
 
     def of(count: Callable[[], int]) -> int | dict[str, Any]:
         try:
@@ -170,13 +152,18 @@ def offered(studio: Studio, key: str, slug: str, given: Mapping[str, str]) -> di
         except VitvizError as error:
             return travelling(said(error))
 
-    return {"training": of(training), "layers": of(layers)}
+    return {
+        "training": of(lambda: len(_moments(studio, view, studio.runs.run(key).checkpoint))),
+        "layers": of(lambda: len(each_layers(view, subject, view.settings(theirs, subject.about)))),
+    }
 
 
 def _moments(studio: Studio, view: View, checkpoint: str) -> list[Frame]:
-    """Which moments of a training its film shows; VitvizError where each would take long."""
+    """Which moments of a training its film shows; VitvizError for none, and where each would take long."""
     moments = thinned(studio.checkpoints.moments(checkpoint), MOST)
-    if moments and view.on_request:
+    if not moments:
+        raise VitvizError(Sentence(NO_FILM, checkpoint=checkpoint))
+    if view.on_request:
         raise VitvizError(TOO_LONG)
     return moments
 

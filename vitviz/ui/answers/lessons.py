@@ -22,6 +22,7 @@ from vitviz.errors import Unknown
 from vitviz.prints.figure import view_called
 from vitviz.ui.answers import links, prints
 from vitviz.ui.answers.plain import cells
+from vitviz.ui.answers.prints import Texts
 from vitviz.ui.door import zips
 from vitviz.ui.memory.studio import Studio
 from vitviz.views import VIEWS, Needs, Subject
@@ -79,7 +80,7 @@ class Lesson:
     other: bytes | None = None  # one's own photograph that a piece was laid onto
 
 
-def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
+def everything(studio: Studio, key: str, given: Texts) -> bytes:
     """The zip for one run.
 
     `given` holds the page's settings as "view.setting"; "survey.view", the key of an average over a set of
@@ -91,9 +92,8 @@ def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
     beside, given = prints.apart(given, "second.")
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        lesson = {"lesson": told(studio, key, given)}
         second = given.get("second", "")
-        left_out = _write(archive, "", studio, (key, second), given, surveys, lesson)
+        left_out = _write(archive, "", studio, (key, second), given, surveys)
         if second:
             _write(archive, "second/", studio, (second, key), beside, {})
         strokes, names = studio.runs.run(key).strokes, {PICTURE: "first"}
@@ -115,7 +115,7 @@ def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
     return file.getvalue()
 
 
-def told(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, Any]:
+def told(studio: Studio, key: str, given: Texts) -> dict[str, Any]:
     """What the zip of everything says of a run, so that `read` finds it again; `given` as the page asks."""
     run, second = studio.runs.run(key), given.get("second")
     seen = {
@@ -134,7 +134,7 @@ def told(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, Any]:
     return {**seen, "settings": settings}  # but a picture's key, which is this server's own
 
 
-def by_view(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def by_view(given: Texts) -> dict[str, dict[str, str]]:
     """Settings that are named "view.setting" by their views; Unknown for a view that there is not."""
     asked: dict[str, dict[str, str]] = {view.slug: {} for view in VIEWS}
     for name, value in given.items():
@@ -151,13 +151,7 @@ def file_name(checkpoint: str) -> str:
 
 
 def _write(
-    archive: zipfile.ZipFile,
-    folder: str,
-    studio: Studio,
-    keys: tuple[str, str],
-    given: Mapping[str, str],
-    surveys: Mapping[str, str],
-    more: Mapping[str, Any] | None = None,
+    archive: zipfile.ZipFile, folder: str, studio: Studio, keys: tuple[str, str], given: Texts, surveys: Texts
 ) -> dict[str, str]:
     """Files of the first of `keys`, beside the second, into a folder; returns who is left out, and why."""
     key, second = keys
@@ -187,7 +181,8 @@ def _write(
             data = studio.file(source, view.slug, file.name, asked[view.slug])
             archive.writestr(f"{folder}{view.slug}-{file.name}", data)
     archive.writestr(f"{folder}input.png", studio.image(key, "input"), zipfile.ZIP_STORED)
-    about = {**_about(subject, settings, left_out, surveys), **(more or {})}
+    about = _about(subject, settings, left_out, surveys)
+    about |= {} if folder else {"lesson": told(studio, key, given)}
     archive.writestr(f"{folder}{TOLD}", json.dumps(about, indent=1, ensure_ascii=False))
     return left_out
 

@@ -20,15 +20,15 @@ from vitviz.record.runs import Without
 from vitviz.record.strokes import Strokes
 from vitviz.views import VIEWS, View
 
-# No setting of a view has one of these names, by test: they are asked for in the same address.
-RESERVED = ("checkpoint", "second", "size", "sample", "tab", "without", "strokes")
 LONGEST = 4_000  # characters of a checkpoint's name with what is said of it and asked; timm's longest has 70
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:\d+)?")
 
 
 @dataclass(frozen=True)
 class Link:
-    """What an address asks for; None where it says nothing that could be followed."""
+    """What an address asks for; None where it says nothing that could be followed. No setting of a view has
+    one of these names, by test.
+    """
 
     checkpoint: str | None = None
     sample: str | None = None

@@ -13,6 +13,7 @@ from vitviz.views import View
 from vitviz.views.printing import ALONE, Asked
 
 FORMATS = ("svg", "pdf", "png", "txt")
+Texts = Mapping[str, str]  # settings as in a link
 PREFIX, ASKED = "print.", ("width", "dpi", "detail", "dark", "lang")
 NOT_YET = "Its numbers take a while to compute; once the view itself has found them, their figure is there."
 TOO_LARGE = (
@@ -22,7 +23,7 @@ TOO_LARGE = (
 USUAL = 4_000_000  # pixels; what has more is drawn alone
 
 
-def figure(studio: Studio, key: str, slug: str, given: Mapping[str, str], asked: Asked = ALONE) -> Figure:
+def figure(studio: Studio, key: str, slug: str, given: Texts, asked: Asked = ALONE) -> Figure:
     """A view's figure for print, for a key and settings as in a link; VitvizError for what does not fit."""
     view, subject = studio.view(slug), studio.subject(key)
     if subject.survey is not None and not view.averages:
@@ -50,9 +51,7 @@ def written(studio: Studio, made: Figure, form: str, width: float | None, dpi: i
         return made.file(form, width, dpi)
 
 
-def asked_for(
-    studio: Studio, key: str, slug: str, ending: str, given: Mapping[str, str]
-) -> tuple[bytes, str]:
+def asked_for(studio: Studio, key: str, slug: str, ending: str, given: Texts) -> tuple[bytes, str]:
     """The file of an address, and its name; print.width (mm), .dpi, .detail, .dark, .lang say how."""
     wanted = Wanted(given, PREFIX, "Figures for print", ASKED, ending, FORMATS)
     view, subject = studio.view(slug), studio.subject(key)
@@ -64,7 +63,7 @@ def asked_for(
     return written(studio, made, ending, width, dpi), f"{made.name}.{ending}"
 
 
-def apart(given: Mapping[str, str], prefix: str) -> tuple[dict[str, str], dict[str, str]]:
+def apart(given: Texts, prefix: str) -> tuple[dict[str, str], dict[str, str]]:
     """What an address says under a prefix, without it, and all else.
 
     >>> apart({"print.dpi": "300", "fusion": "max"}, "print.")
@@ -91,13 +90,7 @@ class Wanted:
     """
 
     def __init__(
-        self,
-        given: Mapping[str, str],
-        prefix: str,
-        what: str,
-        asked: Sequence[str],
-        ending: str,
-        formats: Sequence[str],
+        self, given: Texts, prefix: str, what: str, asked: Sequence[str], ending: str, formats: Sequence[str]
     ):
         self._prefix, (self._ours, self.theirs) = prefix, apart(given, prefix)
         for one, known in (*((name, asked) for name in sorted(self._ours)), (ending, formats)):

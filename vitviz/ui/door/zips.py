@@ -61,8 +61,9 @@ def files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
                 raise NoZip(DAMAGED)
             if name is not None:
                 _, _, flags, method, _, _, check, packed, size = about
-                if size > wanted[name]:
-                    raise NoZip(Sentence(TOO_LARGE, name=name, size=_written(wanted[name])))
+                if size > (most := wanted[name]):
+                    written = f"{most / 2**20:g} MB" if most >= 2**20 else f"{most // 2**10} KB"
+                    raise NoZip(Sentence(TOO_LARGE, name=name, size=written))
                 if flags & 1 or method not in (STORED, DEFLATED):
                     raise NoZip(DAMAGED)
                 found[name] = _whole(_packed(file, start, packed), method, size, check)
@@ -100,7 +101,3 @@ def _whole(packed: bytes, method: int, size: int, check: int) -> bytes:
     if len(data) != size or not ended or zlib.crc32(data) != check:
         raise NoZip(DAMAGED)
     return data
-
-
-def _written(size: int) -> str:
-    return f"{size / 2**20:g} MB" if size >= 2**20 else f"{size // 2**10} KB"

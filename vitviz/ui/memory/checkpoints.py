@@ -37,7 +37,9 @@ class Checkpoints:
 
     def __init__(self, settings: Settings, work: Work):
         self.settings, self.work = settings, work
-        self._inspectors: Cache[Any] = Cache(settings.model_cache, _bytes_of_model)
+        self._inspectors: Cache[Any] = Cache(
+            settings.model_cache, lambda one: sum(weight.nbytes for weight in one.model.parameters())
+        )
         self.vectors = Vectors(settings.picture_cache // 4)
         # asked about sentences or vectors, by their names, for as long as what they were made of is there
         self._asked: WeakKeyDictionary[Any, LRUCache[str, Any]] = WeakKeyDictionary()
@@ -48,10 +50,6 @@ class Checkpoints:
 
         found, allowed = engine.checkpoints(self.settings.weights), self.settings.allowed
         return [one for one in found if not allowed or one.name in allowed]
-
-    def names(self) -> list[str]:
-        """Their names."""
-        return [one.name for one in self.offered()]
 
     def choices(self) -> list[tuple[str, str]]:
         """The same for a picker: a line that describes each, and its name."""
@@ -124,10 +122,6 @@ class Checkpoints:
         """Lets go of a loaded checkpoint beside whose files this site itself has written."""
         known().pop(name, None)
         self._inspectors.forget(lambda key, _: key == name)
-
-
-def _bytes_of_model(inspector) -> int:
-    return sum(p.numel() * p.element_size() for p in inspector.model.parameters())
 
 
 def line_of(checkpoint) -> str:

@@ -144,17 +144,13 @@ class Video:
         """A few of its frames, from the first to the last."""
         return thinned(self.frames, SAMPLED)
 
-    @property
-    def nbytes(self) -> int:
-        return sum(len(data) for *_, data in self.frames)
-
 
 class Videos:
     """Videos by keys that nobody guesses, bounded in bytes."""
 
     def __init__(self, keys: Keys, work: Work, limit: int):
         self._keys, self._work = keys, work
-        self._videos: Cache[Video] = Cache(limit, lambda video: video.nbytes)
+        self._videos: Cache[Video] = Cache(limit, lambda video: sum(len(data) for *_, data in video.frames))
 
     def keep(self, path: Any) -> str:
         """Decodes an upload and returns its key; ImageError for no video, TooMuch for too long a one."""

@@ -52,9 +52,7 @@ class Pictures:
     def sample(self, name: str) -> str:
         """The same for a sample picture."""
         key = self._sample_key(name)
-        self._pictures.get(
-            key, lambda: encoded(np.asarray(samples.sample_image(name).convert("RGB")), ".png")
-        )
+        self._pictures.get(key, lambda: encoded(np.asarray(samples.sample_image(name)), ".png"))
         return key
 
     def has(self, key: str) -> bool:
@@ -72,10 +70,6 @@ class Pictures:
     def ground(self, key: str, strokes: Strokes) -> str:
         """The key of the photograph that strokes end on: where a piece was laid onto another, that one."""
         return self.called(strokes.ground) if strokes.ground else key
-
-    def size(self, key: str) -> tuple[int, int]:
-        """Its width and height."""
-        return self.opened(key).size
 
     def opened(self, key: str, strokes: Strokes = NONE):
         """The upright upload in RGB, with strokes painted over it."""

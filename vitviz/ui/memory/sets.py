@@ -88,8 +88,7 @@ class Sets:
             except ImageError:
                 continue
             least, (wide, tall) = min(opened.size), opened.size
-            left, top = (wide - least) / 2, (tall - least) / 2
-            box = (left, top, left + least, top + least)
+            box = (wide - least) / 2, (tall - least) / 2, (wide + least) / 2, (tall + least) / 2
             small = opened.resize((SIDE, SIDE), box=box, reducing_gap=3)
             strip[:, SIDE * place : SIDE * (place + 1)] = np.asarray(small)
         return encoded(strip, ".jpg")

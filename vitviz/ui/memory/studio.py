@@ -27,7 +27,7 @@ from vitviz.ui.memory.runs import GONE, Runs
 from vitviz.ui.memory.sessions import Sessions
 from vitviz.ui.memory.sets import Sets
 from vitviz.ui.memory.work import BATCH, Work
-from vitviz.ui.options import Settings
+from vitviz.ui.options import LONG, Settings
 from vitviz.views import About, Needs, Subject, View
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ class Studio:
         run = self.runs.run(key)
         if self._traces.peek(self.runs.both(key)[0]) is not None:
             return False
-        return self.settings.limits.dear(self.runs.inspector(run).demand(run.size).operations)
+        return self.runs.inspector(run).demand(run.size).operations > LONG
 
     def far(self, key: str, ticket: str = PASS) -> tuple[int, int]:
         """How far a long answer is, and of how far: by default a run's own pass, in layers. Unknown for an
@@ -161,7 +161,7 @@ class Studio:
 
         def made() -> np.ndarray:
             subject = self._fitting(key, view)
-            return self._read(subject, lambda: view.array(subject, name, settings))
+            return self.read(subject, lambda: view.array(subject, name, settings))
 
         passes = view.on_request or view.exact or view.needs is Needs.SET  # more than are looked at anyway
         return self._drawn.within(self.work.placed if passes else nullcontext, place, made)
@@ -186,13 +186,13 @@ class Studio:
         subject = self._fitting(key, view)
         settings = view.settings(given, subject.about)
         with self.work.placed():
-            arrays = self._read(subject, lambda: view.numbers(subject, settings))
+            arrays = self.read(subject, lambda: view.numbers(subject, settings))
         told = {f"setting_{name}": str(value) for name, value in view.filed(settings, subject.grid).items()}
         about = {"checkpoint": subject.checkpoint, "view": slug, "dtype": self.settings.dtype, **told}
         about["assumed"] = self.runs.assumed(self.runs.run(key)) if subject.survey is None else ""
         arrays.setdefault("prefix_tokens", np.asarray(subject.grid.prefix_names, dtype=str))
         described, file = {name: np.asarray(value) for name, value in about.items()}, io.BytesIO()
-        self._read(subject, lambda: np.savez_compressed(file, **arrays, **described))
+        self.read(subject, lambda: np.savez_compressed(file, **arrays, **described))
         return file.getvalue()
 
     def file(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> bytes:
@@ -205,14 +205,14 @@ class Studio:
             if name == "figure.html":  # the figure as in a notebook's cell
                 from vitviz.prints.cell import cell_of
 
-                return self._read(subject, lambda: cell_of(view, subject, given, upload).page).encode()
-            return self._read(subject, lambda: view.file(subject, name, settings, upload))
+                return self.read(subject, lambda: cell_of(view, subject, given, upload).page).encode()
+            return self.read(subject, lambda: view.file(subject, name, settings, upload))
 
     def summary(self, key: str, view: View) -> dict[str, Any]:
         """A view's summary, made once."""
         subject = self.before(key) if view.soon else self.subject(key)
         return self._once(
-            (key, view.slug, "summary"), lambda: self._read(subject, lambda: view.summary(subject))
+            (key, view.slug, "summary"), lambda: self.read(subject, lambda: view.summary(subject))
         )
 
     def image(self, key: str, which: str) -> bytes:
@@ -260,7 +260,8 @@ class Studio:
             raise Unknown(reason)
         return subject
 
-    def _read(self, subject: Subject, make: Callable[[], T]) -> T:
+    def read(self, subject: Subject, make: Callable[[], T]) -> T:
+        """What is made of a subject's trace, in a turn of reading."""
         with self.work.reading(subject):
             return make()
 

@@ -49,11 +49,10 @@ def shown(
         }
         for one in inspector.checkpoint.assumed
     ]
-    beside = [] if second is None else [{"name": one.name} for one in second.checkpoint.assumed]
     return {
         "said": given.text(),
         "items": items,
-        "second": beside,
+        "second": [] if second is None else [{"name": one.name} for one in second.checkpoint.assumed],
         "keeps": keeps,
         "file": plain,
         "classes": inspector.model.num_classes if keeps else 0,  # to be named, where that can be kept
@@ -70,9 +69,8 @@ def answered(studio: Studio, state: dict[str, Any]) -> dict[str, Any]:
     size = run.size or inspector.preprocessing.size
     count = sum(len(one.choices) for one in inspector.checkpoint.assumed)
     with studio.work.computing(inspector, run.size, max(1, count)):
-        found = outcomes(
-            inspector, studio.pictures.opened(run.picture, run.strokes), inspector.checkpoint.assumed, size
-        )
+        picture = studio.pictures.opened(run.picture, run.strokes)
+        found = outcomes(inspector, picture, inspector.checkpoint.assumed, size)
         answers = {(name, text): answer for name, text, answer in found}
     second = studio.checkpoints.inspector(state["second"]) if state.get("second") else None
     return shown(inspector, second, studio.settings.keeps, answers)

@@ -98,11 +98,9 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
     if checkpoint.replaced:
         text = told("Its files were replaced while this site was running: these are the new weights.")
         notes.append(travelling(text))
-    text = ""
+    text = _ONLY if trace.logits is not None and 0 < len(trace.labels) < 1000 else ""
     if trace.classes is not None:
         text = _EACH if trace.classes.score == "sigmoid" else _AMONG
-    elif trace.logits is not None and 0 < len(trace.labels) < 1000:
-        text = _ONLY
     if text:
         notes.append({"text": text, "values": {"count": len(trace.labels)}})
     if trace.deviation is not None:
@@ -136,7 +134,7 @@ def board(
     answers = {"top": answer.get("top", [])[:3], "before": answer.get("before", [])}
     grounds, earlier = [[one.name, SHOWN[one.shows], *_size(one.name)] for one in samples()], state["earlier"]
     if pictures.has(earlier) and not pictures.sample_of(earlier):
-        grounds.append([earlier, EARLIER, *pictures.size(earlier)])
+        grounds.append([earlier, EARLIER, *pictures.opened(earlier).size])
     return {"strokes": state["strokes"], "grounds": grounds, **told, **answers}
 
 

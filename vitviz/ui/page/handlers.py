@@ -17,7 +17,7 @@ from vitviz.ui.door import uploads
 from vitviz.ui.memory.pictures import PUT_AWAY
 from vitviz.ui.page import assumed
 from vitviz.ui.page.components import sent
-from vitviz.ui.page.shown import OWN, WHOLE, Shown, asked_for, language_of, reported
+from vitviz.ui.page.shown import OWN, WHOLE, Shown, asked_for, reported
 from vitviz.ui.words import translated, wanted
 
 FIRST_SAMPLE = "coffee"  # one of the classes that the shipped checkpoint knows
@@ -67,7 +67,7 @@ class Handlers:
         elif gone:
             page[self._notice] = travelling(AWAY)
         choices = self.studio.checkpoints.choices()
-        nothing = (translated("none", language_of(state)), "")
+        nothing = (translated("none", state["language"]), "")
         tab = gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()
         pickers = [gr.update(choices=choices), gr.update(choices=[nothing, *choices])]
         return [*page, *pickers, {"offered": self.page.offered()}, tab]
@@ -220,8 +220,7 @@ class Handlers:
         refused = page[0] == gr.skip()
         now = self.studio.sessions.newest(state) if refused else page[0]
         if now.get("key"):
-            told = {**links.shown(now), "ticket": data.get("ticket"), "refused": refused}
-            page[self._link] = told
+            page[self._link] = {**links.shown(now), "ticket": data.get("ticket"), "refused": refused}
         return page
 
     def lesson(self, state: dict, path: str | None, progress=gr.Progress()) -> list:

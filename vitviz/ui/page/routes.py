@@ -12,7 +12,6 @@ links, lessons and zips.
 """
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Callable
@@ -120,9 +119,8 @@ def routes(studio: Studio) -> list[APIRoute]:
         "{key}/{view}/{name}": item,
     }
     base, posted = "/gradio_api/vitviz", {"methods": ["POST"], "include_in_schema": False}
-    known = {item: at_hand}
     return [
-        *(_route(f"{base}/{path}", one, known.get(one)) for path, one in made.items()),
+        *(_route(f"{base}/{path}", one, at_hand if one is item else None) for path, one in made.items()),
         *(APIRoute(f"{base}/{{key}}/{one.__name__}", one, **posted) for one in (live, video)),
     ]
 
@@ -211,7 +209,10 @@ def shown(studio: Studio, key: str, asked: Any) -> dict[str, Any]:
     if "at" in asked:
         data = studio.videos.frame(asked.get("video"), asked["at"])
     else:
-        data = _bytes(frame)
+        try:
+            data = base64.b64decode(frame, validate=True)
+        except (ValueError, TypeError):
+            raise ImageError(NO_FRAME) from None
         studio.videos.forget(asked.get("video"))
     if not data:
         studio.frames.forget(studio.frames.picture(str(last)))
@@ -286,10 +287,3 @@ def _looked_at(studio: Studio, picture: str, keys: list[str], views: Any) -> dic
         "picture": framed(studio, keys[0], "picture"),
         "figures": {view.slug: figures_of(view, studio, state) for view in views},
     }
-
-
-def _bytes(frame: Any) -> bytes:
-    try:
-        return base64.b64decode(frame, validate=True)
-    except (binascii.Error, ValueError, TypeError):
-        raise ImageError(NO_FRAME) from None

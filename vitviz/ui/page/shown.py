@@ -118,7 +118,7 @@ class Shown:
     @cached_property
     def _twins(self) -> list[dict[str, str]]:
         """Those pairs of which both can be picked here."""
-        names = set(self.studio.checkpoints.names())
+        names = {one.name for one in self.studio.checkpoints.offered()}
         return [{"text": text, "pair": pair} for text, pair in TWINS if set(pair.split("|")) <= names]
 
     def again(self, state: dict, change: dict, report=None, named: Callable[[str], str] = str) -> list:
@@ -164,14 +164,15 @@ class Shown:
         subjects = [(studio.before if soon else studio.subject)(key) if key else None for key in keys]
         subject, film = subjects[0], studio.checkpoints.film(checkpoint)
         inspector = studio.checkpoints.inspector(checkpoint)
-        offered = _sizes(inspector, language_of(state), studio.settings.limits.tokens)
+        offered = _sizes(inspector, state.get("language", "en"), studio.settings.limits.tokens)
         ground = studio.pictures.ground(state["picture"], Strokes.parse(state["strokes"]))
         sample = studio.pictures.sample_of(ground)
         answer, beside = (facts.answer(subjects[i], keys[i], sample) if keys[i] else {} for i in (0, 1))
         if state["key"] != state["untouched"] and not soon:
             answer["before"] = facts.answer(studio.subject(state["untouched"]))["top"]
-        told = state, drawn["key"], subject
         beside_it = studio.checkpoints.inspector(second) if second else None
+        names = [frame["name"] for frame in film.get("frames", ())]
+        before = f"{names[0]}|{names[-1]}" if len(names) > 1 else ""  # the film's ends, as `pair` takes them
         return [
             state,
             checkpoint,
@@ -183,10 +184,10 @@ class Shown:
             framed(studio, drawn["key"], "picture"),
             {**answer, "asks": soon, "picture": state["picture"]},
             beside,
-            facts.edits(without, subject) | facts.board(*told, answer, studio.pictures),
+            facts.edits(without, subject) | facts.board(state, keys[0], subject, answer, studio.pictures),
             assumed.shown(inspector, beside_it, studio.settings.keeps),
             facts.asked(inspector),
-            {"shown": True, "second": second, "before": _before(film), "twins": self._twins},
+            {"shown": True, "second": second, "before": before, "twins": self._twins},
             over_a_set.shown(studio, drawn),
             *[one for view in VIEWS for one in figures_of(view, studio, drawn, soon)],
         ]
@@ -221,7 +222,7 @@ class Shown:
         inspector = self.studio.checkpoints.inspector(checkpoint, progress)
         pictures, strokes = self.studio.pictures, Strokes.parse(state.get("strokes", ""))
         ground = pictures.ground(picture, strokes)
-        size = _pixels(state.get("size", OWN), inspector, lambda: pictures.size(ground))
+        size = _pixels(state.get("size", OWN), inspector, lambda: pictures.opened(ground).size)
         return self.studio.runs.known(picture, checkpoint, size, strokes=strokes, **changes)
 
     def sample(self, state: dict, name: str, checkpoint: str, progress=None) -> list:
@@ -253,13 +254,13 @@ class Shown:
 
 def _typed(label, name: str, choices: list, value: str | None = None, **more) -> gr.Dropdown:
     """A choice in whose place something else may be typed."""
-    how = {"value": value, "label": label, "allow_custom_value": True, "elem_id": name}
-    return gr.Dropdown(choices, **how, **more)
+    return gr.Dropdown(choices, value=value, label=label, allow_custom_value=True, elem_id=name, **more)
 
 
 def reported(progress: gr.Progress, checkpoint: str | None, state: dict) -> Callable[[int, int], None]:
     """Tells the page how much of a checkpoint has come; ends the download when nobody waits for it."""
-    said = translated("Downloading {checkpoint}", language_of(state), checkpoint=checkpoint or "")
+    language = state.get("language", "en")
+    said = translated("Downloading {checkpoint}", language, checkpoint=checkpoint or "")
 
     def report(done: int, total: int) -> None:
         require_visitor()
@@ -268,20 +269,10 @@ def reported(progress: gr.Progress, checkpoint: str | None, state: dict) -> Call
     return report
 
 
-def _before(film: dict) -> str:
-    """The pair of a film's first frame and its last, as `pair` takes it; '' where there is no film."""
-    names = [frame["name"] for frame in film.get("frames", ())]
-    return f"{names[0]}|{names[-1]}" if len(names) > 1 else ""
-
-
 def asked_for(link: links.Link) -> dict[str, str]:
     """What a session keeps of a link, besides picture and checkpoint."""
     edits = {"without": link.without or "", "strokes": link.strokes or ""}
     return {"second": link.second or "", "size": link.size or OWN, **edits}
-
-
-def language_of(state: dict) -> str:
-    return state.get("language", "en")
 
 
 def _sizes(inspector, language: str, tokens: int) -> list[tuple[str, str]]:

@@ -12,7 +12,6 @@ Gradio's own.
 
 import hashlib
 import re
-from functools import cache
 from pathlib import Path
 
 import gradio as gr
@@ -69,7 +68,6 @@ def ours(tag: str) -> str | None:
     return {"zh": "zh-CN", "ko": "ko", "en": "en"}.get(re.split("[-_]", tag.strip().lower())[0])
 
 
-@cache
 def first() -> str:
     """The script that stands before any of Gradio's, and chooses the language."""
     return Path(__file__).with_name("first.js").read_text(encoding="utf-8")
