@@ -19,6 +19,7 @@ from vitviz.record import progress
 from vitviz.record.asked import plain
 from vitviz.record.runs import Run
 from vitviz.record.strokes import NONE
+from vitviz.ui import options
 from vitviz.ui.memory.cache import Cache, Keys, bytes_of, names
 from vitviz.ui.memory.checkpoints import Checkpoints
 from vitviz.ui.memory.frames import Frames, Video, Videos
@@ -27,7 +28,7 @@ from vitviz.ui.memory.runs import GONE, Runs
 from vitviz.ui.memory.sessions import Sessions
 from vitviz.ui.memory.sets import Sets
 from vitviz.ui.memory.work import BATCH, Work
-from vitviz.ui.options import LONG, Settings
+from vitviz.ui.options import Settings
 from vitviz.views import About, Needs, Subject, View
 
 T = TypeVar("T")
@@ -122,7 +123,7 @@ class Studio:
         run = self.runs.run(key)
         if self._traces.peek(self.runs.both(key)[0]) is not None:
             return False
-        return self.runs.inspector(run).demand(run.size).operations > LONG
+        return self.runs.inspector(run).demand(run.size).operations > options.DEAR
 
     def far(self, key: str, ticket: str = PASS) -> tuple[int, int]:
         """How far a long answer is, and of how far: by default a run's own pass, in layers. Unknown for an

@@ -6,10 +6,10 @@ from contextvars import ContextVar
 
 from vitviz.engine import device
 from vitviz.record import stopping
+from vitviz.ui import options
 from vitviz.ui.door import visitor
 from vitviz.ui.door.turns import CHEAP, DEAR, READING, Turns, begun, timed, within_the_answer
 from vitviz.ui.memory import cache
-from vitviz.ui.options import LONG, Limits
 from vitviz.views import Subject
 
 BATCH = 8  # pictures of a survey that go through the model at once; maps and removals count as much
@@ -20,7 +20,7 @@ _threads: ContextVar[int] = ContextVar("vitviz_threads", default=0)  # of who sp
 class Work:
     """The turns of one server, by what each kind of work takes."""
 
-    def __init__(self, limits: Limits):
+    def __init__(self, limits: options.Limits):
         self.limits, self.turns = limits, Turns(limits.passes, room=limits.memory)
         self._threads = device.threads()
 
@@ -62,7 +62,7 @@ class Work:
         else may be making.
         """
         demand = inspector.demand(size)
-        kind = DEAR if pictures * demand.operations > LONG else CHEAP
+        kind = DEAR if pictures * demand.operations > options.DEAR else CHEAP
         return self._turn(kind, min(pictures, BATCH) * demand.nbytes, patient)
 
     def reading(self, subject: Subject) -> AbstractContextManager[None]:
@@ -72,7 +72,7 @@ class Work:
             tokens, width = trace.grid.tokens, trace.tokens[0].shape[-1]
             operations = 2 * len(trace.layers) * tokens**2 * width
             taken = 8 * trace.layers[0].heads * tokens**2  # of a layer, twice
-        return self._turn(DEAR if operations > LONG else READING, taken)
+        return self._turn(DEAR if operations > options.DEAR else READING, taken)
 
     def drawing(self, pixels: int, alone: bool = True) -> AbstractContextManager[None]:
         """The same around what only draws and writes; for long, like other dear things."""
