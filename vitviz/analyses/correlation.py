@@ -12,7 +12,7 @@ from torch import Tensor
 
 def pearson(one: Float[Tensor, "*shape"], other: Float[Tensor, "*shape"]) -> float:
     """-1 to 1, over what is a number in both; NaN where fewer than two are, or all are alike."""
-    both = torch.stack([one.double().flatten(), other.double().flatten()])
+    both = torch.stack([one.double().flatten(), other.double().flatten()]).cpu()
     both = both[:, both.isfinite().all(dim=0)]
     return round(torch.corrcoef(both)[0, 1].item(), 12) if both.shape[1] > 1 else float("nan")
 
