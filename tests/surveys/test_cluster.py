@@ -50,8 +50,11 @@ def pictures(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        # Ray's actors give way to everybody else: beside other tests they took ten times as long
+        patch.setenv("RAY_worker_niceness", "0")
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        yield
     ray.shutdown()
 
 
