@@ -264,7 +264,15 @@ def test_a_refusal_far_from_the_control_comes_into_view(open_page):
     size.scroll_into_view_if_needed()
     size.fill("100")
     size.press("Enter")
-    expect(page.locator("#vitviz-notice .vv-notice")).to_be_in_viewport(ratio=0.9)
+    notice = page.locator("#vitviz-notice .vv-notice")
+    expect(notice).to_be_in_viewport(ratio=0.9)
+    # the answer, which stays at the top of what is scrolled, lies over none of it
+    assert notice.evaluate("""(node) => {
+      const { left, top, width, height } = node.getBoundingClientRect();
+      return [8, height / 2].every(
+        (down) => node.contains(document.elementFromPoint(left + width / 2, top + down)),
+      );
+    }""")
 
 
 def test_one_set_of_pictures_is_for_every_view_that_is_averaged(open_page, tmp_path):

@@ -72,10 +72,11 @@ export function access() {
     if (field.matches?.('#vitviz-left input[role=listbox], #vitviz-left .wrap input')) field.select?.();
   });
   document.addEventListener('keydown', (event) => {
-    // Gradio lets go of a field whose value was taken; the next control is taken instead of none
+    // Gradio lets go of a field whose value was taken; the next control is taken instead of none, and nothing
+    // moves for it: a refusal may just have come into view.
     if (event.key !== 'Enter' || !origin(event).matches?.('#vitviz-left [role=combobox]')) return;
     const next = seek('.vv-compare > button');
-    setTimeout(() => document.activeElement === document.body && next?.focus(), 100);
+    setTimeout(() => document.activeElement === document.body && next?.focus({ preventScroll: true }), 100);
   });
   const rove = tabs();
   const tidy = () => {

@@ -1,6 +1,6 @@
 // A sentence where the action was: what could not be done, why, and what to do. Text only, never HTML.
 
-import { button, el, marked } from '../../canvas/elements.js';
+import { button, el, marked, seek } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 
 export default function part(element, props, watch) {
@@ -18,8 +18,10 @@ export default function part(element, props, watch) {
 
   watch('value', () => {
     show();
-    // the action may have been a screen away
-    if (!root.hidden) root.scrollIntoView({ block: 'nearest', behavior: 'smooth' });
+    if (root.hidden) return;
+    // The action may have been a screen away, and the answer stays at the top of what is scrolled.
+    root.style.scrollMarginTop = `${seek('#vitviz-facts')?.offsetHeight ?? 0}px`;
+    root.scrollIntoView({ block: 'nearest' });
   });
   show();
 }
