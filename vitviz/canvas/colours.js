@@ -118,13 +118,16 @@ export function colourbar(map = 'viridis') {
   const node = div('vv-bar', label, div('vv-bar-body', strip, caret), marks);
   let low = 0;
   let high = 1;
-  let drawn = '';
-  const update = (name, from, to, text) => {
+  let drawn = [];
+  const update = (...given) => {
+    if (given.join('|') === drawn.join('|')) return;
+    drawn = given;
+    draw(...given);
+  };
+  const draw = (name, from, to, text) => {
     const width = Math.min(node.clientWidth || WIDTH, WIDTH);
     const letter = LETTER * (parseFloat(getComputedStyle(marks).fontSize) || 12);
-    const state = [name, from, to, text, width, letter].join('|');
-    if (state === drawn) return;
-    [drawn, low, high] = [state, from, to];
+    [low, high] = [from, to];
     label.textContent = text;
     ramp(name, 'vv-bar-strip', strip);
     const share = (value) => (to > from ? ((value - from) / (to - from)) * 100 : 0);
@@ -153,5 +156,6 @@ export function colourbar(map = 'viridis') {
     caret.style.left = `${Math.max(0, Math.min(100, at))}%`;
   };
   update(map, 0, 1, '');
+  new ResizeObserver(() => draw(...drawn)).observe(node); // where it is wider, or its letters are larger
   return { node, update, mark };
 }

@@ -64,12 +64,8 @@ export function svg(tag, attributes, text) {
   return node;
 }
 
-/**
- * The element that an event began at. The document and texts are among them, so methods are asked for by
- * `?.`.
- * @param {Event} event
- * @returns {any}
- */
+/** The element that an event began at; the document and texts too, so methods are asked for by `?.`.
+ * @type {(event: Event) => any} */
 export const origin = (event) => event.target;
 
 /** What a selector finds first, or all of that.

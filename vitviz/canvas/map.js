@@ -157,7 +157,7 @@ export default (slug) => ({
     const [label, held] = [labelled(self, says), asker(self)?.held ?? -1];
     this.title = self.value.title;
     self.ui.drawn.show({ values, low, high, colours, label, title, held });
-    const width = Math.max(240, self.below.clientWidth - 4);
+    const width = Math.max(240, self.across - 4);
     self.ui.beside?.draw(unpacked(self.data.chart), width, Math.min(0.62 * width, self.tall));
   },
 });

@@ -4,10 +4,8 @@ import { seek } from './elements.js';
 import { placesOf, sane, tokensAt } from './settings.js';
 import names from './views.js';
 
-/**
- * Every mounted view.
- * @type {Set<any>}
- */
+/** Every mounted view.
+ * @type {Set<any>} */
 export const views = new Set();
 /** What the entry in view of the browser's history says was seen; a reload comes back to it. */
 export function kept() {
@@ -15,10 +13,8 @@ export function kept() {
   return typeof moment?.checkpoint === 'string' ? moment : undefined;
 }
 
-/**
- * View -> settings, so that a view mounted again comes back as it was left; those of a link to begin with.
- * @type {Record<string, any>}
- */
+/** View -> settings, so that a view mounted again comes back as it was left; those of a link to begin with.
+ * @type {Record<string, any>} */
 export const memory = linked();
 
 function linked() {

@@ -92,14 +92,13 @@ export function mount(element, props, watch, trigger, view) {
     note.hidden = !value.message;
     self.awaiting?.end();
     self.awaiting = value.awaited ? awaiting(value.key) : null;
-    const painted = { heads: [], mlps: [], patches: [], patches_as: 'mean' };
-    const paint = button(t('Paint them instead'), () =>
-      document.dispatchEvent(new CustomEvent('vitviz:without', { detail: painted })),
-    );
-    const more = self.awaiting?.node || (value.paintable && paint) || '';
-    note.replaceChildren(value.message ? t(value.message) : '', ' ', more);
     frame.hidden = aside.hidden = Boolean(value.message);
     if (value.message) {
+      const painted = { heads: [], mlps: [], patches: [], patches_as: 'mean' };
+      const paint = button(t('Paint them instead'), () =>
+        document.dispatchEvent(new CustomEvent('vitviz:without', { detail: painted })),
+      );
+      note.replaceChildren(t(value.message), ' ', self.awaiting?.node || (value.paintable && paint) || '');
       self.loaded = '';
       if (value.awaited) delete root.dataset.ready;
       else root.dataset.ready = `${value.key}/`;
@@ -205,9 +204,10 @@ export function mount(element, props, watch, trigger, view) {
 
   /** Shows a value in place of what the server has given, or null for that again, until it is drawn. */
   async function pass(value) {
-    passing = value;
+    [passing, self.passes] = [value, Boolean(value)];
     take();
     await fetching;
+    self.passes = false;
   }
 
   function fail(problem) {
@@ -219,7 +219,7 @@ export function mount(element, props, watch, trigger, view) {
   }
 
   function draw() {
-    if (!figure.clientWidth) {
+    if (!self.read('width', () => figure.clientWidth)) {
       // out of sight there is no room: drawn when it comes into view, of which a new watch tells in any case
       self.width = 0;
       self.watcher.unobserve(figure);

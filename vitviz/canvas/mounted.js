@@ -6,6 +6,7 @@ import { asText, open, twins } from './memory.js';
 
 /** The state of a view before anything is known of its picture. */
 export function mounted(root, { figure, below, live }, view, trigger) {
+  const known = new Map(); // of the page's layout and style
   const self = {
     root,
     figure,
@@ -27,6 +28,7 @@ export function mounted(root, { figure, below, live }, view, trigger) {
     width: 0,
     tall: 0,
     ratio: 0,
+    passes: false, // whether one of many pictures is just being shown, as a camera's
     flight: null,
     life: null,
     awaiting: null, // a pass, as long as it is being made
@@ -40,7 +42,11 @@ export function mounted(root, { figure, below, live }, view, trigger) {
     },
     /** How high it is beside the figure; 0 where the page is as long as what stands on it. */
     get deep() {
-      return self.room && below.clientHeight;
+      return self.room && self.read('deep', () => below.clientHeight);
+    },
+    /** How wide it is there. */
+    get across() {
+      return self.read('across', () => below.clientWidth);
     },
     get summary() {
       return self.value.summary || {};
@@ -53,6 +59,13 @@ export function mounted(root, { figure, below, live }, view, trigger) {
     get density() {
       return Math.max(self.ratio, window.devicePixelRatio || 1);
     },
+    /** What `ask` reads of the page's layout or style; for a picture that passes, as it was before. */
+    read(name, ask) {
+      if (!self.passes || !known.has(name)) known.set(name, { ask, is: ask() });
+      return known.get(name).is;
+    },
+    /** Reads all that, while nothing is changed yet: later, each would lay out the page once more. */
+    reread: () => known.forEach((one) => (one.is = one.ask())),
     path: (item, query) => `${self.key}/${self.value.view}/${item}${query ? `?${query}` : ''}`,
     /** The address of an item under the present settings: only those that change it are asked. */
     item: (name) =>
@@ -68,7 +81,7 @@ export function mounted(root, { figure, below, live }, view, trigger) {
     beside: () => twins(self).filter((other) => other.figure.offsetParent),
     open: (name, settings) => open(name, settings),
     say: (text) => (live.textContent = text),
-    colour: (name) => getComputedStyle(root).getPropertyValue(name).trim(),
+    colour: (name) => self.read(name, () => getComputedStyle(root).getPropertyValue(name).trim()),
     again: false,
   };
   return self;
@@ -119,7 +132,7 @@ export function roomOf(self, view, { root, figure, below }, draw) {
     const shape = `${self.width}/${self.room}/${self.shape}`;
     if (self.fitted === shape) {
       draw();
-      const spare = self.room - needed();
+      const spare = self.room - self.read('needed', needed);
       if (spare > -0.5 && spare < KEPT) return; // a click moves nothing for the sake of a line more or less
     }
     self.fitted = shape;

@@ -102,10 +102,8 @@ export function camera() {
       [refused, size] = [0, told.size];
       next = taken(); // under way while this one is drawn
       put(`${told.key}/picture/upload`, bitmap);
-      const status = t('{rate} frames a second, {age} ms old', {
-        rate: rate.toFixed(1),
-        age: Math.round(age),
-      });
+      const figures = { rate: rate.toFixed(1), age: Math.round(age) };
+      const status = t('{rate} frames a second, {age} ms old', figures);
       await own.show(told, rate ? status : t('The camera is on'));
       if (!own.on()) return;
       const end = performance.now();

@@ -87,7 +87,7 @@ export default function part(element, props, watch, trigger) {
     return el('p', { class: 'vv-small vv-truth' }, t(said), ' ', wrong ? why : null);
   }
 
-  const details = el('details'); // both stay as somebody left them
+  const [details, summary] = [el('details'), el('summary')]; // they stay as somebody left them
   const unfolded = (open) => marked(seek('#vitviz-page'), 'unfolded', open);
   const other = main ? [fold(t('Change'), unfolded)] : []; // the photograph, the checkpoint
   let wait = null;
@@ -112,10 +112,14 @@ export default function part(element, props, watch, trigger) {
     const answer = value.top.length ? told(value) : [el('p', { text: none })];
     const notes = value.notes.map((note) => el('p', { class: 'vv-small', text: t(note) }));
     const shape = ([name, size]) => [el('dt', { text: t(name) }), el('dd', { text: t(size) })];
-    const shapes = el('dl', {}, ...value.shapes.flatMap(shape));
-    details.replaceChildren(el('summary', { text: cost }), ...notes, shapes);
+    const folded = el('div', {}, ...notes, el('dl', {}, ...value.shapes.flatMap(shape)));
+    summary.textContent = cost;
+    if (!folded.isEqualNode(details.lastChild)) details.replaceChildren(summary, folded);
     const why = value.truth ? [truth(value.truth)] : [];
-    root.replaceChildren(el('h2', { text: title }), ...answer, ...other, ...why, details);
+    const before = [el('h2', { text: title }), ...answer, ...other, ...why];
+    // where it stands already it stays: put there once more, all in it would be styled anew at every frame
+    while (root.firstChild && root.firstChild !== details) root.firstChild.remove();
+    details.parentNode === root ? details.before(...before) : root.replaceChildren(...before, details);
     root.dataset.checkpoint = value.checkpoint;
   }
 

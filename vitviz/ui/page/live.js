@@ -34,12 +34,13 @@ const items = (each) => each.flatMap((one) => (one.given().second ? [] : address
 /** Shows an answer to a frame in all that is seen, or null for the photograph again. */
 async function show(told, scene, status) {
   const shows = told ? seen() : [...views]; // asked before anything is changed: it needs the page's layout
-  document.dispatchEvent(new CustomEvent('vitviz:live', { detail: told }));
+  if (told) for (const one of [...shows, stage()]) one.reread();
   const each = shows.map((one) => {
     const value = told?.figures[one.name]?.[one.given().second ? 1 : 0];
     return told && !value?.key ? null : one.pass(told && { ...value, scene });
   });
   if (told) each.push(stage().pass({ ...told.picture, scene, told: status }));
+  document.dispatchEvent(new CustomEvent('vitviz:live', { detail: told }));
   await Promise.all(each);
 }
 

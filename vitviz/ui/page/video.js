@@ -27,16 +27,11 @@ function drawStrip(plot, frames, rows, at) {
   );
   const [low, high] = bounds(values.filter(Number.isFinite));
   const right = wide - EDGE.right;
-  const each = (right - EDGE.left) / frames.length;
+  const span = right - EDGE.left;
+  const each = span / frames.length;
   const x = EDGE.left + each * (at + 0.5);
   const strip = tinted(values, count, frames.length, 'viridis', low, high);
-  const place = {
-    x: EDGE.left,
-    y: 4,
-    width: right - EDGE.left,
-    height: LOW - 4,
-    preserveAspectRatio: 'none',
-  };
+  const place = { x: EDGE.left, y: 4, width: span, height: LOW - 4, preserveAspectRatio: 'none' };
   const end = { x: EDGE.left - 6, 'text-anchor': 'end' };
   plot.setAttribute('width', wide);
   plot.setAttribute('height', TALL);

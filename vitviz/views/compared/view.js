@@ -97,7 +97,7 @@ export default () => ({
       const [one, other] = figure.series;
       [one.colour, other.colour] = [other.colour, one.colour];
     }
-    ui.curve.draw(figure, Math.max(240, self.below.clientWidth - 4), Math.min(420 * self.zoom, most));
+    ui.curve.draw(figure, Math.max(240, self.across - 4), Math.min(420 * self.zoom, most));
   },
 });
 

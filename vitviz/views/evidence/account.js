@@ -62,7 +62,7 @@ export function drawChart(self, made, tall, said, at = null) {
   made.drawn.node.hidden = false;
   const figure = unpacked(self.data.chart);
   if (at !== null) figure.levels.push({ value: at, upright: true, name: '', colour: '#7d838e' });
-  made.drawn.draw(figure, Math.max(260, self.below.clientWidth), tall);
+  made.drawn.draw(figure, Math.max(260, self.across), tall);
   made.said.textContent = said;
 }
 
@@ -77,8 +77,9 @@ export function drawAccount(self, made) {
       )
     : t('Attention that an early layer moved counts where it is read in the end: these are direct shares.');
   drawChart(self, made, tall, direct);
-  const used = made.drawn.node.offsetHeight + made.said.offsetHeight + 20 + 20 * self.zoom;
-  const [some, width] = [self.settings.patches !== '', Math.max(260, self.below.clientWidth)];
+  const above = () => made.drawn.node.offsetHeight + made.said.offsetHeight;
+  const used = self.read('account', above) + 20 + 20 * self.zoom;
+  const [some, width] = [self.settings.patches !== '', Math.max(260, self.across)];
   drawShares(self, made, { values: self.data.heads.values, some, room: room - used, width });
 }
 

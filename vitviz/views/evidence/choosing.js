@@ -44,8 +44,10 @@ export function showPickers(self, of, rather) {
     if (field.classList.contains('vv-typing')) continue; // an answer may come in the middle of a word
     field.value = chosen[i] && t(chosen[i]);
     field.title = chosen[i];
-    const { fontWeight, fontSize, fontFamily } = getComputedStyle(field);
-    pen.font = `${fontWeight} ${fontSize} ${fontFamily}`;
+    pen.font = self.read('font', () => {
+      const { fontWeight, fontSize, fontFamily } = getComputedStyle(field);
+      return `${fontWeight} ${fontSize} ${fontFamily}`;
+    });
     field.style.width = `${Math.ceil(pen.measureText(field.value || field.placeholder).width) + 24}px`;
   }
 }

@@ -148,10 +148,7 @@ export function drawWriters(self, made) {
   made.steps = unpacked(self.data.trail);
   const last = made.steps.at(-1);
   const [size, room] = [self.zoom, self.deep || 520];
-  const [width, tall] = [
-    Math.max(280, self.below.clientWidth),
-    Math.max(140 * size, Math.min(250 * size, room * 0.36)),
-  ];
+  const [width, tall] = [Math.max(280, self.across), Math.max(140 * size, Math.min(250 * size, room * 0.36))];
   crumbs(self, made);
   made.drawn.draw(unpacked(self.data.chart), width, tall);
   mark(made, self.settings.writer);

@@ -254,7 +254,7 @@ const this_ = {
     ui.draw.node.hidden = draws.length < 2;
     ui.shown.textContent = t(done);
     const share = parseFloat(getComputedStyle(self.below).getPropertyValue('--vv-card')) || 0.5;
-    const width = Math.max(110, Math.min(260 * self.zoom, share * self.below.clientWidth));
+    const width = Math.max(110, Math.min(260 * self.zoom, share * self.across));
     ui.cards.forEach((one, i) => {
       one.node.hidden = i >= ways.length;
       const told = { done, black: i === 1, width, step, draw, answer: point?.[i] };

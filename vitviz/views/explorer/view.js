@@ -60,7 +60,7 @@ function drawScore(self, made) {
     const place = slots.findIndex(([slot]) => slot === ['key', 'against'][i]);
     put(self, frame, places[place]);
   });
-  const width = Math.max(280, self.below.clientWidth - 4);
+  const width = Math.max(280, self.across - 4);
   const used = made.node.offsetHeight - made.matrix.node.offsetHeight + 100 * self.zoom;
   const height = Math.max(150 * self.zoom, self.deep ? self.deep - used : width);
   made.matrix.draw(figure, { width, height });

@@ -66,10 +66,11 @@ export function drawWall(self) {
   const left = 64 * self.zoom;
   const top = 24 * self.zoom;
   const gap = 3;
-  const room = self.below.clientWidth - left;
+  const room = self.across - left;
   const aspect = (rows * grid.patch[0]) / (cols * grid.patch[1]);
-  const bounded = getComputedStyle(self.below).getPropertyValue('--vv-shell').trim() === '1';
-  const tall = bounded ? self.below.clientHeight - 130 * self.zoom : Infinity;
+  const shell = () => getComputedStyle(self.below).getPropertyValue('--vv-shell').trim() === '1';
+  const bounded = self.read('bounded', shell);
+  const tall = bounded ? self.deep - 130 * self.zoom : Infinity;
   const pitch = Math.max(9, Math.min(bounded ? 150 : 72, room / layers, tall / (heads + 1) / aspect));
   const tw = pitch - gap;
   const th = tw * aspect;

@@ -47,11 +47,12 @@ function lay(self, context, s, width, height) {
   const { rows, cols } = self.grid;
   const [low, high] = scale(self, values);
   const smooth = self.settings.smooth !== 'off';
+  const { x, y, width: w, height: h } = cropOf(self, s);
+  const fine = Math.min(420, Math.max(w, h) * self.density); // numbers along it
   const source = smooth
-    ? enlarged(values, rows, cols, Math.max(2, Math.ceil(420 / Math.max(rows, cols))))
+    ? enlarged(values, rows, cols, Math.max(2, Math.ceil(fine / Math.max(rows, cols))))
     : { values, rows, cols };
   const heat = tinted(source.values, source.rows, source.cols, coloursOf(self), low, high);
-  const { x, y, width: w, height: h } = cropOf(self, s);
   context.save();
   context.fillStyle = paper ? '#000' : self.colour('--vv-paper');
   context.globalAlpha = paper ? 0.85 : 0.62;
