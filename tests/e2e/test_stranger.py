@@ -187,7 +187,7 @@ def test_everybody_can_use_them_in_their_language(open_page):
         "aria-selected", "true"
     )
     expect(page.locator("#vitviz-entropies .vv-legends")).to_contain_text("고른 어텐션")
-    assert not (found := violations(open_page(dark=True), VIEWS)), "\n".join(found)
+    assert not (found := violations(open_page(), VIEWS)), "\n".join(found)
 
 
 @pytest.mark.processes

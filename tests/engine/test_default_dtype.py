@@ -80,26 +80,30 @@ def numbers(inspector, size=None):
     return found | {"shuffled": shuffled.logits.numpy()}
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_default_dtype_changes_nothing(folders, kind, dtype):
+def test_the_default_dtype_changes_nothing(folders, kind):
     inspector = vitviz.load(folders[kind], device="cpu")
     expected, wider = numbers(inspector), inspector.trace(PICTURE, size=48)
-    with default(dtype):
-        loaded = vitviz.load(folders[kind], device="cpu")
-        for name, tensor in [*loaded.model.named_parameters(), *loaded.model.named_buffers()]:
-            assert not tensor.is_floating_point() or tensor.dtype == torch.float32, name
-        for one in (loaded, inspector):  # one that is loaded now, and one from before
-            found = numbers(one)
-            assert found.keys() == expected.keys()
-            for name in expected:
-                assert found[name].dtype == expected[name].dtype, name
-                np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
-            assert torch.equal(one.trace(PICTURE, size=48).logits, wider.logits)
-        inspector.placed.sizes.clear()  # another size is made anew
-        inspector.placed.sizes[inspector.preprocessing.size] = inspector.model
-        assert torch.equal(inspector.trace(PICTURE, size=48).logits, wider.logits)
-        assert torch.get_default_dtype() == dtype, "the default is its owner's again"
+    for dtype in (torch.bfloat16, torch.float64):
+        with default(dtype):
+            nothing_changes(folders[kind], dtype, inspector, expected, wider)
+
+
+def nothing_changes(folder, dtype, inspector, expected, wider):
+    loaded = vitviz.load(folder, device="cpu")
+    for name, tensor in [*loaded.model.named_parameters(), *loaded.model.named_buffers()]:
+        assert not tensor.is_floating_point() or tensor.dtype == torch.float32, name
+    for one in (loaded, inspector):  # one that is loaded now, and one from before
+        found = numbers(one)
+        assert found.keys() == expected.keys()
+        for name in expected:
+            assert found[name].dtype == expected[name].dtype, name
+            np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+        assert torch.equal(one.trace(PICTURE, size=48).logits, wider.logits)
+    inspector.placed.sizes.clear()  # another size is made anew
+    inspector.placed.sizes[inspector.preprocessing.size] = inspector.model
+    assert torch.equal(inspector.trace(PICTURE, size=48).logits, wider.logits)
+    assert torch.get_default_dtype() == dtype, "the default is its owner's again"
 
 
 def test_a_proposed_mapping_is_proven_in_float32(tmp_path):

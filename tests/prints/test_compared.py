@@ -115,25 +115,28 @@ def test_with_its_detail_the_curves_of_all_in_view_stand_beside_it(figures, trac
     np.testing.assert_array_equal(matrix.values, panels(figures(second=False))[0].values)
 
 
-@pytest.mark.parametrize(
-    ("asked", "name", "said"),
-    [
-        ({"curve": "entropy"}, "entropy", "mean over a layer’s heads"),
-        ({"curve": "attention"}, "skip.attention_patches", "mean over the patches"),
-        ({"curve": "mlp"}, "skip.mlp_patches", "mean over the patches"),
-        ({"curve": "attention", "tokens": "class"}, "skip.attention_class", "of the class token"),
-        ({"curve": "mlp", "tokens": "class"}, "skip.mlp_class", "of the class token"),
-        ({"curve": "entropy", "tokens": "class"}, "entropy", "mean over a layer’s heads"),
-    ],
-)
-def test_each_curve_is_the_one_that_was_chosen(figures, surveys, asked, name, said):
-    _, chart = panels(figures(detail=True, **asked))
-    for line, survey in zip(chart.series, surveys, strict=True):
-        expected = survey.mean(name)
-        np.testing.assert_allclose(
-            line.y, expected.mean(axis=1) if expected.ndim > 1 else expected, rtol=2e-4
-        )
-    assert str(chart.title).endswith(said)
+CURVES = [
+    ({"curve": "entropy"}, "entropy", "mean over a layer’s heads"),
+    ({"curve": "attention"}, "skip.attention_patches", "mean over the patches"),
+    ({"curve": "mlp"}, "skip.mlp_patches", "mean over the patches"),
+    ({"curve": "attention", "tokens": "class"}, "skip.attention_class", "of the class token"),
+    ({"curve": "mlp", "tokens": "class"}, "skip.mlp_class", "of the class token"),
+    ({"curve": "entropy", "tokens": "class"}, "entropy", "mean over a layer’s heads"),
+]
+
+
+def test_each_curve_is_the_one_that_was_chosen(figures, surveys):
+    for asked, name, said in CURVES:
+        _, chart = panels(figures(detail=True, **asked))
+        for line, survey in zip(chart.series, surveys, strict=True):
+            expected = survey.mean(name)
+            np.testing.assert_allclose(
+                line.y,
+                expected.mean(axis=1) if expected.ndim > 1 else expected,
+                rtol=2e-4,
+                err_msg=str(asked),
+            )
+        assert str(chart.title).endswith(said), asked
 
 
 def test_of_a_training_each_depth_stands_at_every_step(inspector, traced, monkeypatch):

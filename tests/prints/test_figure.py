@@ -32,20 +32,21 @@ def test_every_view_but_the_tour_has_a_figure(inspector, trace):
             vitviz.figure(slug, inspector, trace)
 
 
-@pytest.mark.parametrize("detail", [False, True])
 @pytest.mark.parametrize("view", PRINTED, ids=lambda view: view.slug)
-def test_in_every_format_text_is_text_and_the_scale_has_its_name(made, view, detail):
-    figure = made(view.slug, detail)
-    said = texts(figure.svg())
-    assert said and all(text.strip() for text in said)
-    scales = [one.scale for row in figure.plate.rows for one in row if getattr(one, "scale", None)]
-    for scale in scales:
-        assert str(scale.label) in said
-    for chart in (one for row in figure.plate.rows for one in row if hasattr(one, "up")):
-        assert str(chart.along) in said and str(chart.up) in said
-    page = pypdfium2.PdfDocument(figure.pdf())[0]
-    copied = "".join(page.get_textpage().get_text_range().split())  # numbers of two axes may come as one word
-    assert [text for text in said if "".join(text.split()) not in copied] == []
+def test_in_every_format_text_is_text_and_the_scale_has_its_name(made, view):
+    for detail in (False, True):
+        figure = made(view.slug, detail)
+        said = texts(figure.svg())
+        assert said and all(text.strip() for text in said)
+        scales = [one.scale for row in figure.plate.rows for one in row if getattr(one, "scale", None)]
+        for scale in scales:
+            assert str(scale.label) in said
+        for chart in (one for row in figure.plate.rows for one in row if hasattr(one, "up")):
+            assert str(chart.along) in said and str(chart.up) in said
+        page = pypdfium2.PdfDocument(figure.pdf())[0]
+        # numbers of two axes may come as one word
+        copied = "".join(page.get_textpage().get_text_range().split())
+        assert [text for text in said if "".join(text.split()) not in copied] == []
 
 
 @pytest.mark.parametrize("view", PRINTED, ids=lambda view: view.slug)

@@ -30,27 +30,27 @@ def pythons(inspector, trace, request):
     return vitviz.trial(inspector, trace, 7, ["ledger"], request.param)
 
 
-@pytest.mark.parametrize("score", ["probability", "logit", "kept"])
-def test_one_method_beside_chance_is_pythons(ask, pythons, score):
-    own, patches_as = pythons, pythons.patches_as
-    found = told(ask("coffee", target="7", patches_as=patches_as, score=score, method="ledger"))
-    assert found["target"] == [7] and found["patches_as"] == patches_as and set(found["maps"]) == {
-        "ledger", "random",
-    }  # fmt: skip
-    assert found["checkpoint"] == "vitviz-tiny" and found["dtype"] == "float32"
-    assert found["shares"] == pytest.approx(own.shares) and found["grid"]["rows"] == 14
-    assert [row["method"] for row in found["rows"]] == [name for name, _ in own.ranking(score)]
-    assert found["chance"] == pytest.approx((*own.chance(score), own.reach(score)), abs=1e-4)
-    for row in found["rows"]:
-        name, curves = row["method"], own.curves[row["method"]]
-        assert row["areas"] == pytest.approx(own.areas(name, score), abs=1e-4)
-        assert row["gap"] == pytest.approx(row["areas"][1] - row["areas"][0], abs=1e-6)
-        assert row["saco"] == pytest.approx(curves.saco, abs=1e-3)
-        assert row["beats"] is (name in own.beats_chance(score))
-        for side in ("most", "least"):
-            expected = getattr(curves, side)[score].tolist()
-            assert found["curves"][name][side] == pytest.approx(expected, abs=1e-3)
-    np.testing.assert_allclose(found["maps"]["ledger"], own.maps["ledger"].map, atol=1e-4)
+def test_one_method_beside_chance_is_pythons_by_every_score(ask, pythons):
+    for score in ("probability", "logit", "kept"):
+        own, patches_as = pythons, pythons.patches_as
+        found = told(ask("coffee", target="7", patches_as=patches_as, score=score, method="ledger"))
+        assert found["target"] == [7] and found["patches_as"] == patches_as and set(found["maps"]) == {
+            "ledger", "random",
+        }  # fmt: skip
+        assert found["checkpoint"] == "vitviz-tiny" and found["dtype"] == "float32"
+        assert found["shares"] == pytest.approx(own.shares) and found["grid"]["rows"] == 14
+        assert [row["method"] for row in found["rows"]] == [name for name, _ in own.ranking(score)]
+        assert found["chance"] == pytest.approx((*own.chance(score), own.reach(score)), abs=1e-4)
+        for row in found["rows"]:
+            name, curves = row["method"], own.curves[row["method"]]
+            assert row["areas"] == pytest.approx(own.areas(name, score), abs=1e-4)
+            assert row["gap"] == pytest.approx(row["areas"][1] - row["areas"][0], abs=1e-6)
+            assert row["saco"] == pytest.approx(curves.saco, abs=1e-3)
+            assert row["beats"] is (name in own.beats_chance(score))
+            for side in ("most", "least"):
+                expected = getattr(curves, side)[score].tolist()
+                assert found["curves"][name][side] == pytest.approx(expected, abs=1e-3)
+        np.testing.assert_allclose(found["maps"]["ledger"], own.maps["ledger"].map, atol=1e-4)
 
 
 def test_without_a_method_all_of_them_and_the_verdict(ask, inspector, trace, monkeypatch):
