@@ -160,12 +160,13 @@ def test_memory_does_not_grow_with_the_frames(inspector, tmp_path):
     tensors, peaks = {}, {}
     tracemalloc.start()
     for one in vitviz.video(path, inspector, size=32):
-        if one.number in (10, 60):
-            tensors[one.number], peaks[one.number] = held(), tracemalloc.get_traced_memory()[1]
-        if one.number == 10:
+        if one.number in (10, 30, 60):  # by the thirtieth all that is kept is there
+            # before all that lives is listed: a list that grows takes an eighth more at once
+            peaks[one.number] = tracemalloc.get_traced_memory()[1]
+            tensors[one.number] = held()
             tracemalloc.reset_peak()
     tracemalloc.stop()
-    assert tensors[60] <= tensors[10] and peaks[60] <= 1.05 * peaks[10] + 1e5
+    assert tensors[60] <= tensors[30] and peaks[60] <= 1.05 * peaks[30] + 1e5, (tensors, peaks)
 
 
 def test_a_film_has_every_frame_at_the_videos_pace_under_one_scale(inspector, tmp_path):
