@@ -93,7 +93,7 @@ def faults(found: dict, count: int) -> list[str]:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_every_view_is_one_screen(open_page, count):
-    """At each size, each view first drawn at another one."""
+    """Each at every size; the one that it is first drawn at goes round from view to view."""
     path = "?tab=patches" + (f"&second={ALIKE}" if count == 2 else "")
     page, told = open_page(path), []
     for number, view in enumerate(view for view in VIEWS if view.slug in DRAWN):

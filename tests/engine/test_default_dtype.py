@@ -98,7 +98,7 @@ def nothing_changes(folder, dtype, inspector, expected, wider):
         assert found.keys() == expected.keys()
         for name in expected:
             assert found[name].dtype == expected[name].dtype, name
-            np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+            np.testing.assert_array_equal(found[name], expected[name], err_msg=f"{name}, {dtype}")
         assert torch.equal(one.trace(PICTURE, size=48).logits, wider.logits)
     inspector.placed.sizes.clear()  # another size is made anew
     inspector.placed.sizes[inspector.preprocessing.size] = inspector.model
