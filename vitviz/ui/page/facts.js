@@ -116,7 +116,7 @@ export default function part(element, props, watch, trigger) {
     summary.textContent = cost;
     if (!folded.isEqualNode(details.lastChild)) details.replaceChildren(summary, folded);
     const why = value.truth ? [truth(value.truth)] : [];
-    // where they stand already they stay: put there once more, all in them would be styled anew at every frame
+    // where it stands already it stays: put there once more, all in it would be styled anew at every frame
     if (!root.contains(details)) root.replaceChildren(details);
     while (root.firstChild !== details) root.firstChild.remove();
     details.before(el('h2', { text: title }), ...answer, ...other, ...why);
