@@ -26,8 +26,7 @@ def numbers(archive: zipfile.ZipFile, slug: str):
     return np.load(io.BytesIO(archive.read(f"numbers/{slug}.npz")))
 
 
-def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(studio, key):
-    trace = vitviz.load("vitviz-tiny", device="cpu").trace(vitviz.sample_image("coffee"))
+def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(studio, key, trace):
     archive = opened(
         lessons.everything(
             studio, key, {"rollout.fusion": "max", "rollout.residual": "0.8", "distance.rows": "renormalised"}

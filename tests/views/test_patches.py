@@ -10,9 +10,8 @@ from vitviz.views.positions import Positions
 
 
 @pytest.fixture(scope="module")
-def subject():
-    inspector = vitviz.load("vitviz-tiny", device="cpu")
-    return Subject(inspector, inspector.trace(vitviz.sample_image("coffee")))
+def subject(inspector, trace):
+    return Subject(inspector, trace)
 
 
 def test_the_norms_are_those_of_the_embedding_without_and_with_the_models_own_table(subject):
