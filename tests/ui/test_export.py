@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 import vitviz
+from tests.tiers import sweep
 from vitviz.ui.answers import lessons
 from vitviz.views import VIEWS, Subject
 from vitviz.views.positions import Positions
@@ -155,7 +156,7 @@ def test_every_view_is_in_it_with_its_files_settings_and_words(studio, key):
             assert first == second
 
 
-@pytest.mark.parametrize("slug", ["experiment", "trial"])
+@sweep("slug", ["experiment", "trial"], quick=["trial"])
 def test_what_takes_long_comes_along_once_the_view_itself_has_found_it(studio, slug, few):
     key = studio.look(studio.pictures.sample("rocket"), "vitviz-tiny")
     given = {"experiment": {"kind": "shuffle"}, "trial": {"patches_as": "mean"}}[slug]
