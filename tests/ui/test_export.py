@@ -16,6 +16,8 @@ from vitviz.ui.answers import lessons
 from vitviz.views import VIEWS, Subject
 from vitviz.views.positions import Positions
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def opened(data: bytes) -> zipfile.ZipFile:
     archive = zipfile.ZipFile(io.BytesIO(data))

@@ -156,7 +156,7 @@ def test_registers_and_no_classifier(model):
 
 def test_a_picture_of_few_patches_has_fewer_components(subject):
     inspector = of_model(small(patch_size=32, img_size=32))
-    few = Subject(inspector, trace, **kept())
+    few = Subject(inspector, inspector.trace(vitviz.sample_image("coffee")), **kept())
     assert item(few, "components").tolist() == [[[0, 0, 0]]]
     assert (item(few, "tints") == 128).all()
 
