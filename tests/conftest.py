@@ -15,6 +15,7 @@ asks for, the rest says so itself, and a quick test that starts a program anyway
 The shipped checkpoint, a photograph and what one says of the other are here for all of them.
 """
 
+import json
 import os
 import sys
 import tempfile
@@ -93,6 +94,9 @@ install_import_hook(
 )
 
 
+STEPS = (0, 30, 3000)  # of the training
+
+
 @pytest.fixture
 def few(monkeypatch):
     """A whole trial tries four methods beside three random maps: which and how many is asked elsewhere, and
@@ -105,19 +109,72 @@ def few(monkeypatch):
 
 
 @pytest.fixture(scope="module")
+def short_training():
+    """Three snapshots of the shipped training, and its end, instead of seventeen; for all tests of a file, by
+    `pytestmark`.
+    """
+    from vitviz.engine.finding import film
+
+    every = film.snapshots
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(film, "snapshots", lambda given: [kept for kept in every(given) if kept[0] in STEPS])
+        yield
+
+
+@pytest.fixture(scope="session")
 def inspector():
     import vitviz  # once the hook above is there
 
     return vitviz.load("vitviz-tiny", device="cpu")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def photo():
     import vitviz
 
     return vitviz.sample_image("coffee")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trace(inspector, photo):
     return inspector.trace(photo)
+
+
+@pytest.fixture(scope="session")
+def small_weights(tmp_path_factory):
+    """A weights folder with one checkpoint, "small": two layers, 4 x 4 patches, seven classes.
+
+    Its weights are random. A pass takes a fiftieth of the shipped checkpoint's: hundreds are affordable.
+    """
+    import torch
+
+    from tests.engine.small import SMALL, saved, small
+
+    folder = tmp_path_factory.mktemp("small-weights")
+    (folder / "small").mkdir()
+    with torch.random.fork_rng():
+        torch.manual_seed(1)  # one of its maps tells its fourth class better than chance
+        model = small()
+    model.head.weight.data *= 5  # answers that are sure of something
+    saved(model, folder / "small" / "model.safetensors")
+    size, half = SMALL["img_size"], [0.5, 0.5, 0.5]
+    classes = SMALL["num_classes"]
+    labels = [f"class {number}" for number in range(classes)]
+    config = {"input_size": [3, size, size], "mean": half, "std": half, "interpolation": "bicubic",
+              "crop_pct": 1.0, "num_classes": classes}  # fmt: skip
+    about = {"architecture": "vit_tiny_patch16_224", "num_classes": classes, "model_args": SMALL,
+             "pretrained_cfg": config, "label_names": labels}  # fmt: skip
+    (folder / "small" / "config.json").write_text(json.dumps(about))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small_inspector(small_weights):
+    import vitviz
+
+    return vitviz.load(small_weights / "small", device="cpu")
+
+
+@pytest.fixture(scope="session")
+def small_trace(small_inspector, photo):
+    return small_inspector.trace(photo)

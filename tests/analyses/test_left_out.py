@@ -120,10 +120,9 @@ def test_auto_is_what_the_classifier_reads_of_what_is_left(family):
     assert row.isnan().nonzero().flatten().tolist() == [trace.grid.prefix, trace.grid.prefix + 6]
 
 
-def test_every_view_has_numbers_or_says_why_not():
+def test_every_view_has_numbers_or_says_why_not(inspector):
     from vitviz.views import VIEWS, Subject
 
-    inspector = vitviz.load("vitviz-tiny", device="cpu")
     subject = Subject(
         inspector, inspector.trace(vitviz.sample_image("coffee"), without=Without(patches=[0, 5, 100]))
     )

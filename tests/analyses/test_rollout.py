@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analyses import oracle
+from tests.tiers import sweep
 from vitviz.analyses import streaming
 from vitviz.analyses.example import example_trace
 from vitviz.analyses.rollout import mean_attention, rollout, rollout_row, without_smallest
@@ -20,9 +21,9 @@ def random_trace(grid, layers=3, heads=3, seed=1, **changes):
     return oracle.trace_with(grid, attention, **changes), attention
 
 
-@pytest.mark.parametrize("size", [11, 2**19])
+@sweep("size", [11, 2**19], quick=[11])
 @pytest.mark.parametrize("fusion", FUSIONS)
-@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
+@sweep("grid", oracle.GRIDS, quick=oracle.GRIDS[1:2], ids=oracle.named)
 def test_every_row_of_the_rollout(monkeypatch, grid, fusion, size):
     monkeypatch.setattr(streaming, "BLOCK", size)
     trace, attention = random_trace(grid)

@@ -86,6 +86,7 @@ def test_a_constant_map_is_chance(monkeypatch):
     assert sum(found.areas("given", "logit")) / 2 == pytest.approx(C.sum().item() / 2, rel=0.1)
 
 
+@pytest.mark.sweep  # 1500 trials
 @pytest.mark.parametrize("methods", [1, 12])
 def test_chance_beats_chance_in_one_table_of_twenty(methods):
     """Tables of nothing but random maps, by simulation: of 12 maps two deviations would let half pass."""

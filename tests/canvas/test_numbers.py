@@ -16,9 +16,8 @@ from vitviz.views.tokens import Tokens
 
 
 @pytest.fixture(scope="module")
-def subject():
-    inspector = vitviz.load("vitviz-tiny", device="cpu")
-    return Subject(inspector, inspector.trace(vitviz.sample_image("coffee")))
+def subject(inspector, trace):
+    return Subject(inspector, trace)
 
 
 def seen(subject, **more) -> dict:

@@ -75,6 +75,8 @@ CONSTRUCTIONS = {
     ),
 }
 
+QUICK = ("class", "average, then norm", "EVA-02", "attention pooling")  # of the quick tier
+
 
 def small_model(construction: str, **changes) -> torch.nn.Module:
     """A construction in float64 with no weight at its initial value."""

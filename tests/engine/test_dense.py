@@ -8,8 +8,9 @@ import torch
 
 import vitviz
 from tests.engine import contrastive, contrastive_hf
-from tests.engine.accounts import CONSTRUCTIONS
+from tests.engine.accounts import CONSTRUCTIONS, QUICK
 from tests.engine.maps import explained
+from tests.tiers import sweep
 from vitviz.analyses.protocol import DENSE
 from vitviz.analyses.relevance import likeliest, relevance_of
 from vitviz.engine.passes.experiments import as_seen
@@ -21,7 +22,7 @@ from vitviz.views.trial.made import panels
 READ = [name for name in CONSTRUCTIONS if name != "class and mean"]
 
 
-@pytest.mark.parametrize("construction", READ)
+@sweep("construction", READ, quick=QUICK)
 def test_the_last_block_with_its_own_heads_is_itself_and_alone_what_its_attention_adds(construction):
     one = explained(construction)
     own = one.trace.layers[-1].output()

@@ -8,8 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from timm.layers import LayerNorm, RmsNorm
 
-from tests.engine.accounts import CONSTRUCTIONS, pixels_for, small_model, traced
+from tests.engine.accounts import CONSTRUCTIONS, QUICK, pixels_for, small_model, traced
 from tests.engine.held import Held
+from tests.tiers import sweep
 from vitviz import analyses
 from vitviz.analyses.evidence import largest_gap
 from vitviz.errors import VitvizError
@@ -21,7 +22,7 @@ def largest(trace) -> float:
     return trace.logits.abs().max().item()
 
 
-@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+@sweep("construction", CONSTRUCTIONS, quick=QUICK)
 def test_the_account_of_every_construction_adds_up(construction):
     model = small_model(construction)
     trace, readout = traced(model, pixels_for(model))
@@ -45,7 +46,7 @@ def test_the_account_of_every_construction_adds_up(construction):
     torch.testing.assert_close(account.starts.sum().item(), account.start)
 
 
-@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+@sweep("construction", CONSTRUCTIONS, quick=QUICK)
 def test_a_line_is_what_the_held_model_loses_without_it(construction):
     model = small_model(construction)
     pixels = pixels_for(model)
@@ -128,7 +129,7 @@ def test_permuted_patches_permute_their_shares(construction):
     torch.testing.assert_close(analyses.evidence(trace, readout, 3).patches.flatten(), plain[order])
 
 
-@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+@sweep("construction", CONSTRUCTIONS, quick=QUICK)
 @pytest.mark.parametrize("held", [True, False])
 def test_the_change_of_a_logit_has_an_account_too(construction, held):
     model = small_model(construction)

@@ -6,14 +6,15 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.accounts import CONSTRUCTIONS, pixels_for, small_model, traced
+from tests.engine.accounts import CONSTRUCTIONS, QUICK, pixels_for, small_model, traced
 from tests.engine.looking import inspect, noise
+from tests.tiers import sweep
 from vitviz import analyses
 from vitviz.engine.asking import models
 from vitviz.errors import VitvizError
 
 
-@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+@sweep("construction", CONSTRUCTIONS, quick=QUICK)
 def test_the_last_row_is_the_logits_and_shares_differ_by_what_was_written(construction):
     model = small_model(construction).float()
     inspector = inspect(model)

@@ -7,15 +7,16 @@ import threading
 import pytest
 import torch
 
-from tests.engine.accounts import CONSTRUCTIONS, small_model
+from tests.engine.accounts import CONSTRUCTIONS, QUICK, small_model
 from tests.engine.maps import explained
+from tests.tiers import sweep
 from vitviz.analyses.relevance import METHODS, relevance_of
 from vitviz.engine import memory
 from vitviz.engine.passes import capture, gradients
 from vitviz.errors import OutOfMemory, Stopped, UnsupportedModel, VitvizError
 
 
-@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+@sweep("construction", CONSTRUCTIONS, quick=QUICK)
 @pytest.mark.parametrize("target", [2, (1, 4)])
 def test_the_frozen_map_balances_at_every_depth(construction, target):
     one = explained(construction, target)
@@ -25,7 +26,7 @@ def test_the_frozen_map_balances_at_every_depth(construction, target):
         assert abs(found.unexplained) <= 1e-12 * max(1.0, terms), (at, found.unexplained)
 
 
-@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+@sweep("construction", CONSTRUCTIONS, quick=QUICK)
 def test_every_method_speaks_or_says_why_not(construction):
     one = explained(construction)
     for name in METHODS:
@@ -101,7 +102,7 @@ def test_grad_cam_is_blank_behind_the_last_attention_and_exact_for_an_average():
     assert bool((at_the_end[:, 1:] == 0).all()) and bool((at_the_end[:, 0] != 0).any())
 
 
-@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+@sweep("construction", CONSTRUCTIONS, quick=QUICK)
 def test_dropped_is_masked(construction):
     """Leaving tokens out, and shutting their keys in every layer, are one answer."""
     one = explained(construction)
@@ -210,7 +211,7 @@ def test_it_stops_where_nobody_waits():
         one.answers(torch.arange(5)[None])
 
 
-@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+@sweep("construction", CONSTRUCTIONS, quick=QUICK)
 @pytest.mark.parametrize("patches_as", ["dropped", "black"])
 def test_every_construction_stands_a_trial(construction, patches_as):
     """Both ends of every curve are the whole picture's and the empty one's scores, whatever the map."""

@@ -15,6 +15,7 @@ import torch
 
 import vitviz
 from tests.engine.pretend import OnDevice, copies, pretended
+from tests.tiers import sweep
 from vitviz import Without, analyses
 from vitviz.analyses import smallest
 from vitviz.engine.pictures.images import open_image
@@ -121,7 +122,9 @@ def same(found, wanted, at="", near=1e-3):
                 same(getattr(found, name), value, f"{at}.{name}", near)
 
 
-@pytest.mark.parametrize("name", ASKED)
+@sweep(
+    "name", ASKED, quick=["trace", "taken away", "evidence", "rollout", "map: frozen", "measure: distance"]
+)
 def test_all_that_is_public_equals_the_cpu(name, cpu, gpu, monkeypatch):
     monkeypatch.setattr(smallest, "KEPT", (0.0, 0.5, 1.0))  # a pass more says nothing about places
     with there():
@@ -129,7 +132,7 @@ def test_all_that_is_public_equals_the_cpu(name, cpu, gpu, monkeypatch):
     same(found, ASKED[name](cpu), name)
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
+@sweep("view", VIEWS, quick=[view for view in VIEWS if view.slug == "rollout"], ids=lambda view: view.slug)
 def test_every_item_of_a_view_equals_the_cpu(view, cpu, gpu):
     if view.needs is Needs.SET:
         pytest.skip("of surveys, whose measures are compared above")
@@ -144,7 +147,12 @@ def test_every_item_of_a_view_equals_the_cpu(view, cpu, gpu):
     same(subjects[gpu], subjects[cpu], view.slug)
 
 
-@pytest.mark.parametrize("view", [view for view in VIEWS if view.slug != "tour"], ids=lambda view: view.slug)
+@sweep(
+    "view",
+    [view for view in VIEWS if view.slug != "tour"],
+    quick=[view for view in VIEWS if view.slug == "rollout"],
+    ids=lambda view: view.slug,
+)
 def test_every_print_equals_the_cpus(view, cpu, gpu, few):  # every method is compared above
     found = {}
     for inspector in (cpu, gpu):
@@ -176,7 +184,7 @@ def servers():
     return found["cpu"], found["cuda:0"]
 
 
-@pytest.mark.parametrize("name", [*PUBLIC, *(view.slug for view in answering())])
+@sweep("name", [*PUBLIC, *(view.slug for view in answering())], quick=["rollout"])
 def test_every_endpoint_answers_as_the_cpus(name, servers, monkeypatch):
     monkeypatch.setattr(made, "trial_of", partial(made.trial_of, shares=(0.0, 0.5, 1.0), draws=2))
     given = ENDPOINTS.get(name, {})

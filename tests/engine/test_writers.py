@@ -10,8 +10,9 @@ from safetensors.torch import load_file
 from torch.overrides import TorchFunctionMode
 
 import vitviz
-from tests.engine.accounts import CONSTRUCTIONS, eva, pixels_for, small_model, traced, vit
+from tests.engine.accounts import CONSTRUCTIONS, QUICK, eva, pixels_for, small_model, traced, vit
 from tests.shared import shared
+from tests.tiers import sweep
 from vitviz import analyses
 from vitviz.analyses.effects import SIDES
 from vitviz.analyses.evidence import account_of, directions
@@ -138,7 +139,7 @@ class Run(TorchFunctionMode):
         return handed
 
 
-@pytest.mark.parametrize("construction", [*CONSTRUCTIONS, *MORE])
+@sweep("construction", [*CONSTRUCTIONS, *MORE], quick=QUICK)
 def test_a_line_is_what_the_held_model_loses_without_that_writer(construction):
     model, ledger, stream, basis = looked(construction)
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -172,7 +173,7 @@ def test_a_line_is_what_the_held_model_loses_without_that_writer(construction):
     )  # ours alone, none of vitviz's
 
 
-@pytest.mark.parametrize("construction", [*CONSTRUCTIONS, *MORE])
+@sweep("construction", [*CONSTRUCTIONS, *MORE], quick=QUICK)
 def test_scores_and_paths_of_every_construction_add_up(construction):
     _, ledger, stream, basis = looked(construction)
     attention = ledger.trace.layers[2]

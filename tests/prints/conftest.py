@@ -6,9 +6,13 @@ import vitviz
 from vitviz.views.trial import made as trials
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def made(inspector, trace, photo):
-    """Every figure of this module, made once."""
+    """Every figure, made once for all files."""
+    return kept_figures(inspector, trace, photo)
+
+
+def kept_figures(inspector, trace, photo):
     kept = {}
 
     def make(view: str, detail: bool = False, **settings):

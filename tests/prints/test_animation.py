@@ -12,13 +12,14 @@ from PIL import Image
 
 import vitviz
 from tests.prints.reading import middles, picture, texts, values
-from vitviz.engine.finding import film as film_of_a_training
+from tests.tiers import sweep
 from vitviz.errors import Stopped, VitvizError
 from vitviz.figures.paper.plates import Legend, Map, Plate, Scale, Table
 from vitviz.figures.paper.sheet import Reel
 from vitviz.prints.animation import HELD
 from vitviz.views import VIEWS
 
+pytestmark = pytest.mark.usefixtures("short_training")
 WIDTH, SECONDS = 480, 0.3
 
 
@@ -105,7 +106,7 @@ def test_each_frame_of_a_training_is_that_steps_figure_under_one_scale(films, ph
         found = values(middles(picture(svg, "panel-1-values"), *expected.shape), low, high)
         np.testing.assert_allclose(found, expected, atol=(high - low) / 255)
         assert {f"{end:.3g}" for end in (low, high)} <= set(texts(svg))
-    assert "Training step 3,000" in film.labels[7] and "accuracy" in film.labels[7]
+    assert "Training step 3,000" in film.labels[2] and "accuracy" in film.labels[2]
 
 
 def test_rollout_grows_to_the_whole(films, trace):
@@ -133,11 +134,9 @@ def test_evidence_grows_by_each_layers_heads_to_the_whole_account(films, inspect
     }
 
 
-@pytest.mark.parametrize("view", [view.slug for view in VIEWS if view.printable])
-def test_scales_axes_and_places_stand_still_in_every_view(inspector, photo, monkeypatch, view, few):
+@sweep("view", [view.slug for view in VIEWS if view.printable], quick=["rollout", "distance"])
+def test_scales_axes_and_places_stand_still_in_every_view(inspector, photo, view, few):
     """What lies in all frames alike is found there: nothing but numbers, notes and labels has moved."""
-    moments = film_of_a_training.frames(inspector.checkpoint)[::8]  # the first, one on the way, a late one
-    monkeypatch.setattr(film_of_a_training, "frames", lambda checkpoint: moments)
     film = vitviz.animation(view, inspector, photo, detail=True)
     known = []
     for frame in film.frames:
@@ -150,7 +149,7 @@ def test_scales_axes_and_places_stand_still_in_every_view(inspector, photo, monk
             ]
         )
     assert all(one == known[0] for one in known)
-    frames = [film.picture(number, WIDTH) for number in range(3)]
+    frames = [film.picture(number, WIDTH) for number in range(len(film.frames))]
     assert len({frame.shape for frame in frames}) == 1 and all(side % 2 == 0 for side in frames[0].shape[:2])
     reel = film._reel(WIDTH)
     sides = ("left", "right", "top", "bottom", "width", "height")

@@ -7,6 +7,7 @@ import pytest
 
 import vitviz
 from tests.prints.reading import middles, picture, texts, values
+from tests.tiers import sweep
 from vitviz import analyses
 from vitviz.errors import VitvizError
 from vitviz.record.runs import Without
@@ -125,18 +126,18 @@ CURVES = [
 ]
 
 
-def test_each_curve_is_the_one_that_was_chosen(figures, surveys):
-    for asked, name, said in CURVES:
-        _, chart = panels(figures(detail=True, **asked))
-        for line, survey in zip(chart.series, surveys, strict=True):
-            expected = survey.mean(name)
-            np.testing.assert_allclose(
-                line.y,
-                expected.mean(axis=1) if expected.ndim > 1 else expected,
-                rtol=2e-4,
-                err_msg=str(asked),
-            )
-        assert str(chart.title).endswith(said), asked
+@sweep("asked, name, said", CURVES, quick=1)
+def test_each_curve_is_the_one_that_was_chosen(figures, surveys, asked, name, said):
+    _, chart = panels(figures(detail=True, **asked))
+    for line, survey in zip(chart.series, surveys, strict=True):
+        expected = survey.mean(name)
+        np.testing.assert_allclose(
+            line.y,
+            expected.mean(axis=1) if expected.ndim > 1 else expected,
+            rtol=2e-4,
+            err_msg=str(asked),
+        )
+    assert str(chart.title).endswith(said), asked
 
 
 def test_of_a_training_each_depth_stands_at_every_step(inspector, traced, monkeypatch):

@@ -16,12 +16,14 @@ from PIL import Image
 import vitviz
 from tests.engine.looking import inspect, noise, perturbed
 from tests.prints.reading import middles, picture, texts, values
+from tests.tiers import sweep
 from vitviz.errors import VitvizError
 from vitviz.views import VIEWS
 
 ROOT = Path(__file__).parents[2]
 NOTHING = re.compile(r"(?i)(?<![a-z])(nan|inf|none)(?![a-z])")
 PRINTED = [view for view in VIEWS if view.printable]
+QUICK = [view for view in PRINTED if view.slug in ("rollout", "distance")]
 
 
 def test_every_view_but_the_tour_has_a_figure(inspector, trace):
@@ -32,8 +34,8 @@ def test_every_view_but_the_tour_has_a_figure(inspector, trace):
             vitviz.figure(slug, inspector, trace)
 
 
-@pytest.mark.parametrize("view", PRINTED, ids=lambda view: view.slug)
-def test_in_every_format_text_is_text_and_the_scale_has_its_name(made, view):
+@sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
+def test_in_every_format_text_is_text_and_the_scale_has_its_name(made, view, few):
     for detail in (False, True):
         figure = made(view.slug, detail)
         said = texts(figure.svg())
@@ -49,8 +51,8 @@ def test_in_every_format_text_is_text_and_the_scale_has_its_name(made, view):
         assert [text for text in said if "".join(text.split()) not in copied] == []
 
 
-@pytest.mark.parametrize("view", PRINTED, ids=lambda view: view.slug)
-def test_nothing_reaches_over_the_edge(made, view):
+@sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
+def test_nothing_reaches_over_the_edge(made, view, few):
     """Rendered with room around it by another program, no letter or line touches the sheet's edge."""
     for detail in (False, True):
         page = np.asarray(pypdfium2.PdfDocument(made(view.slug, detail).pdf())[0].render(scale=2).to_pil())
@@ -268,8 +270,8 @@ def test_a_patch_that_was_left_out_has_no_colour(inspector, photo):
     assert "patches=1.18" in vitviz.figure("tokens", inspector, trace).caption
 
 
-@pytest.mark.parametrize("view", PRINTED, ids=lambda view: view.slug)
-def test_what_has_no_number_is_never_written_as_one(inspector, photo, view):
+@sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
+def test_what_has_no_number_is_never_written_as_one(inspector, photo, view, few):
     trace = inspector.trace(photo, without=vitviz.Without(patches=[0, 17], patches_as="dropped"))
     for detail in (False, True):
         try:

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 
 import vitviz
 from tests.prints.test_plates import close, panels
+from tests.tiers import sweep
 from vitviz import analyses
 
 
@@ -76,8 +77,8 @@ def test_how_widely_heads_look_and_how_alike_they_are(made, trace, measure, alik
     assert likeness.scale.colours == ("viridis" if alike == "cosine" else "magma")
 
 
-@pytest.mark.parametrize("score", ["probability", "kept"])
-@pytest.mark.parametrize("kind", ["drop", "shuffle"])
+@sweep("score", ["probability", "kept"], quick=1)
+@sweep("kind", ["drop", "shuffle"], quick=["shuffle"])
 def test_the_experiment_has_its_means_and_bands_by_step(made, inspector, trace, kind, score):
     found = vitviz.experiment(inspector, trace, kind)
     (chart,) = panels(made("experiment", kind=kind, score=score))
@@ -96,7 +97,7 @@ def test_the_experiment_has_its_means_and_bands_by_step(made, inspector, trace, 
                      {1: "1", 2: "4", 3: "49", 4: "196"})  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "step", "draw"), [("drop", 7, 3), ("shuffle", 2, 4)])
+@sweep("kind, step, draw", [("drop", 7, 3), ("shuffle", 2, 4)], quick=[("shuffle", 2, 4)])
 def test_beside_the_experiment_stands_what_the_model_was_shown(
     made, inspector, trace, photo, kind, step, draw
 ):

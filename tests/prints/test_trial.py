@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 
 import vitviz
+from tests.prints.conftest import kept_figures
 from tests.prints.reading import panels, texts
 from tests.refusing import WHY
 from vitviz.analyses import protocol
@@ -25,7 +26,6 @@ TITLES = {name: title for name, title in protocol.TITLES.items() if name not in 
 ORDER = [name for name in EVERY if name in TITLES]  # of a classifier
 SIDES, SCORES = ("most", "least"), ("probability", "logit", "kept")
 SAID = [
-    "Chefer et al. 2021 is best here",
     "Patches taken away are: left out",
     "Band: where 19 of 20 random maps run, by 10 of them",
 ]
@@ -36,6 +36,21 @@ def lines(figure) -> dict:
     names = {title: name for name, title in TITLES.items()}
     charts = zip(SIDES, panels(figure, Chart), strict=True)
     return {(side, names[str(one.name)]): one for side, chart in charts for one in chart.series}
+
+
+@pytest.fixture(scope="module")
+def inspector(small_inspector):
+    return small_inspector  # a trial is hundreds of passes
+
+
+@pytest.fixture(scope="module")
+def trace(small_trace):
+    return small_trace
+
+
+@pytest.fixture(scope="module")
+def made(inspector, trace, photo):
+    return kept_figures(inspector, trace, photo)
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +78,15 @@ def test_the_curves_are_those_of_python_with_chance_beside_them(made, found, sco
             np.testing.assert_allclose(end, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize(("side", "away"), [("most", 59), ("least", 137)])
+@pytest.mark.parametrize(("side", "away"), [("most", 5), ("least", 11)])
 def test_a_point_is_what_the_model_says_without_those_patches(made, inspector, photo, trace, side, away):
-    """30 and 70 % of 196 patches: the account's own map in numpy's order, and a pass without them."""
+    """30 and 70 % of 16 patches: the account's own map in numpy's order, and a pass without them."""
     account = vitviz.evidence(inspector, trace, target=int(trace.logits.argmax()))
     order = np.argsort(account.patches.flatten().numpy())
     gone = order[::-1][:away] if side == "most" else order[:away]
     other = inspector.trace(photo, without=vitviz.Without(patches=sorted(gone.tolist())))
     share = torch.softmax(other.logits.double(), -1)[int(trace.logits.argmax())].item()
-    step = {59: 3, 137: 7}[away]
+    step = {5: 3, 11: 7}[away]
     assert lines(made("trial"))[side, "ledger"].y[step] == pytest.approx(share, abs=1e-4)
 
 
@@ -104,20 +119,25 @@ def test_the_ranking_has_the_areas_under_the_curves_that_are_drawn(made, found, 
     assert [str(one) for one in table.columns][4:] == [f"Gap ↑{unit}", "SaCo", "Unexplained"]
 
 
-def test_every_method_is_told_from_the_others_and_named_once(made):
+def test_every_method_is_told_from_the_others_and_named_once(made, trace):
     (legend,) = panels(made("trial"), Legend)
     assert sorted(str(one.name) for one in legend.series) == sorted(TITLES.values())
     assert len({(one.colour, one.dash) for one in legend.series}) == len(ORDER)
     controls = {"Random": "dashed", "Blob in the centre": "dotted"}
     assert {str(one.name): one.dash for one in legend.series if str(one.name) in controls} == controls
+    answer = f"probability of {trace.top(1)[0][0]}"
     said = texts(made("trial").svg())
     assert all(said.count(title) == 1 for title in TITLES.values())
-    assert [said.count(one) for one in ("patches taken away", "probability of espresso")] == [2, 2]
+    assert [said.count(one) for one in ("patches taken away", answer)] == [
+        2,
+        2,
+    ]
     detail = texts(made("trial", True).svg())
     (table,) = panels(made("trial", True), Table)
     assert all(detail.count(str(row[1])) == 1 for row in table.rows)
     assert not panels(made("trial", True), Legend), "the table has the samples"
-    for start in SAID:
+    best = str(table.rows[0][1]).removesuffix(" *")
+    for start in (f"{best} is best here", *SAID):
         assert any(text.startswith(start) for text in said) and any(t.startswith(start) for t in detail)
 
 
@@ -174,7 +194,7 @@ def test_what_is_chosen_beside_the_curves_stands_below_or_beside_the_ranking(mad
     assert [str(one).removesuffix(" · Nothing positive here.") for one in tiles.captions] == order
     account = vitviz.evidence(inspector, trace, target=int(trace.logits.argmax())).patches.numpy()
     own = tiles.pictures[order.index("The account")]
-    np.testing.assert_allclose(own.ravel()[np.argsort(account.ravel())], np.arange(196) / 195, atol=0.02)
+    np.testing.assert_allclose(own.ravel()[np.argsort(account.ravel())], np.arange(16) / 15, atol=0.02)
     (matrix,) = panels(made("trial", True, show="agreement"), Matrix)
     i, j = order.index("The account"), order.index("Rollout")
     rollout = vitviz.relevance(inspector, trace, int(trace.logits.argmax()), method="rollout").map.numpy()

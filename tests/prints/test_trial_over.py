@@ -23,6 +23,11 @@ PICTURES = [vitviz.sample_image(name) for name in ("chelsea", "coffee", "rocket"
 
 
 @pytest.fixture(scope="module")
+def inspector(small_inspector):
+    return small_inspector  # a trial is hundreds of passes
+
+
+@pytest.fixture(scope="module")
 def over(inspector):
     """A survey of three pictures, with two ways to take patches away."""
     return vitviz.survey(PICTURES, inspector, MEASURES)

@@ -20,6 +20,11 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
+def inspector(small_inspector):
+    return small_inspector
+
+
+@pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures")
     random = np.random.default_rng(0)
@@ -71,13 +76,13 @@ def test_stopped_anywhere_it_goes_on_to_the_same_numbers(pictures, inspector, tm
 
 
 @pytest.mark.processes
-def test_killed_by_the_system_at_any_moment_it_goes_on(pictures, inspector, tmp_path):
+def test_killed_by_the_system_at_any_moment_it_goes_on(pictures, inspector, small_weights, tmp_path):
     """The process is killed without a word, several times, while it is at work."""
     out = tmp_path / "out"
     code = f"""
 import vitviz
 from tests.surveys.conftest import noise
-inspector = vitviz.load("vitviz-tiny", device="cpu")
+inspector = vitviz.load({str(small_weights / "small")!r}, device="cpu")
 print("at work", flush=True)
 vitviz.survey({str(pictures)!r}, inspector, ["distance", "entropy"], out={str(out)!r}, part=4, batch=2,
               progress=lambda done, total: print(done, flush=True))

@@ -27,6 +27,11 @@ BOXES = {name: [[10, 20, 200, 150]] for name in NAMES[:2]}
 
 
 @pytest.fixture(scope="module")
+def inspector(small_inspector):
+    return small_inspector  # a trial is hundreds of passes
+
+
+@pytest.fixture(scope="module")
 def items():
     return [Item(f"photos/{name}.png", vitviz.sample_image(name)) for name in NAMES]
 

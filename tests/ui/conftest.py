@@ -3,10 +3,13 @@
 The stand-in for `spaces` is imported by programs that play a Space, never by the tests themselves.
 """
 
+from types import SimpleNamespace
+
 import gradio as gr
 import pytest
 
 import vitviz
+from vitviz.ui.answers import prints
 from vitviz.ui.memory.studio import Settings, Studio
 
 collect_ignore = ["simulated"]
@@ -29,6 +32,22 @@ def two(tmp_path) -> list[str]:
     for name in names:
         vitviz.sample_image(name).save(tmp_path / f"{name}.png")
     return [str(tmp_path / f"{name}.png") for name in names]
+
+
+@pytest.fixture(scope="module")
+def undrawn():
+    """Zips have their figures' names and captions without the drawings: ten a zip, which take longer than all
+    else in it and are compared in test_prints.py.
+    """
+    own = prints.figure
+
+    def figure(*given):
+        made = own(*given)
+        return SimpleNamespace(name=made.name, caption=made.caption, svg=lambda: b"<svg/>")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(prints, "figure", figure)
+        yield
 
 
 def sent(**data) -> gr.EventData:

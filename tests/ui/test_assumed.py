@@ -33,6 +33,13 @@ def studio(weights):
     return Studio(Settings(device="cpu", weights=weights, keeps=True))
 
 
+@pytest.fixture
+def small_studio(tmp_path):
+    """The same of a file whose passes take a fiftieth."""
+    saved(small(), tmp_path / "mine.safetensors")
+    return Studio(Settings(device="cpu", weights=tmp_path, keeps=True))
+
+
 def test_every_choice_has_the_answer_that_it_would_give(studio):
     key = studio.look(studio.pictures.sample("chelsea"), "mine.safetensors")
     form = assumed.answered(studio, {"key": key})
@@ -50,7 +57,8 @@ def test_every_choice_has_the_answer_that_it_would_give(studio):
     assert json.dumps(form)
 
 
-def test_what_is_said_is_asked_no_more_and_stands_in_link_and_files(studio):
+def test_what_is_said_is_asked_no_more_and_stands_in_link_and_files(small_studio):
+    studio = small_studio
     name = assumed.name_with(
         "mine.safetensors", "mean=0.485%2C0.456%2C0.406&std=0.229,0.224,0.225&epsilon=1e-6"
     )
@@ -142,7 +150,8 @@ def test_an_answer_is_kept_on_ones_own_machine_alone(weights, tmp_path):
     assert vitviz.load(path, device="cpu").preprocessing == again.preprocessing
 
 
-def test_answers_to_an_older_form_do_not_ask_again_what_was_answered_meanwhile(studio, monkeypatch):
+def test_answers_to_an_older_form_do_not_ask_again_what_was_answered_meanwhile(small_studio, monkeypatch):
+    studio = small_studio
     listeners = {one.api_name: one.fn for one in build(studio).fns.values()}
     asked = gr.Request(query_params={"checkpoint": "mine.safetensors"}, headers={})
     state = listeners["first"]({}, {}, asked)[0]

@@ -1,5 +1,4 @@
 import threading
-import time
 
 import pytest
 
@@ -25,14 +24,18 @@ def test_being_used_keeps_an_entry():
 
 
 def test_identical_requests_compute_once():
-    cache, made = Cache(limit=100, size=len), []
+    cache, made, asking = Cache(limit=100, size=len), [], threading.Semaphore(0)
 
     def make():
         made.append(1)
-        time.sleep(0.1)
+        assert all(asking.acquire(timeout=20) for _ in range(8)), "not all have come"
         return b"x"
 
-    threads = [threading.Thread(target=cache.get, args=("key", make), daemon=True) for _ in range(8)]
+    def ask():
+        asking.release()
+        cache.get("key", make)
+
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(8)]
     [thread.start() for thread in threads]
     [thread.join(20) for thread in threads]
     assert not any(thread.is_alive() for thread in threads), "somebody waits for ever"

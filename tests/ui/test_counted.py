@@ -13,6 +13,8 @@ from vitviz.ui.answers.endpoints import Endpoints, endpoint
 from vitviz.views import VIEWS
 from vitviz.views.tokens import Tokens
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def test_tokens_are_told_by_name_or_as_patches_from_0(studio, key):
     given = {"explorer.token": "1", "explorer.pins": "0.196", "tour.token": "0"}

@@ -15,8 +15,18 @@ FEW = ("random", "centre", "ledger", "chefer", "rollout")
 
 
 @pytest.fixture(scope="module")
-def ask(studio):
-    return Endpoints(studio).trial
+def ask(small_weights):
+    return Endpoints(Studio(Settings(checkpoint="small", weights=small_weights, device="cpu"))).trial
+
+
+@pytest.fixture(scope="module")
+def inspector(small_inspector):
+    return small_inspector  # a trial is hundreds of passes
+
+
+@pytest.fixture(scope="module")
+def trace(small_trace):
+    return small_trace
 
 
 def told(answer):
@@ -27,18 +37,18 @@ def told(answer):
 @pytest.fixture(scope="module", params=["dropped", "black"])
 def pythons(inspector, trace, request):
     """What the scores are all of."""
-    return vitviz.trial(inspector, trace, 7, ["ledger"], request.param)
+    return vitviz.trial(inspector, trace, 4, ["ledger"], request.param)
 
 
 def test_one_method_beside_chance_is_pythons_by_every_score(ask, pythons):
     for score in ("probability", "logit", "kept"):
         own, patches_as = pythons, pythons.patches_as
-        found = told(ask("coffee", target="7", patches_as=patches_as, score=score, method="ledger"))
-        assert found["target"] == [7] and found["patches_as"] == patches_as and set(found["maps"]) == {
+        found = told(ask("coffee", target="4", patches_as=patches_as, score=score, method="ledger"))
+        assert found["target"] == [4] and found["patches_as"] == patches_as and set(found["maps"]) == {
             "ledger", "random",
         }  # fmt: skip
-        assert found["checkpoint"] == "vitviz-tiny" and found["dtype"] == "float32"
-        assert found["shares"] == pytest.approx(own.shares) and found["grid"]["rows"] == 14
+        assert found["checkpoint"] == "small" and found["dtype"] == "float32"
+        assert found["shares"] == pytest.approx(own.shares) and found["grid"]["rows"] == 4
         assert [row["method"] for row in found["rows"]] == [name for name, _ in own.ranking(score)]
         assert found["chance"] == pytest.approx((*own.chance(score), own.reach(score)), abs=1e-4)
         for row in found["rows"]:
@@ -63,11 +73,11 @@ def test_without_a_method_all_of_them_and_the_verdict(ask, inspector, trace, mon
 
 
 def test_one_class_rather_than_another(ask, inspector, trace):
-    found = told(ask("coffee", target="7-3", score="logit", method="frozen"))
-    own = vitviz.trial(inspector, trace, (7, 3), ["frozen"])
-    assert found["target"] == [7, 3]
+    found = told(ask("coffee", target="5-3", score="logit", method="frozen"))
+    own = vitviz.trial(inspector, trace, (5, 3), ["frozen"])
+    assert found["target"] == [5, 3]
     assert found["curves"]["frozen"]["most"][0] == pytest.approx(
-        (trace.logits[7] - trace.logits[3]).item(), abs=1e-3
+        (trace.logits[5] - trace.logits[3]).item(), abs=1e-3
     )
     (row,) = (row for row in found["rows"] if row["method"] == "frozen")
     assert row["areas"] == pytest.approx(own.areas("frozen", "logit"), abs=1e-3)
@@ -77,7 +87,7 @@ def test_one_class_rather_than_another(ask, inspector, trace):
 @pytest.mark.parametrize(
     "given, said",
     [
-        ({"target": "200"}, "a class from 0 to 199"),
+        ({"target": "7"}, "a class from 0 to 6"),
         ({"target": "first"}, "expected a text like"),
         ({"patches_as": "green"}, "expected one of dropped"),
         ({"score": "loss"}, "expected one of probability"),
@@ -105,7 +115,7 @@ def test_a_method_that_does_not_apply_stands_with_its_reason(ask, monkeypatch):
         raise UnsupportedModel(not_applicable("mine", Sentence("no attention has a gradient")))
 
     monkeypatch.setattr(relevance, "METHODS", {**relevance.METHODS, "attention_grad_cam": refusing})
-    found = told(ask("coffee", target="11", method="attention_grad_cam"))
+    found = told(ask("coffee", target="6", method="attention_grad_cam"))
     assert found["refused"] == {
         "attention_grad_cam": "mine: not applicable, because no attention has a gradient."
     }

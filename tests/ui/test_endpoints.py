@@ -25,11 +25,6 @@ def endpoints(studio):
     return Endpoints(studio)
 
 
-@pytest.fixture(scope="module")
-def trace():
-    return vitviz.load("vitviz-tiny", device="cpu").trace(vitviz.sample_image("coffee"))
-
-
 def test_these_endpoints_are_public_and_no_others(studio):
     info = build(studio).get_api_info()
     derived = [view.slug for view in answering()]
@@ -118,8 +113,7 @@ def test_who_wrote_and_why_it_looks_there_add_up(endpoints, trace):
     assert np.sum(told["content_position"]) == pytest.approx(np.sum(told["relative"]), abs=1e-3)
 
 
-def test_what_the_weights_say(endpoints):
-    inspector = vitviz.load("vitviz-tiny", device="cpu")
+def test_what_the_weights_say(endpoints, inspector):
     expected = vitviz.position_similarity(inspector).numpy()
     assert np.allclose(endpoints.position_similarity()["similarity"], expected, atol=1e-5)
     assert np.allclose(endpoints.position_similarity(patch=1)["similarity"], expected[0, 1], atol=1e-5)

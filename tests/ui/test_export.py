@@ -11,9 +11,12 @@ import pytest
 from PIL import Image
 
 import vitviz
+from tests.tiers import sweep
 from vitviz.ui.answers import lessons
 from vitviz.views import VIEWS, Subject
 from vitviz.views.positions import Positions
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def opened(data: bytes) -> zipfile.ZipFile:
@@ -26,8 +29,7 @@ def numbers(archive: zipfile.ZipFile, slug: str):
     return np.load(io.BytesIO(archive.read(f"numbers/{slug}.npz")))
 
 
-def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(studio, key):
-    trace = vitviz.load("vitviz-tiny", device="cpu").trace(vitviz.sample_image("coffee"))
+def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(studio, key, trace):
     archive = opened(
         lessons.everything(
             studio, key, {"rollout.fusion": "max", "rollout.residual": "0.8", "distance.rows": "renormalised"}
@@ -156,7 +158,7 @@ def test_every_view_is_in_it_with_its_files_settings_and_words(studio, key):
             assert first == second
 
 
-@pytest.mark.parametrize("slug", ["experiment", "trial"])
+@sweep("slug", ["experiment", "trial"], quick=["trial"])
 def test_what_takes_long_comes_along_once_the_view_itself_has_found_it(studio, slug, few):
     key = studio.look(studio.pictures.sample("rocket"), "vitviz-tiny")
     given = {"experiment": {"kind": "shuffle"}, "trial": {"patches_as": "mean"}}[slug]

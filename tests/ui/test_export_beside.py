@@ -11,6 +11,8 @@ import vitviz
 from tests.ui.test_export import numbers, opened
 from vitviz.ui.answers import lessons
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def test_an_average_on_the_screen_is_the_one_in_the_files(studio, key, two):
     survey, measured = list(studio.sets.surveying(key, two))[-1]

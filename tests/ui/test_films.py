@@ -12,6 +12,7 @@ from vitviz.errors import TooMuch, Unknown, VitvizError
 from vitviz.ui.answers import films
 from vitviz.ui.answers.endpoints import Endpoints
 
+pytestmark = pytest.mark.usefixtures("short_training")
 ASKED = {"film.width": "320", "film.over": "layers"}
 
 

@@ -16,8 +16,9 @@ from vitviz.ui.answers import modules
 @pytest.mark.parametrize("tag", LANGUAGES)
 def test_the_browsers_module_of_a_language_holds_all_rooms(tag):
     module = modules.source(f"ui/words/{tag}.js")
-    assert json.loads(module.removeprefix("export default ").removesuffix(";\n")) == words.texts(tag)
-    assert all(set(kept(room, tag)) <= set(words.texts(tag)) for room in said_in())
+    texts = words.texts(tag)
+    assert json.loads(module.removeprefix("export default ").removesuffix(";\n")) == texts
+    assert all(set(kept(room, tag)) <= set(texts) for room in said_in())
     assert modules.source("ui/words/en.js") == "export default {};\n"
 
 

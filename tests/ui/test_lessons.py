@@ -19,6 +19,8 @@ from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.options import folder_of_lessons
 from vitviz.views import VIEWS
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 GIVEN = {"rollout.fusion": "max", "rollout.residual": "0.8", "explorer.layer": "3", "tab": "rollout"}
 
 

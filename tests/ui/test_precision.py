@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import vitviz
+from tests.tiers import sweep
 from vitviz.ui.answers import lessons
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.options import parse
@@ -18,6 +19,8 @@ from vitviz.ui.page import facts
 from vitviz.ui.page.figures import value
 from vitviz.ui.words import translated
 from vitviz.views import VIEWS
+
+QUICK = [view for view in VIEWS if view.slug in ("rollout", "distance", "evidence")]
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +69,8 @@ def test_in_float32_the_facts_say_so_and_no_more():
     )
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
-def test_every_view_exists_and_its_numbers_say_the_precision(rough, key, view):
+@sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
+def test_every_view_exists_and_its_numbers_say_the_precision(rough, key, view, few):
     if view.exact:
         assert "float32" in value(rough, key, view)["message"]["text"]
         return

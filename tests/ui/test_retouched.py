@@ -14,6 +14,8 @@ from vitviz.errors import Unknown, VitvizError
 from vitviz.record.strokes import Strokes
 from vitviz.ui.answers import lessons, links, prints
 
+pytestmark = pytest.mark.usefixtures("undrawn", "short_training")
+
 TEXT = "brush.mean_60.200.150.90.0 rotate_10"
 
 

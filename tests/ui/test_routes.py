@@ -11,6 +11,7 @@ import pytest
 from gradio.utils import get_upload_folder
 
 from tests.e2e.house import House
+from tests.tiers import sweep
 from tests.ui.wire import SECRET, linked, refused, wire
 from vitviz.errors import CheckpointError
 from vitviz.figures.encode import encoded
@@ -21,6 +22,8 @@ from vitviz.views import VIEWS
 ROOT = Path(__file__).parents[2]
 HUGE = "9" * 30
 PICTURE = encoded(np.asarray(samples.sample_image("rocket").resize((30, 20))), ".png")
+
+QUICK = [view for view in VIEWS if view.slug in ("rollout", "distance")]
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +132,7 @@ def test_numbers_that_nothing_has_are_refused(get, key):
                 refused(get(path := f"/gradio_api/vitviz/{key}/{view}?{name}={value}"), path)
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
+@sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
 def test_no_item_of_any_view_is_made_of_a_number_that_nothing_has(get, key, view):
     numbers = [control for control in view.controls if control.kind not in ("choice", "text")]
     for item in (*(item.name for item in view.items), "numbers.npz"):

@@ -8,11 +8,14 @@ import torch
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from tests.tiers import sweep
 from vitviz.ui.answers.plain import UNEXPECTED
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page.figures import figures_of, value
 from vitviz.ui.page.routes import routes
 from vitviz.views import VIEWS
+
+QUICK = [view for view in VIEWS if view.slug in ("rollout", "distance")]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +63,7 @@ def test_the_wall_is_scaled_alone_and_says_by_what(studio, client, key):
     np.testing.assert_allclose(wall[3, 1] / 255 * most[3, 1], expected, atol=most[3, 1] / 400)
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
+@sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
 def test_numbers_come_with_settings_and_the_checkpoints_name(client, key, view, few):
     response = client.get(f"/gradio_api/vitviz/{key}/{view.slug}/numbers.npz")
     assert response.status_code == 200 and "attachment" in response.headers["content-disposition"]
@@ -123,7 +126,7 @@ def test_a_wrong_question_gets_a_sentence(client, key, path, status, said):
     assert said.lower() in response.json()["detail"].lower()
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
+@sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
 @pytest.mark.parametrize(
     "bug", [KeyError("head"), ValueError("not a sentence"), IndexError("list index"), RuntimeError]
 )
@@ -156,7 +159,7 @@ def test_an_item_that_is_not_what_was_declared_is_a_fault_of_ours(client, key, m
     assert response.status_code == 500 and response.json()["detail"] == UNEXPECTED
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
+@sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
 def test_a_view_that_fails_takes_no_other_away(studio, key, view, monkeypatch, caplog):
     def broken(*given):
         raise KeyError("a bug")

@@ -20,6 +20,7 @@ from vitviz.views.compared import CURVES
 
 (VIEW,) = [view for view in VIEWS if view.slug == "compared"]
 EARLY = "vitviz-tiny@30"
+pytestmark = pytest.mark.usefixtures("short_training")
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,8 @@ from vitviz.views.explorer import Explorer, score
 
 
 @pytest.fixture(scope="module")
-def subject():
-    inspector = vitviz.load("vitviz-tiny", device="cpu")
-    return Subject(inspector, inspector.trace(vitviz.sample_image("coffee")))
+def subject(inspector, trace):
+    return Subject(inspector, trace)
 
 
 def test_the_rollout_in_view_is_among_the_numbers(subject):

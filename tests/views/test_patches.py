@@ -10,9 +10,8 @@ from vitviz.views.positions import Positions
 
 
 @pytest.fixture(scope="module")
-def subject():
-    inspector = vitviz.load("vitviz-tiny", device="cpu")
-    return Subject(inspector, inspector.trace(vitviz.sample_image("coffee")))
+def subject(inspector, trace):
+    return Subject(inspector, trace)
 
 
 def test_the_norms_are_those_of_the_embedding_without_and_with_the_models_own_table(subject):
@@ -38,7 +37,10 @@ def test_the_norms_are_those_of_the_embedding_without_and_with_the_models_own_ta
     assert not np.allclose(without, after, rtol=1e-3), "else the test could not fail"
 
 
-def test_the_scale_of_the_positions_holds_every_two_patches_of_the_whole_film_whichever_step_is_in_view():
+@pytest.mark.usefixtures("short_training")
+def test_the_scale_of_the_positions_holds_every_two_patches_of_the_whole_film_whichever_step_is_in_view(
+    short_training,
+):
     """Of any two different patches; each is wholly like itself, which would say nothing."""
     pairs = []
     for frame in vitviz.film("vitviz-tiny"):

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import vitviz
 from vitviz.views import Subject
 from vitviz.views.rollout import AUTO, Rollout
 
@@ -13,15 +12,12 @@ from vitviz.views.rollout import AUTO, Rollout
 @pytest.mark.parametrize(
     "pool, told", [("none", "class"), ("class", "class"), ("average", "average"), ("attention", "attention")]
 )
-def test_every_pooling_has_a_word_for_what_is_asked(pool, told):
-    inspector = vitviz.load("vitviz-tiny", device="cpu")
-    trace = replace(inspector.trace(vitviz.sample_image("coffee")), pool=pool)
-    assert Rollout().summary(Subject(inspector, trace)) == {"auto": AUTO[told], "pool": pool}
+def test_every_pooling_has_a_word_for_what_is_asked(inspector, trace, pool, told):
+    read = replace(trace, pool=pool)
+    assert Rollout().summary(Subject(inspector, read)) == {"auto": AUTO[told], "pool": pool}
 
 
-def test_the_layers_among_the_numbers_are_the_mean_over_the_heads_of_the_querys_own_row():
-    inspector = vitviz.load("vitviz-tiny", device="cpu")
-    trace = inspector.trace(vitviz.sample_image("coffee"))
+def test_the_layers_among_the_numbers_are_the_mean_over_the_heads_of_the_querys_own_row(inspector, trace):
     subject, view = Subject(inspector, trace), Rollout()
     for query, token in (("auto", 0), ("7", trace.grid.prefix + 7)):
         settings = view.settings({"query": query}, subject.about)

@@ -1,7 +1,6 @@
 """What several views need of a trace is made once, however many ask at once."""
 
 import threading
-import time
 
 from vitviz import analyses
 from vitviz.analyses.example import example_trace
@@ -19,11 +18,11 @@ def subject(trace) -> Subject:
 
 def test_four_askers_at_once_measure_once(monkeypatch):
     made, real = [], analyses.distances
-    start = threading.Barrier(4)
+    start, asking = threading.Barrier(4), threading.Semaphore(0)
 
     def slow(trace):
         made.append(trace)
-        time.sleep(0.2)
+        assert all(asking.acquire(timeout=20) for _ in range(4)), "not all have come"
         return real(trace)
 
     monkeypatch.setattr(analyses, "distances", slow)
@@ -31,6 +30,7 @@ def test_four_askers_at_once_measure_once(monkeypatch):
 
     def ask():
         start.wait()
+        asking.release()
         found.append(seen.distances_of(looked))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]

@@ -35,9 +35,8 @@ def kept() -> dict:
 
 
 @pytest.fixture(scope="module")
-def subject():
-    inspector = vitviz.load("vitviz-tiny", device="cpu")
-    return Subject(inspector, inspector.trace(vitviz.sample_image("coffee")), **kept())
+def subject(inspector, trace):
+    return Subject(inspector, trace, **kept())
 
 
 def item(subject, name, **given):

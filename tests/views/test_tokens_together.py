@@ -17,11 +17,6 @@ def studio():
 
 
 @pytest.fixture(scope="module")
-def inspector():
-    return vitviz.load("vitviz-tiny", device="cpu")
-
-
-@pytest.fixture(scope="module")
 def traces(inspector):
     return {name: inspector.trace(vitviz.sample_image(name)) for name in ("coffee", "chelsea")}
 

@@ -22,6 +22,16 @@ MEASURES = [TrialMeasure(METHODS, ("mean", "black")), "distance"]
 
 
 @pytest.fixture(scope="module")
+def inspector(small_inspector):
+    return small_inspector  # a trial is hundreds of passes
+
+
+@pytest.fixture(scope="module")
+def trace(small_trace):
+    return small_trace
+
+
+@pytest.fixture(scope="module")
 def subject(inspector):
     pictures = [vitviz.sample_image(name) for name in ("chelsea", "coffee", "rocket")]
     return Subject(inspector, survey=vitviz.survey(pictures, inspector, MEASURES))

@@ -65,6 +65,7 @@ def measured() -> tuple[np.ndarray, int, float]:
     return torch.stack(distances).mean(0).numpy() / even, hits, float(np.mean(areas))
 
 
+@pytest.mark.sweep
 def test_each_heads_distance_is_the_cards():
     found = np.sort(measured()[0], axis=1)
     said = [list(map(float, line.split())) for line in re.findall(r"^  layer \d: ([\d. ]+)$", CARD, re.M)]

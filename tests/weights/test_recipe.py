@@ -57,6 +57,7 @@ def exported(pictures: Path, work: Path, to: Path, monkeypatch) -> Path:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="exact to the bit on a CPU only")
+@pytest.mark.sweep
 def test_an_interrupted_run_gives_the_same_weights_to_the_bit(recipe, pictures, tmp_path):
     whole = recipe.main(line(pictures, tmp_path / "whole"))
     recipe.main(line(pictures, tmp_path / "parts", "--stop-at", "4"))
@@ -139,6 +140,7 @@ def test_a_running_training_can_be_exported(recipe, pictures, tmp_path, monkeypa
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="exact to the bit on a CPU only")
+@pytest.mark.sweep
 def test_a_second_part_starts_from_the_first_ones_average_and_resumes_exactly(
     recipe, pictures, tmp_path, monkeypatch
 ):

@@ -88,6 +88,7 @@ def test_its_logits_are_the_same_everywhere():
     torch.testing.assert_close(logits(), torch.tensor(stored()["logits"]), rtol=1e-3, atol=2e-3)
 
 
+@pytest.mark.sweep  # 500 pictures
 def test_it_is_as_good_as_the_card_says():
     found = right("vitviz-tiny", of=500)
     assert abs(found - stored()["right_of_500"]) <= 2  # a rounding may tip a close answer
@@ -113,6 +114,7 @@ def test_the_film_is_whole_and_small_enough():
     )
 
 
+@pytest.mark.sweep
 def test_the_film_shows_learning():
     frames = vitviz.film("vitviz-tiny")
     assert frames[0].top1 < 0.02 and frames[-1].top1 == max(frame.top1 for frame in frames)
@@ -142,6 +144,7 @@ def handed_on(pictures) -> dict[str, torch.Tensor]:
     return {"heads": heads.movedim(2, 1), "mlps": torch.stack(sums["mlps"])}  # layer head token dim
 
 
+@pytest.mark.sweep  # 500 pictures
 def test_what_stands_for_its_heads_are_the_means_over_the_pictures_that_it_names():
     """All of them anew, to the last digit that the file keeps; else run weights/vitviz-tiny/reference.py."""
     with safe_open(HOME / "reference.safetensors", framework="pt") as file:

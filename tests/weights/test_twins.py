@@ -41,6 +41,7 @@ def film_of(work: Path) -> list[dict]:
         ]
 
 
+@pytest.mark.sweep
 def test_a_run_in_lock_step_alone_or_interrupted_gives_the_same_weights_to_the_bit(
     twins_recipe, pictures, tmp_path
 ):

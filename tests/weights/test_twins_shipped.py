@@ -80,6 +80,7 @@ def test_permuting_patches_moves_the_answer_unless_there_are_no_positions(name):
         assert difference > 0.1 and single > 0.1
 
 
+@pytest.mark.sweep  # 1,000 pictures
 @each
 def test_it_is_as_good_as_its_film_says(name, twins_recipe):
     data = twins_recipe("twins") and twins_recipe("data")  # the first says where the second is

@@ -8,6 +8,7 @@ from einops import rearrange
 
 import vitviz
 from tests.engine.looking import inspect, noise, perturbed
+from tests.tiers import sweep
 from vitviz.analyses.query import query_weights
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.inspector import Inspector
@@ -35,6 +36,7 @@ ARCHITECTURES = [
     "vit_base_patch16_siglip_224",
     "vit_tiny_r_s16_p8_224",
 ]
+QUICK = ("vit_tiny_patch16_224", "vit_srelpos_small_patch16_224", "eva02_tiny_patch14_224")
 
 
 def unfused(model: torch.nn.Module, pixels: torch.Tensor) -> list[torch.Tensor]:
@@ -53,7 +55,7 @@ def unfused(model: torch.nn.Module, pixels: torch.Tensor) -> list[torch.Tensor]:
     return seen
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@sweep("name", ARCHITECTURES, quick=QUICK)
 def test_attention_equals_timms_own_unfused_attention(name):
     model = perturbed(name, **({} if "r_s16" in name else {"depth": 2}))
     inspector = inspect(model, name)

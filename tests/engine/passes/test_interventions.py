@@ -12,8 +12,10 @@ import torch
 from torch.testing import assert_close
 
 import vitviz
+from tests.engine.accounts import QUICK
 from tests.engine.looking import noise
 from tests.engine.passes.taken_away import FAMILIES, handed, hidden, inspector_of, pixels_of
+from tests.tiers import sweep
 from vitviz import Without
 from vitviz.engine.asking.experiments import Draws
 from vitviz.engine.passes.interventions import places_of
@@ -38,7 +40,7 @@ def same(one, two) -> bool:
     return all(torch.equal(a, b) for a, b in pairs)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@sweep("family", FAMILIES, quick=QUICK)
 def test_patches_that_are_left_out_are_keys_that_nobody_sees(family):
     inspector = inspector_of(family)
     trace = inspector.trace(noise(), without=Without(patches=GONE))
@@ -50,7 +52,7 @@ def test_patches_that_are_left_out_are_keys_that_nobody_sees(family):
     assert not torch.allclose(trace.logits, inspector.trace(noise()).logits, atol=1e-3)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@sweep("family", FAMILIES, quick=QUICK)
 def test_an_account_balances_whatever_was_taken_away(family):
     inspector = inspector_of(family)
     for without in (

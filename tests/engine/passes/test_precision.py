@@ -9,7 +9,8 @@ import torch
 
 import vitviz
 from tests.engine.looking import noise, perturbed
-from tests.engine.passes.test_capture import ARCHITECTURES
+from tests.engine.passes.test_capture import ARCHITECTURES, QUICK
+from tests.tiers import sweep
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.device import exactly
 from vitviz.engine.inspector import Inspector
@@ -82,7 +83,7 @@ def test_a_first_picture_at_another_size_or_under_a_hook_gives_the_distance_of_t
     assert rough.deviation.attention == pytest.approx(largest, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@sweep("name", ARCHITECTURES, quick=QUICK)
 def test_every_kind_is_read_truthfully_in_bfloat16(name):
     model = perturbed(name, **({} if "r_s16" in name else {"depth": 2}))
     inspector = inspect(model, "bfloat16")

@@ -5,14 +5,16 @@ import torch
 from torch.testing import assert_close
 
 import vitviz
+from tests.engine.accounts import QUICK
 from tests.engine.looking import noise
 from tests.engine.passes.taken_away import FAMILIES, handed, inspector_of, pixels_of, put
 from tests.engine.passes.test_interventions import HEADS, MLPS, near
+from tests.tiers import sweep
 from vitviz import Without
 
 
 @pytest.mark.parametrize("how", ["mean", "tokens", "zero", "other"])
-@pytest.mark.parametrize("family", FAMILIES)
+@sweep("family", FAMILIES, quick=QUICK)
 def test_heads_and_mlps_give_what_is_put_in_their_place(family, how):
     inspector = inspector_of(family)
     model = inspector.model
