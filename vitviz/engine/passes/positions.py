@@ -1,9 +1,9 @@
 """How a model's position tables are resized to another grid: by the rule of the library that it comes from.
 
-timm resizes a table of absolute positions bicubically with antialiasing, and a relative one on a grid of its
-own. transformers (`interpolate_pos_encoding`) resizes absolute tables bicubically without antialiasing, but for
-DINOv2 with registers, and BEiT's relative tables bilinearly, their last three rows (from, to and of the class
-token) as they are. Only tables of a square grid are resized by transformers. Rotary positions have no table.
+timm resizes a table of absolute positions bicubically with antialiasing, and a relative one on its own kind
+of grid. transformers (`interpolate_pos_encoding`) resizes absolute tables without antialiasing (DINOv2
+with registers: with antialiasing), and BEiT's relative tables bilinearly; their last three rows, for the class
+token, stay as they are. It resizes tables of a square grid only. Rotary positions have no table.
 """
 
 from collections.abc import Sequence

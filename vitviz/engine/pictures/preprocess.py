@@ -105,10 +105,11 @@ class Prepared:
 def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
     """The model's input from an upright RGB picture, to the last bit as timm's evaluation transform has it.
 
-    `view.picture` holds exactly the pixels that are normalised, or, where these are fractions of a grey level,
-    the nearest, with `view.exact` beside it; the edges of `view.box` are where its edges lie on the upload.
-    The box reaches beyond the upload where the input was padded: with the mean colour in border mode or by a
-    processor, with black by a crop. Raises ImageError where the picture is not RGB, or too elongated.
+    `view.picture` holds exactly the pixels that are normalised; where these are fractions of a grey level,
+    `view.exact` holds them, and `view.picture` rounds them. The edges of `view.box` are where its edges lie
+    on the upload. The box reaches beyond the upload where the input was padded: with the mean colour in
+    border mode or by a processor, with black by a crop. Raises ImageError where the picture is not RGB, or
+    too elongated.
 
     >>> picture = Image.new("RGB", (400, 200), "red")
     >>> half = (0.5, 0.5, 0.5)

@@ -1,10 +1,9 @@
 """How an image processor of transformers resizes, crops and pads an image.
 
-The torchvision backend is followed: since transformers 5, AutoImageProcessor gives it for every folder, whether
-the processor's name ends in "Fast" or not. It resizes tensors (values of 8 bits stay 8 bits) and rounds an odd
-crop margin down. timm's transform resizes by Pillow and rounds it to even. transformers' PIL backend ("slow")
-differs from the torchvision backend in the resize, by a few of 255 grey levels, and in the odd pixel of a
-centred padding.
+The torchvision backend is followed: since transformers 5, AutoImageProcessor returns it for every folder,
+whether the processor's name ends in "Fast" or not. It resizes tensors (8 bits stay 8 bits) and rounds an odd
+crop margin down. timm's transform resizes by Pillow and rounds an odd margin to even. transformers' PIL
+backend ("slow") differs from the torchvision backend in the resize and in the odd pixel of a centred padding.
 
     resize -> crop at the centre, with black beyond the image -> padding on the right and below
 
@@ -58,7 +57,7 @@ class Processor:
     in_fractions: bool = False
 
     def cutting(self, crop_mode: str, crop_pct: float) -> Processor | None:
-        """Return these steps with resize and crop said in timm's words; None for a border: it is timm's own."""
+        """Return these steps with resize and crop in timm's words; None for a border, which only timm has."""
         if crop_mode == "border":
             return None
         lengths = tuple(floor(side / crop_pct) for side in self.size)
@@ -94,7 +93,7 @@ class Processor:
     ) -> tuple[Float[Tensor, "3 height width"], tuple[float, float, float, float]]:
         """Return an RGB image's values (0 to 1) at an output size, and the output's edges on the image.
 
-        The edges are left, top, right and bottom in the image's pixels; `beyond` is the colour of the padding.
+        The edges are left, top, right and bottom in pixels of the image; `beyond` is the padding's colour.
         Raises ImageError for an image that is too elongated for these steps.
         """
         height, width = self.resized(image.height, image.width, size)

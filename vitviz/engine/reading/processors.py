@@ -1,24 +1,26 @@
 """transformers' preprocessor_config.json: how a folder's images become its model's input.
 
-Every field of an image processor is followed, or the folder is refused with the field's name. A field that the
-file leaves out has the default of the processor's class; null is null, as transformers takes it. What a class
-does not know (do_reduce_labels, crop_pct, …) has no effect there, and none here. do_convert_rgb needs nothing:
-images are RGB here. The steps themselves are in `vitviz.engine.pictures.processor`.
+Every field of an image processor is followed, or the folder is refused with the field's name. A field that
+the file leaves out has the default of the processor's class; null is null, as transformers takes it. A field
+that the class does not know (do_reduce_labels, crop_pct, …) has no effect there, and none here.
+do_convert_rgb has no effect, because images are RGB here. `vitviz.engine.pictures.processor` does the steps.
 """
 
+import re
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
 import torchvision
+from timm.data import constants
 
-from vitviz.engine.pictures.preprocess import MIN_STD
+from vitviz.engine.pictures.preprocess import MIN_CROP
 from vitviz.engine.pictures.processor import Pair, Processor
 from vitviz.errors import CheckpointError
 
-_IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+_IMAGENET = {"mean": constants.IMAGENET_DEFAULT_MEAN, "std": constants.IMAGENET_DEFAULT_STD}
 _HALF = {"mean": (0.5,) * 3, "std": (0.5,) * 3}
-_CLIP = {"mean": (0.48145466, 0.4578275, 0.40821073), "std": (0.26862954, 0.26130258, 0.27577711)}
+_CLIP = {"mean": constants.OPENAI_CLIP_MEAN, "std": constants.OPENAI_CLIP_STD}
 _SQUASHED = {"crop_mode": "squash", "crop_pct": 1.0}
 _META = {**_IMAGENET, "interpolation": "bicubic", "crop_mode": "center", "crop_pct": 224 / 256}
 # What the authors' checkpoints of each type were trained with, where no preprocessor_config.json says it.
@@ -29,17 +31,17 @@ _DEFAULTS = {
 }  # fmt: skip
 
 
-def _of_class(norm: Mapping[str, Any], resample: int, size: Any = 224, **others: Any) -> dict[str, Any]:
+def _of_class(norm: Mapping[str, Any], resample: int, size: int = 224, **others: Any) -> dict[str, Any]:
     return {
-        "image_mean": norm["mean"], "image_std": norm["std"], "resample": resample, "size": size,
+        "image_mean": norm["mean"], "image_std": norm["std"], "resample": resample, "size": [size, size],
         "default_to_square": True, "crop_size": None, "do_resize": True, "do_center_crop": False,
-        "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True, "do_pad": False, "pad_size": None,
-        **others,
+        "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True, "do_pad": False,
+        "pad_size": None, **others,
     }  # fmt: skip
 
 
 _CROPPED = {"crop_size": 224, "do_center_crop": True}
-_SHORTEST = _of_class(_CLIP, 3, {"shortest_edge": 224}, default_to_square=False, **_CROPPED)
+_SHORTEST = {**_of_class(_CLIP, 3, **_CROPPED), "size": {"shortest_edge": 224}, "default_to_square": False}
 # The defaults of transformers' image processors, by the beginning of their names.
 _CLASSES = {
     "ViT": _of_class(_HALF, 2), "DeiT": _of_class(_HALF, 3, 256, **_CROPPED),
@@ -83,22 +85,24 @@ def data_config(
         ]
     name, said = _class(preprocessor, kind)
     processor = _steps(said, name)
-    wider = _resized_at_most(processor)
+    resized = processor.resized(*processor.size, processor.size)  # an image of the output's shape
+    share = min(1.0, *(side / max(1, wider) for side, wider in zip(processor.size, resized, strict=True)))
+    if share < MIN_CROP:
+        raise _refusal(f"size is {said['size']}, more than {1 / MIN_CROP:g} times what is kept of it")
     data |= {
         "processor": processor, "input_size": (data["input_size"][0], *processor.size), **_scale(said),
-        "crop_mode": "squash" if processor.resize == "exact" else "center",
-        "crop_pct": min(1.0, processor.size[0] / wider) if wider else 1.0,
+        "crop_mode": "squash" if processor.resize == "exact" else "center", "crop_pct": share,
     }  # fmt: skip
     if said["do_resize"]:
         if said["resample"] not in _RESAMPLING:
             known = ", ".join(f"{number} ({word})" for number, word in sorted(_RESAMPLING.items()))
-            raise _refusal(f"resample is {said['resample']!r}; {known} are followed")
+            raise _refusal(f"resample is {said['resample']!r:.80}; {known} are followed")
         data["interpolation"] = _RESAMPLING[said["resample"]]
     if processor.size == own:
         return data, []
     return data, [
-        "Its preprocessing makes {} x {} px, and its positions were learned at {} x {} px: they are resized as"
-        " transformers resizes them.".format(*processor.size, *own)
+        "Its preprocessing makes {} x {} px, and its positions were learned at {} x {} px; they are resized"
+        " as transformers resizes them.".format(*processor.size, *own)
     ]
 
 
@@ -116,23 +120,18 @@ def _refusal(why: str) -> CheckpointError:
 
 def _class(preprocessor: Mapping[str, Any], kind: str) -> tuple[str, dict[str, Any]]:
     """The processor's class, named as transformers finds it, and its fields with the class's defaults."""
-    called, older = (
-        str(preprocessor.get(f"{part}_type") or "") for part in ("image_processor", "feature_extractor")
-    )
-    called = called or older.replace("FeatureExtractor", "ImageProcessor")
-    name = called.removesuffix("Fast").removesuffix("ImageProcessor")
-    if not called or called.endswith("FeatureExtractor"):
-        name = _CLASS_OF[kind]
+    called = str(preprocessor.get("image_processor_type") or preprocessor.get("feature_extractor_type") or "")
+    name = re.sub(r"(ImageProcessor(Fast)?|FeatureExtractor)$", "", called) or _CLASS_OF[kind]
     if name not in _CLASSES:
         raise _refusal(
-            f"image_processor_type is {called}; {', '.join(_CLASSES)} (each with ImageProcessor) are followed"
+            f"image_processor_type is {called:.80}; the ImageProcessor of {', '.join(_CLASSES)} is followed"
         )
     if preprocessor.get("use_square_size"):
         raise _refusal("use_square_size is set")
     said = {field: preprocessor.get(field, default) for field, default in _CLASSES[name].items()}
     for field, value in said.items():
         if field.startswith("do_") and not isinstance(value, bool | None):
-            raise _refusal(f"{field} is {value!r}; expected true or false")
+            raise _refusal(f"{field} is {value!r:.80}; expected true or false")
     return name, said
 
 
@@ -144,7 +143,7 @@ def _steps(said: Mapping[str, Any], name: str) -> Processor:
     exact = {("height", "width"): "exact"}
     if said["do_center_crop"]:
         _, crop = _lengths(said, "crop_size", exact)
-    if said["do_pad"] and name not in _WITHOUT_PADDING:
+    if said["do_pad"] and said["pad_size"] is not None and name not in _WITHOUT_PADDING:
         _, pad = _lengths(said, "pad_size", exact)
     size = pad or crop or (lengths if resize == "exact" else None)
     if size is None:
@@ -155,9 +154,8 @@ def _steps(said: Mapping[str, Any], name: str) -> Processor:
         raise _refusal(
             f"pad_size is {size[0]} x {size[1]}, smaller than the {before[0]} x {before[1]} before it"
         )
-    return Processor(
-        size, resize, lengths, crop, pad, in_fractions=name == "DINOv3ViT" and bool(said["do_rescale"])
-    )
+    in_fractions = name == "DINOv3ViT" and bool(said["do_rescale"])
+    return Processor(size, resize, lengths, crop, pad, in_fractions)
 
 
 def _lengths(
@@ -172,21 +170,16 @@ def _lengths(
     form = next((one for one in forms if isinstance(value, Mapping) and set(one) == set(value)), None)
     if form is None or not all(type(length) is int and length > 0 for length in value.values()):
         known = " or ".join(" and ".join(one) for one in forms)
-        raise _refusal(f"{field} is {said[field]!r}; expected are {known} in pixels")
+        raise _refusal(f"{field} is {said[field]!r:.80}; expected are {known} in pixels")
     first, second = value[form[0]], value[form[-1]]
     return forms[form], (first, second)
-
-
-def _resized_at_most(processor: Processor) -> int:
-    """The height that an upright image of the output's shape is resized to; 0 where it is not resized."""
-    return processor.resized(*processor.size, processor.size)[0] if processor.resize else 0
 
 
 def _scale(said: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
     """Mean and deviation of values from 0 to 1: what is rescaled otherwise is as if normalised otherwise."""
     factor = said["rescale_factor"] if said["do_rescale"] else 1.0
-    if not isinstance(factor, Real) or not 255 * factor * MIN_STD > 0:
-        raise _refusal(f"rescale_factor is {factor!r}; expected a number above 0")
+    if not isinstance(factor, Real) or not factor > 0:
+        raise _refusal(f"rescale_factor is {factor!r:.80}; expected a number above 0")
     means, stds = (0.0,) * 3, (1.0,) * 3
     if said["do_normalize"]:
         means, stds = (_three(said, field) for field in ("image_mean", "image_std"))
@@ -204,5 +197,5 @@ def _three(said: Mapping[str, Any], field: str) -> tuple[float, ...]:
         or len(values) != 3
         or not all(isinstance(one, Real) for one in values)
     ):
-        raise _refusal(f"{field} is {value!r}; expected a number for each of three channels")
+        raise _refusal(f"{field} is {value!r:.80}; expected a number for each of three channels")
     return tuple(map(float, values))
