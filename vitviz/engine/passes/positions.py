@@ -2,7 +2,7 @@
 
 timm resizes a table of absolute positions bicubically with antialiasing, and a relative one on its own kind
 of grid. transformers (`interpolate_pos_encoding`) resizes absolute tables without antialiasing (DINOv2
-with registers: with antialiasing), and BEiT's relative tables bilinearly; their last three rows, for the class
+with registers: with it), and BEiT's relative tables bilinearly; their last three rows, of the class
 token, stay as they are. It resizes tables of a square grid only. Rotary positions have no table.
 """
 
