@@ -170,11 +170,12 @@ def test_a_nested_processor_comes_before_preprocessor_config(vit):
 
 
 def test_the_box_of_a_crop_with_an_odd_margin_begins_where_transformers_cuts():
-    """481 x 321 becomes 49 x 33; of 21 and 5 pixels too many 10 and 2 are cut off before."""
-    data, _ = data_config({"model_type": "vit", "image_size": 28}, FIELDS["cropped"])
+    """481 x 321 becomes 52 x 35; of 24 and 7 pixels too many 12 and 3 are cut off before, by timm 12 and 4."""
+    fields = {**FIELDS["cropped"], "size": {"shortest_edge": 35}}
+    data, _ = data_config({"model_type": "vit", "image_size": 28}, fields)
     box = prepare(picture(481, 321), Preprocessing.from_config(data)).view.box
-    across, down = 481 / 49, 321 / 33
-    assert box == pytest.approx((10 * across, 2 * down, 38 * across, 30 * down))
+    across, down = 481 / 52, 321 / 35
+    assert box == pytest.approx((12 * across, 3 * down, 40 * across, 31 * down))
 
 
 def test_padding_lies_on_the_right_and_below_in_the_mean_colour():

@@ -63,8 +63,8 @@ def test_a_folder_of_transformers_follows_its_rule_at_another_size(theirs, tmp_p
 
 @pytest.mark.parametrize("size", [None, 42])
 def test_a_module_of_transformers_follows_its_rule_at_another_size(theirs, size):
-    if not hasattr(theirs.config, "num_labels") or theirs.config.model_type in ("vit_mae", "dinov3_vit"):
-        pytest.skip("a module without a classifier is looked into from its folder")
+    if theirs.config.model_type == "vit_mae":
+        pytest.skip("leaves out patches at random, so that it is looked into from its folder alone")
     same(Inspector.of(theirs, size=size, device="cpu"), theirs)
 
 
