@@ -2,14 +2,13 @@
 
 import json
 from dataclasses import replace
-from functools import cache
 
 import pytest
 import torch
 from PIL import Image
 
 import vitviz
-from tests.engine.looking import noise
+from tests.engine.looking import SHAPES, picture
 from tests.engine.small import perturbed
 from vitviz.engine.finding.catalogue import find
 from vitviz.engine.fitting.load import load
@@ -21,10 +20,6 @@ from vitviz.errors import CheckpointError, ImageError
 hf = pytest.importorskip("transformers", reason="transformers is the oracle for its own files")
 
 SIZES = {"hidden_size": 48, "num_attention_heads": 4, "patch_size": 7, "num_hidden_layers": 2}
-SHAPES = [  # width, height
-    (640, 427), (481, 321), (427, 640), (321, 481), (28, 28), (1, 1), (3, 2), (31, 97), (500, 26), (26, 500),
-    (255, 256), (701, 1000),
-]  # fmt: skip
 SQUARE = {"height": 28, "width": 28}
 FIELDS = {  # preprocessor_config.json of a 28 px model
     "resized": {"size": SQUARE},
@@ -66,11 +61,6 @@ FIELDS = {  # preprocessor_config.json of a 28 px model
     "Siglip": {"image_processor_type": "SiglipImageProcessor", "size": SQUARE},
     "of old": {"feature_extractor_type": "DeiTFeatureExtractor", "size": 32, "crop_size": 28},
 }  # fmt: skip
-
-
-@cache
-def picture(width, height):
-    return Image.fromarray(noise(width, (height, width)))
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +160,7 @@ def test_a_nested_processor_comes_before_preprocessor_config(vit):
 
 
 def test_the_box_of_a_crop_with_an_odd_margin_begins_where_transformers_cuts():
-    """481 x 321 becomes 52 x 35; of 24 and 7 pixels too many 12 and 3 are cut off before, by timm 12 and 4."""
+    """481 x 321 becomes 52 x 35; of 24 and 7 pixels too many 12 and 3 are cut off before, by timm 4."""
     fields = {**FIELDS["cropped"], "size": {"shortest_edge": 35}}
     data, _ = data_config({"model_type": "vit", "image_size": 28}, fields)
     box = prepare(picture(481, 321), Preprocessing.from_config(data)).view.box

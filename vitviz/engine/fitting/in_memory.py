@@ -111,8 +111,9 @@ def _of_timm(model: nn.Module, given: Given) -> Filled:
     data = {**record, "input_size": (3, *size)}
     tag = str(data.get("tag") or "")
     labels = timm_config.labels_of(record, model.num_classes, tag)
-    notes = () if given.mean else ("Its mean and deviation are those of its timm configuration.",)
-    return Filled(copied, architecture, data, notes=notes, labels=labels)
+    notes = [] if given.mean else ["Its mean and deviation are those of its timm configuration."]
+    notes += timm_config.on_request(record)
+    return Filled(copied, architecture, data, notes=tuple(notes), labels=labels)
 
 
 def _at_size(taken: Filled, size: tuple[int, int], kind: str) -> Filled:
