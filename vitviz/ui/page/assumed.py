@@ -25,6 +25,8 @@ _KNOWN = {
     "block=pre-norm": told("before attention and MLP (pre-norm)"),
     "block=res-post-norm": told("behind them, before they are added (res-post-norm)"),
     "block=post-norm": told("behind each sum (post-norm)"),
+    "head_type=sigmoid": told("logit of a yes or no (sigmoid)"),
+    "head_type=value": told("value of a regression"),
 }  # fmt: skip
 
 
@@ -98,6 +100,7 @@ def keep(studio: Studio, checkpoint: str, names: str = "") -> str:
     inspector = studio.checkpoints.inspector(checkpoint)
     plain, _ = split(checkpoint)
     named = in_lines(names, inspector.model.num_classes, plain) if names.strip() else inspector.labels
-    kept.keep(inspector.checkpoint, inspector.model, inspector.preprocessing, named)
+    placed = inspector.placed
+    kept.keep(placed.checkpoint, placed.model, placed.preprocessing, named, placed.head_type)
     studio.checkpoints.forget(plain)
     return plain
