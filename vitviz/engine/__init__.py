@@ -44,9 +44,9 @@ def load(
     classifier reads: "class", "average" of the patches, "average of all" tokens, "max", "average and max"),
     `block` ("pre-norm", "res-post-norm" or "post-norm": where the norms stand), `weights` (which of several
     sets in one file, such as "model" or "model_ema"), `labels`, `head_type` ("softmax", "sigmoid" for several
-    labels or the logit of a yes or no, "value" for regression: what the outputs are). Where something had to be assumed, an
-    AssumedWarning says what, and `inspector.checkpoint.assumed` holds it. Sentences behind `text=`
-    ("my-clip?text=a cat|a dog&template=a photo of {}.") are its classes, by `vitviz.text`.
+    labels or the logit of a yes or no, "value" for regression: what the outputs are). Where something had to
+    be assumed, an AssumedWarning says what, and `inspector.checkpoint.assumed` holds it. Sentences behind
+    `text=` ("my-clip?text=a cat|a dog&template=a photo of {}.") are its classes, by `vitviz.text`.
     Raises CheckpointError, UnsupportedModel, HubError, OutOfMemory, or VitvizError for a device or dtype.
 
     >>> load("vitviz-tiny").grid().prefix_names

@@ -26,8 +26,8 @@ class Assumption:
     """What a file does not say, and what was taken for it.
 
     `name` is one of weights, heads, pool, block, head_type, normalisation, crop_pct, interpolation,
-    activation, epsilon and mapping; `taken` and the `choices` are texts as a checkpoint's name carries them ("heads=6"); both
-    are empty for a mapping, which a file of its own answers.
+    activation, epsilon and mapping; `taken` and the `choices` are texts as a checkpoint's name carries them
+    ("heads=6"); both are empty for a mapping, which a file of its own answers.
     """
 
     name: str

@@ -28,7 +28,8 @@ def outcomes(
 ) -> Iterator[tuple[str, str, Answer | None]]:
     """(assumption's name, choice, likeliest label with score and head type) for each choice, at a size.
 
-    `size` is (height, width). None for a choice that cannot be: heads that do not divide the width. The rest stays as it is.
+    `size` is (height, width). None for a choice that cannot be: heads that do not divide the
+    width. The rest stays as it is.
     """
     for one in assumed:
         for choice in one.choices:

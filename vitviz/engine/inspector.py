@@ -79,7 +79,8 @@ class Inspector(Shown):
         `mean` and `std` (of values from 0 to 1) are what the model's pictures are normalised with: needed
         for a module of one's own, else its configuration's. `mapping` is the path of a mapping file for a
         module whose names leave it open. `head_type` ("softmax", "sigmoid" or "value") is what its outputs
-        are: needed for one output, else transformers' configuration's, else "softmax". UnsupportedModel for no plain ViT, VitvizError for what is unsaid.
+        are: needed for one output, else transformers' configuration's, else "softmax".
+        UnsupportedModel for no plain ViT, VitvizError for what is unsaid.
 
         >>> import timm
         >>> model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1)

@@ -26,8 +26,10 @@ SCORES = ("kept", "probability", "logit")  # of an output, as far as its type ha
 def scores_of(logits: Float[Tensor, "*row class"], head_type: HeadType) -> Float[Tensor, "*row class"]:
     """Return what is shown of logits, in float64: probabilities, or the values as they are.
 
-    >>> scores_of(torch.tensor([0.0, 0.0]), "softmax").tolist(), scores_of(torch.tensor([2.5]), "value").tolist()
-    ([0.5, 0.5], [2.5])
+    >>> scores_of(torch.tensor([0.0, 0.0]), "softmax").tolist()
+    [0.5, 0.5]
+    >>> scores_of(torch.tensor([2.5]), "value").tolist()
+    [2.5]
     """
     logits = logits.double()
     if head_type == "value":

@@ -264,6 +264,11 @@ class Trace(_Pickled, Shown):
         return list(zip(map(self.named, classes.tolist()), scores.tolist(), strict=True))
 
     @property
+    def quantity(self) -> str:
+        """What `top` and `scores` give, by name: each class's "probability", or an output's "value"."""
+        return "value" if self.head_type == "value" else "probability"
+
+    @property
     def prediction(self) -> int | None:
         """The predicted class, of a single output 0 for no and 1 for yes; None where none is predicted."""
         if self.logits is None or not self.logits.numel() or self.head_type == "value":

@@ -103,12 +103,14 @@ def _surely(
 
 
 def table(survey: Any, protocol: int = 0) -> list[tuple[str, ...]]:
-    """For people: rank, method, areas in % (of values as they are), gap, correlation between two classes, pointing and energy."""
-
+    """For people: rank, method, areas in % (of values as they are), gap, correlation between two classes,
+    pointing and energy.
+    """
     per = 1 if survey.head_type == "value" else 100
 
     def share(row: Mapping[str, Any], name: str, per: float = 100) -> str:
-        return f"{per * row[name]:.{1 if per > 1 else 3}f}" if name in row and row[name] == row[name] else "–"
+        known, places = name in row and row[name] == row[name], 1 if per > 1 else 3
+        return f"{per * row[name]:.{places}f}" if known else "–"
 
     def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         areas = (

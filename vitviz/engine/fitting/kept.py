@@ -2,7 +2,8 @@
 
 In a folder of its own the file's config is `config.json`, as timm writes it; beside other weights it is
 `vit.config.json`. timm reads such a folder, too (`local-dir:`), but for the epsilon of the norms and where
-they stand and for the type of the head, for which its form has no word: these stand under `vitviz`. A proposed mapping is kept with it.
+they stand and for the type of the head, for which its form has no word: these stand under `vitviz`.
+A proposed mapping is kept with it.
 """
 
 import json
