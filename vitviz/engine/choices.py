@@ -18,18 +18,14 @@ from vitviz.engine.passes import copies
 from vitviz.engine.pictures.preprocess import Preprocessing, prepare
 from vitviz.engine.reading.given import Given
 from vitviz.errors import VitvizError
-from vitviz.record.head_type import HeadType
-
-Answer = tuple[str, float, HeadType]
 
 
 def outcomes(
     inspector: Inspector, picture: Image.Image, assumed: tuple[Assumption, ...], size: tuple[int, int]
-) -> Iterator[tuple[str, str, Answer | None]]:
-    """(assumption's name, choice, likeliest label with score and head type) for each choice, at a size.
+) -> Iterator[tuple[str, str, tuple[str, float] | None]]:
+    """(assumption's name, choice, likeliest label with its score) for each choice, at a (height, width).
 
-    `size` is (height, width). None for a choice that cannot be: heads that do not divide the
-    width. The rest stays as it is.
+    None for a choice that cannot be: heads that do not divide the width. The rest stays as it is.
     """
     for one in assumed:
         for choice in one.choices:
@@ -39,7 +35,9 @@ def outcomes(
                 yield one.name, choice, None
 
 
-def _answer(inspector: Inspector, picture: Image.Image, given: Given, size: tuple[int, int]) -> Answer | None:
+def _answer(
+    inspector: Inspector, picture: Image.Image, given: Given, size: tuple[int, int]
+) -> tuple[str, float] | None:
     if given.weights is not None:  # other tensors, for as long as it takes
         name = inspector.checkpoint.name
         asked = f"{name}{'&' if '?' in name else '?'}{given.text()}"
@@ -55,7 +53,5 @@ def _answer(inspector: Inspector, picture: Image.Image, given: Given, size: tupl
         return variant
 
     (trace,) = inspector.forward.traces([prepared], size, change=changed)
-    if trace.logits is None:
-        return None
     trace = replace(trace, own_head_type=given.head_type or trace.own_head_type)
-    return *trace.top(1)[0], trace.head_type
+    return trace.top(1)[0] if trace.logits is not None else None

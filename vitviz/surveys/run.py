@@ -19,7 +19,7 @@ from typing import Any
 import vitviz
 from vitviz.engine import Inspector
 from vitviz.errors import ImageError, VitvizError, whole_number
-from vitviz.record.head_type import predictions_named
+from vitviz.record.head_type import NO_DECISION, predictions_named
 from vitviz.surveys.labels import Classes, Labels
 from vitviz.surveys.measure import Measure
 from vitviz.surveys.measures import chosen
@@ -203,6 +203,8 @@ def measuring_of(inspector: Inspector, measures, size, batch: int, classes: Clas
     measures = chosen(measures)
     required = any(one.name == "accuracy" for one in measures)
     outputs, head_type = int(getattr(inspector.model, "num_classes", 0)), inspector.head_type
+    if required and head_type == "value":
+        raise VitvizError(f"{NO_DECISION.format(name=inspector.checkpoint.name)}; leave accuracy out.")
     counted = 0 if head_type == "value" else max(outputs, 2) if outputs else 0  # of one output, no and yes
     names = predictions_named(inspector.labels, outputs, head_type) if counted else ()
     labels = Labels(counted, names, classes, required)

@@ -57,6 +57,7 @@ def shown(
         "second": [] if second is None else [{"name": one.name} for one in second.checkpoint.assumed],
         "keeps": keeps,
         "file": plain,
+        "head_type": inspector.head_type,
         "classes": inspector.model.num_classes if keeps else 0,  # to be named, where that can be kept
         "answered": answers is not None or not items,
     }

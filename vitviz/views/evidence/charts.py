@@ -30,8 +30,10 @@ MARKED = 3  # dots whose distance from the diagonal is drawn
 def sum_name(subject, settings) -> Sentence:
     """What the account adds up to: one class's logit or value, or by how much it lies above another's."""
     if subject.trace.head_type == "value":
-        one = "difference of values" if "-" in settings["target"] else "value"
-        return Sentence(f"change of the {one}" if settings.get("difference") == "on" else one)
+        if settings.get("difference") == "on":
+            pair = "change of the difference of values"
+            return Sentence(pair) if "-" in settings["target"] else Sentence("change of the value")
+        return Sentence("difference of values") if "-" in settings["target"] else Sentence("value")
     if settings.get("difference") == "on":
         pair = "change of the difference of logits"
         return Sentence(pair) if "-" in settings["target"] else Sentence("change of the logit")

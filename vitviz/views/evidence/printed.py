@@ -111,7 +111,7 @@ def _balance(subject, settings, total: float, logit: float) -> Sentence:
     change = settings["difference"] == "on"
     name = Sentence("Difference of logits") if pair else Sentence("Logit")
     if subject.trace.head_type == "value":
-        name = Sentence("{sum}", sum=charts.sum_name(subject, settings))
+        name = charts.sum_name(subject, settings)
     elif change:
         name = Sentence("Change of the difference of logits") if pair else Sentence("Change of the logit")
     told = joined(name, Sentence("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), by=": ")
