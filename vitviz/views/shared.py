@@ -74,8 +74,8 @@ def class_name(trace: Trace, index: int) -> str:
     known = len(trace.labels) == trace.logits.numel()
     if known:
         return trace.labels[index]
-    number = "output {number}" if trace.head_type == "value" else "class {number}"
-    return Sentence(number, number=index)
+    of_values = trace.head_type == "value"
+    return Sentence("output {number}" if of_values else "class {number}", number=index)
 
 
 def target_name(subject: Subject, asked: str) -> str:

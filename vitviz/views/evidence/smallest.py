@@ -16,6 +16,8 @@ STANDS = (
     "The answer stands from {share} % of the edges on ({count} of {edges}), kept by the largest share; the"
     " random orders keep it from {chance}."
 )
+AHEAD = "ahead of the next class, in logits"
+OTHER = "below, the answer is the other of yes and no"
 ONE_AHEAD = "beyond even odds of yes and no, in logits"
 RANDOM = "at random, {count} orders"
 
@@ -65,13 +67,9 @@ def chart(view, subject: Subject, settings: Settings) -> Chart:
     band, name = (found[1:].min(axis=0), found[1:].max(axis=0)), Sentence(RANDOM, count=DRAWS)
     chance = line(found[1:].mean(axis=0), name, GREY, band)
     one = subject.trace.logits.numel() == 1  # output: a yes or no
-    along, up = (
-        Sentence("edges kept, in %"),
-        Sentence(ONE_AHEAD if one else "ahead of the next class, in logits"),
-    )
+    along, up = Sentence("edges kept, in %"), Sentence(ONE_AHEAD if one else AHEAD)
     title = Sentence("What is left of the answer with some edges alone")
-    other = "below, the answer is the other of yes and no" if one else "below, another class is the answer"
-    level = Level(0.0, Sentence(other), colour=ORANGE)
+    level = Level(0.0, Sentence(OTHER if one else "below, another class is the answer"), colour=ORANGE)
     like = {"whole": False, "aspect": 0.78, "question": f"{settings['target']}/smallest"}
     like["notes"] = _notes(counts, found, edges) if len(counts) == STEPS else ()
     ends = (0.0, 100.0), roomy(found, 0.06)

@@ -158,12 +158,8 @@ class Experiment(View):
         names, x = step_names(grid, kind), late.experiment.places_of(grid, kind)
         answer, label = int(subject.trace.logits.argmax()), likeliest(subject.trace, 1)[0]["name"]
         of_values = subject.trace.head_type == "value"
-        watched = "value of {class}" if of_values else "probability of {class}"
-        of = (
-            Sentence("draws that keep the answer")
-            if score == "kept"
-            else Sentence(watched, **{"class": label})
-        )
+        of = Sentence("value of {class}" if of_values else "probability of {class}", **{"class": label})
+        of = Sentence("draws that keep the answer") if score == "kept" else of
         done = [done_at(grid, kind, step) for step in range(len(x))]
         series, notes = [], []
         if told.over:

@@ -124,8 +124,10 @@ def _watched(subject: Subject, settings: Settings) -> Sentence:
     if settings["score"] == "kept":
         return Sentence("Answer kept")
     told = {"class": target_name(subject, settings["target"])}
-    logit = "value of {class}" if subject.about.head_type == "value" else "logit of {class}"
-    return Sentence(logit if settings["score"] == "logit" else "probability of {class}", **told)
+    if settings["score"] != "logit":
+        return Sentence("probability of {class}", **told)
+    of_values = subject.about.head_type == "value"
+    return Sentence("value of {class}" if of_values else "logit of {class}", **told)
 
 
 def told(trial: Trial, score: str) -> dict[str, Any]:

@@ -62,8 +62,8 @@ def ahead(survey: Any, settings: Settings) -> Chart:
     low, high = min(0.0, *(mean - reach)), max(0.01 * times, *(mean + reach))
     spare = 0.04 * (high - low)
     names = [joined(str(row["rank"]), Sentence(TITLES[row["method"]])) for row in rows]
-    logits = "gap less chance’s, values" if survey.head_type == "value" else "gap less chance’s, logits"
-    along = Sentence(logits if score == "logit" else "gap less chance’s, %")
+    along = Sentence("gap less chance’s, logits" if score == "logit" else "gap less chance’s, %")
+    along = Sentence("gap less chance’s, values") if survey.head_type == "value" else along
     axes = along, Sentence("Method"), (low - spare, high + 2 * spare), (0.4, last + 0.6)
     level = Level(0.0, Sentence("chance"), upright=True, colour=GREY)
     like = {"whole": False, "aspect": 0.06 + 0.042 * last}
