@@ -299,7 +299,7 @@ def video(
     weights: Weights = None,
 ) -> None:
     """A view of every frame of a video, as a film (.mp4, .gif) or a table (.csv: a row a frame with its
-    number, time, answer, probability, and flicker, the mean change of the map from the frame before).
+    number, time, answer, probability or value, and flicker, the map's mean change from the frame before).
 
     SOURCE is an MP4, MOV, WebM, MKV, AVI, GIF or animated WebP file.
 
@@ -322,9 +322,12 @@ def video(
     inspector = vitviz.load(checkpoint, device=device, folder=weights)
     frames = vitviz.video(source, inspector, view, **asked)
     if out.suffix.lower() == ".csv":
-        rows = [(f.number, f"{f.seconds:.6g}", f.answer, f.probability, f.flicker) for f in frames]
+        rows, quantity = [], "probability"
+        for f in frames:
+            quantity = f.trace.quantity
+            rows.append((f.number, f"{f.seconds:.6g}", f.answer, getattr(f, quantity), f.flicker))
         with out.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([("frame", "time", "answer", "probability", "flicker"), *rows])
+            csv.writer(file).writerows([("frame", "time", "answer", quantity, "flicker"), *rows])
     else:
         film_of(frames).save(out, width)
     print(out)

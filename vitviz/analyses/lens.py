@@ -88,6 +88,7 @@ def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tens
 
 def lens_probabilities(ledger: Ledger, depth: int) -> Float[Tensor, "class row col"]:
     """Every patch's own answer at one depth, read now: all classes' probabilities; NaN for one left out.
+    Of a head of values these values.
 
     `depth` 0 enters block 1, L is the last output. Raises VitvizError for no reading, IndexError for a depth.
 
@@ -101,7 +102,7 @@ def lens_probabilities(ledger: Ledger, depth: int) -> Float[Tensor, "class row c
     check_patches(readout)
     head, tokens = _head_of(trace, readout), tokens_at(trace, depth)
     read = _normed(readout, tokens).unsqueeze(-2).expand(-1, len(head.weights), -1)  # distilled: half of both
-    return trace.on_grid(trace.probabilities(head(read)).mT)
+    return trace.on_grid(trace.scores(head(read)).mT)
 
 
 def _normed(readout: Tail, tokens: Float[Tensor, "*lead width"]) -> Float[Tensor, "*lead width"]:

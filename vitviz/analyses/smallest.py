@@ -122,10 +122,19 @@ def kept_counts(edges: int) -> tuple[int, ...]:
     return tuple(round(share * edges) for share in KEPT)
 
 
-def margin_of(logits: Float[Tensor, "row class"], classes: Sequence[int]) -> Float[Tensor, " row"]:
-    """By how much a class's logit lies above every other's, or above that of a second class."""
+def margin_of(
+    logits: Float[Tensor, "row class"], classes: Sequence[int], prediction: int | None = None
+) -> Float[Tensor, " row"]:
+    """By how much a class's logit lies above every other's, or above that of a second class; of a single
+    output by how much it lies on the side of the `prediction`, above zero for 1 and below for 0.
+
+    >>> margin_of(torch.tensor([[2.0], [-1.0]]), [0], prediction=0).tolist()
+    [-2.0, 1.0]
+    """
     if len(classes) == 2:
         return score_of(logits, classes)
+    if logits.shape[1] == 1:
+        return logits[:, 0] * (1 if prediction else -1)
     own = torch.zeros_like(logits, dtype=torch.bool)
     own[:, classes[0]] = True
     return logits[:, classes[0]] - logits.masked_fill(own, -torch.inf).amax(dim=1)

@@ -4,7 +4,8 @@
 
 For a class w and b are its row of the head, divided by |z| where it is a cosine's; for a rather than b the
 difference of two rows; relative to the mean over classes, the mean row is taken off, which changes no
-probability of a softmax (adding a number to all logits changes no answer). It does not show how sure the
+probability of a softmax (adding a number to all logits changes no answer) and is refused of a model's own
+sigmoids and values, each of which stands by itself. It does not show how sure the
 model is: that is the softmax over all classes, or each given class's own sigmoid.
 """
 
@@ -49,6 +50,12 @@ def target_of(trace: Trace, readout: Tail, target: Asked, relative: bool = False
             f" instead: a tensor of {readout.features} numbers."
         )
     classes = classes_of(trace, target)
+    if relative and trace.classes is None and trace.head_type != "softmax":
+        raise VitvizError(
+            f"Given relative=True for {trace.checkpoint}, each of whose outputs stands by itself (head_type"
+            f" {trace.head_type!r}); only a softmax says the same when a mean is taken off. Ask with"
+            " relative=False."
+        )
     read = None if readout.head.length is None else features(trace, readout)
     head = readout.head if read is None else readout.head.held(read)
 

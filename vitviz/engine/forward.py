@@ -115,6 +115,7 @@ class Forward:
             "checkpoint": placed.checkpoint.name, "grid": record.grid_of(model), "readout": readout,
             "labels": placed.labels, "milliseconds": milliseconds, "device": name_of(placed.device),
             "dtype": placed.dtype, "first_pass": first, "kept": kept, "classes": placed.classes,
+            "own_head_type": placed.head_type,
             **({} if edit is None else {"without": edit.without}),
         }  # fmt: skip
         if placed.classes is None and not record.classifies(model, placed.checkpoint):

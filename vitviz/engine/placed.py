@@ -80,7 +80,7 @@ class Placed:
     def __init__(self, loaded: Loaded, device: str = "auto", dtype: str = "float32"):
         self.checkpoint: Checkpoint = loaded.checkpoint
         self.preprocessing = loaded.preprocessing
-        self.labels = loaded.labels
+        self.labels, self.head_type = loaded.labels, loaded.head_type
         self.classes: Classes | None = None  # given in the place of the model's own
         self.device = pick_device(device)
         self.dtype = str(dtype).removeprefix("torch.")  # torch's own is as good as its name

@@ -116,10 +116,15 @@ def _trace(trace: Trace) -> str:
     caption += f" Without: {edit}." if edit else ""
     strokes = trace.view.retouched.text()
     caption += f" The picture was retouched: {strokes}." if strokes else ""
-    rows = [(label, f"{probability:.1%}") for label, probability in trace.top(5)]
+    of_values = trace.head_type == "value"
+    rows = [(label, score if of_values else f"{score:.1%}") for label, score in trace.top(5)]
     height, width = trace.view.picture.shape[:2]
     seen = image(trace.view.picture, "the picture as the model got it", 224)
-    answers = table(("answer", "probability"), rows) if rows else "<p>No classifier.</p>"
+    answers = (
+        table(("output" if of_values else "answer", trace.quantity), rows)
+        if rows
+        else "<p>No classifier.</p>"
+    )
     said = f"Trace of a picture of {width} × {height} px"
     return card(said, f'<div class="vitviz-row">{seen}{answers}</div>', caption=caption)
 
@@ -330,8 +335,9 @@ def _trial(trial: Trial) -> str:
     head = ("map", "gap", "most relevant first", "least relevant first")
     rows = [(name, gap, *trial.areas(name)) for name, gap in trial.ranking()]
     mean, reach = trial.chance()[0], trial.reach()
+    of = "value" if trial.head_type == "value" else "probability"
     caption = (
-        f"{trial.checkpoint}, patches removed as {trial.patches_as}: areas under the probability's curves,"
+        f"{trial.checkpoint}, patches removed as {trial.patches_as}: areas under the {of}'s curves,"
         f" best first. Chance's gap is {number(mean)}; in one of 20 trials the best of so many random maps"
         f" would come above {number(mean + reach)}. One picture says nothing of another."
     )
@@ -342,22 +348,24 @@ def _trial(trial: Trial) -> str:
 def _experiment(found: Experiment) -> str:
     kind = KINDS[found.kind]
     what, other = (kind.along, "") if found.kind == "drop" else (kind.counts, f", {kind.name}")
-    curves = [found.curve(way) for way in found.probability]
-    kept = [found.curve(way, "kept") for way in found.probability]
+    of_values, curves = found.head_type == "value", [found.curve(way) for way in found.ways]
+    keeps = () if of_values else found.ways
+    kept, spread = [found.curve(way, "kept") for way in keeps], _value_spread if of_values else _spread
     rows = [
-        (count, *(_spread(*curve[step]) for curve in curves), *(f"{one[step][0]:.0%}" for one in kept))
+        (count, *(spread(*curve[step]) for curve in curves), *(f"{one[step][0]:.0%}" for one in kept))
         for step, count in enumerate(found.steps)
     ]
-    head = (what, *found.probability, *(f"{way}: kept" for way in found.probability))
-    draws = next((len(one[0]) for one in found.probability.values()), 0)
+    head = (what, *found.ways, *(f"{way}: kept" for way in keeps))
+    draws = next((len(one[0]) for one in getattr(found, found.scores[0]).values()), 0)
+    quantity, plural = ("value", "values") if of_values else ("probability", "probabilities")
     far = found.deviation.classes if found.deviation else None
     rounded = f" Computed in {found.dtype}" if found.dtype != "float32" else ""
-    rounded += f", whose probabilities lie up to {far:.2g} from float32's." if rounded and far else ""
+    rounded += f", whose {plural} lie up to {far:.2g} from float32's." if rounded and far else ""
     caption = (
-        f"{found.checkpoint}: probability of {found.label}, the answer to the whole picture{other}: means"
-        f" over {draws} draws ± twice their standard errors; kept: in how many it stays the"
-        f" likeliest.{rounded}"
+        f"{found.checkpoint}: {quantity} of {found.label}, the answer to the whole picture{other}: means"
+        f" over {draws} draws ± twice their standard errors"
     )
+    caption += f".{rounded}" if of_values else f"; kept: in how many the prediction stays.{rounded}"
     return card("Experiment", table(head, rows), _refused(found), caption=caption)
 
 
@@ -368,3 +376,7 @@ def _refused(found: Trial | Experiment) -> str:
 
 def _spread(mean: float, error: float) -> str:
     return f"{mean:.1%} ± {2 * error:.1%}"
+
+
+def _value_spread(mean: float, error: float) -> str:
+    return f"{number(mean)} ± {number(2 * error)}"

@@ -56,6 +56,7 @@ class VideoFrame:
     answer: str | None  # the likeliest class
     probability: float | None
     flicker: float | None
+    value: float | None = None  # of a head of values the largest, whose name is the answer
 
 
 def video(
@@ -121,8 +122,10 @@ def video(
             over, values = map_of(figure)
             changed = before and over and flicker(before.map, values)
             scale = over and over.scale and (over.scale.low, over.scale.high)
-            answer = best[0] if best else (None, None)
-            before = VideoFrame(number, seconds, picture, trace, figure, values, scale, *answer, changed)
+            answer, score = best[0] if best else (None, None)
+            told = {"probability": None, trace.quantity: score}
+            found = number, seconds, picture, trace, figure, values, scale, answer
+            before = VideoFrame(*found, flicker=changed, **told)
             yield before
 
 

@@ -134,18 +134,6 @@ class Classes(Shown):
             ) from error
 
 
-def probabilities(
-    logits: Float[Tensor, "*row class"], classes: Classes | None = None
-) -> Float[Tensor, "*row class"]:
-    """What logits say, in float64: of a model's own classes, and of given ones where so scored, the softmax.
-
-    >>> probabilities(torch.tensor([0.0, 0.0])).tolist()
-    [0.5, 0.5]
-    """
-    each = classes is not None and classes.score == "sigmoid"
-    return logits.double().sigmoid() if each else logits.double().softmax(dim=-1)
-
-
 def tensors_in(data: bytes) -> dict[str, Any]:
     """The tensors of a .safetensors file, and the texts that stand beside them."""
     tensors = load(data)  # which looks at the header first

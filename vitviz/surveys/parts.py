@@ -152,6 +152,12 @@ def _grams(file: Mapping[str, np.ndarray]) -> Iterator[Grams]:
 def _require_same(before: dict[str, Any], now: dict[str, Any]) -> None:
     """A survey goes on only as what it was begun as."""
     other = [name for name in now if before.get(name) != now[name]]
+    if other == ["head_type"] and "head_type" not in before:
+        raise VitvizError(
+            "The survey in this folder was written before vitviz read what the outputs of its model are"
+            f" ({now['head_type']}): the probabilities in its files are those of a softmax and wrong. Choose"
+            " another folder for --out, and make it again."
+        )
     if other:
         pairs = ((name, str(before.get(name))[:80], str(now[name])[:80]) for name in other)
         told = "; ".join(f"{name} was {then!r} and is now {this!r}" for name, then, this in pairs)

@@ -19,6 +19,7 @@ from typing import Any
 import vitviz
 from vitviz.engine import Inspector
 from vitviz.errors import ImageError, VitvizError, whole_number
+from vitviz.record.head_type import NO_DECISION, predictions_named
 from vitviz.surveys.labels import Classes, Labels
 from vitviz.surveys.measure import Measure
 from vitviz.surveys.measures import chosen
@@ -76,7 +77,8 @@ class Plan:
         told = json.dumps(meant, sort_keys=True).encode()
         return {
             "checkpoint": inspector.checkpoint.name, "checkpoint_sha256": identity.digest if identity else "",
-            **({"given_classes_sha256": inspector.classes.digest} if inspector.classes else {}),
+            **({"given_classes_sha256": inspector.classes.digest} if inspector.classes else
+               {} if inspector.head_type == "softmax" else {"head_type": inspector.head_type}),
             "input_size": list(measuring.size), "dtype": inspector.dtype,
             "measures": [getattr(one, "settings", one.name) for one in measuring.measures],
             "source": self.source.kind, "source_sha256": self.described.digest,
@@ -200,7 +202,12 @@ def measuring_of(inspector: Inspector, measures, size, batch: int, classes: Clas
         )
     measures = chosen(measures)
     required = any(one.name == "accuracy" for one in measures)
-    labels = Labels(int(getattr(inspector.model, "num_classes", 0)), inspector.labels, classes, required)
+    outputs, head_type = int(getattr(inspector.model, "num_classes", 0)), inspector.head_type
+    if required and head_type == "value":
+        raise VitvizError(f"{NO_DECISION.format(name=inspector.checkpoint.name)}; leave accuracy out.")
+    counted = 0 if head_type == "value" else max(outputs, 2) if outputs else 0  # of one output, no and yes
+    names = predictions_named(inspector.labels, outputs, head_type) if counted else ()
+    labels = Labels(counted, names, classes, required)
     grid = inspector.grid(size if size is None or isinstance(size, tuple) else (size, size))
     own = inspector.preprocessing.size
     return Measuring(inspector, measures, labels, own if size is None else grid.pixels, batch)

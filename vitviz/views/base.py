@@ -350,5 +350,5 @@ class View(ABC):
         for control in self.controls:
             found |= {control.label, control.info}
             if isinstance(control, Choice) and control.label:
-                found |= {text for _, text in control.options}
+                found |= {text for _, text in (*control.options, *control.of_values)}
         return found - {""}

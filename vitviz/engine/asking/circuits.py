@@ -33,6 +33,10 @@ ASTRAY = (
     "what its heads read is explained by its writers only to {found} of the largest, where {allowed} is"
     " expected"
 )
+NO_PREDICTION = (
+    "Not applicable to {checkpoint}: its outputs are values (regression) and predict no class that some"
+    " edges could keep."
+)
 _streams: WeakKeyDictionary[Trace, Stream] = WeakKeyDictionary()
 _lock = lock_of(sys.modules[__name__])
 
@@ -188,6 +192,7 @@ def smallest_part(
     >>> 0 < found.least < len(found.edges)
     True
     """
+    require_prediction(inspector.answered(trace))
     target = int(trace.logits.argmax()) if target is None else target
     edges, shares = ranked_edges(inspector, trace, target, parts_as)
     orders, counts = smallest.orders_of(len(edges), draws, seed), smallest.kept_counts(len(edges))
@@ -216,6 +221,12 @@ def smallest_part(
     return SmallestPart(edges, shares, counts, margins, parts_as, least)
 
 
+def require_prediction(trace: Trace) -> None:
+    """UnsupportedModel for a head of values: no part of the model could keep its prediction."""
+    if trace.head_type == "value":
+        raise UnsupportedModel(Sentence(NO_PREDICTION, checkpoint=trace.checkpoint))
+
+
 def ranked_edges(
     inspector: Inspector, trace: Trace, target: Asked, parts_as: str = "mean"
 ) -> tuple[tuple[Edge, ...], Tensor]:
@@ -235,6 +246,8 @@ def margins_of(
     inspector: Inspector, trace: Trace, target: Asked, kept: Sequence[Sequence[Edge]], parts_as: str = "mean"
 ) -> list[float]:
     """The target's margin over the next class with each set of edges alone, in logits."""
+    trace = inspector.answered(trace)
+    require_prediction(trace)
     ledger, stream = balanced_ledger(inspector, trace), recorded(inspector, trace)
     usual, classes = _usual(inspector, ledger, stream, parts_as), classes_of(trace, target)
     heads, positions = trace.layers[0].heads, stream.positions is not None
@@ -250,7 +263,7 @@ def margins_of(
                 if edge not in some:
                     removals[-1][edge.reader].append(edge.writer)
         logits = without_edges(inspector, ledger, stream, removals, usual)
-        found += smallest.margin_of(logits.double(), classes).tolist()
+        found += smallest.margin_of(logits.double(), classes, trace.prediction).tolist()
     return found
 
 

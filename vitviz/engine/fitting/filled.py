@@ -31,6 +31,7 @@ from vitviz.engine.reading.families import architectures, require_plain, timm_mo
 from vitviz.engine.reading.folder import refusing, stem, understood
 from vitviz.engine.reading.given import Given, pools_of
 from vitviz.errors import CheckpointError
+from vitviz.record.head_type import HeadType
 
 _NOTHING = Given()
 _WORDS = {"num_classes": "classes", "img_size": "input", "global_pool": "pooling"}
@@ -47,6 +48,7 @@ class Filled:
     notes: tuple[str, ...] = ()
     assumed: tuple[Assumption, ...] = ()
     labels: tuple[str, ...] = ()  # as far as they are read here: of models in memory
+    head_type: HeadType | None = None  # likewise; None where nothing tells it
 
 
 def filled(

@@ -30,6 +30,7 @@ from vitviz.engine.reading.families import FAMILIES, require_plain
 from vitviz.engine.reading.given import ACTIVATIONS, Given, blocks_of, pools_of
 from vitviz.engine.reading.mapping import PATCH_ORDERS, NameMap, written
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError, said
+from vitviz.record.head_type import require_head_type
 
 _numbers = itertools.count(1)
 _ALIKE = {torch.float32: 1e-4, torch.float64: 1e-4}  # of the largest answer; of halves a twentieth
@@ -77,7 +78,15 @@ def loaded_of(
     if names and len(names) != taken.model.num_classes:
         raise VitvizError(f"Given {len(names)} labels; {kind} has {taken.model.num_classes} classes.")
     ready = taken.model.eval().requires_grad_(False)
-    return Loaded(known, ready, Preprocessing.from_config(data), tuple(names))
+    head_type = given.head_type or taken.head_type
+    if head_type is None and ready.num_classes == 1:
+        raise VitvizError(
+            f"{kind} has one output and does not tell what it is; expected head_type='sigmoid' for the logit"
+            " of a yes or no, or head_type='value' for a regression."
+        )
+    head_type = head_type or "softmax"
+    require_head_type(head_type, ready.num_classes, kind)
+    return Loaded(known, ready, Preprocessing.from_config(data), tuple(names), head_type)
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
@@ -138,7 +147,8 @@ def _of_transformers(model: nn.Module, kind: str) -> Filled:
     ours = empty(build, kind, tensors)
     fill(ours, tensors, kind, f"its configuration ({config['model_type']})")
     data, _ = processors.data_config(config, None)
-    return Filled(ours, entry, data, labels=huggingface.labels(config, ours.num_classes))
+    told = {one: getattr(huggingface, one)(config, ours.num_classes) for one in ("labels", "head_type")}
+    return Filled(ours, entry, data, **told)
 
 
 def _forget_training(model: nn.Module) -> None:

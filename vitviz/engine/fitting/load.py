@@ -28,6 +28,7 @@ from vitviz.engine.reading.given import split
 from vitviz.engine.reading.timm_config import labels_of
 from vitviz.engine.reading.weights import bytes_held, read, shapes
 from vitviz.errors import CheckpointError, HubError
+from vitviz.record.head_type import require_head_type
 
 _AGAIN = "Wait until it has been written, and choose it again."
 
@@ -112,7 +113,14 @@ def load(
         if huggingface.is_transformers(files.config):
             named = huggingface.labels(files.config, classes)
         shared = projects(files.weights, names, called, classes, bool(labels or named))
-    return Loaded(replace(known, projects=shared), model, preprocessing, labels or named)
+        head_type = given.head_type
+        if head_type is None and huggingface.is_transformers(files.config):
+            head_type = huggingface.head_type(files.config, classes)
+    if head_type is None and classes == 1 and not shared:
+        known, head_type = replace(known, assumed=(*known.assumed, *assumed.OF_ONE_OUTPUT)), "sigmoid"
+    require_head_type(head_type or "softmax", classes, checkpoint.name)
+    known = replace(known, projects=shared)
+    return Loaded(known, model, preprocessing, labels or named, head_type or "softmax")
 
 
 def _require_reasonable(found: Filled, name: str) -> None:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from vitviz.engine.pictures.preprocess import CROP_MODES, INTERPOLATIONS
 from vitviz.errors import CheckpointError, VitvizError, whole_number
 from vitviz.record.asked import plain
+from vitviz.record.head_type import HEAD_TYPES, HeadType
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "gelu": nn.GELU, "gelu_tanh": partial(nn.GELU, approximate="tanh"), "quick_gelu": QuickGELU,
@@ -70,6 +71,7 @@ class Given:
     pool: str | None = None
     block: str | None = None
     weights: str | None = None  # which of several sets of weights in one file
+    head_type: HeadType | None = None  # what the classifier's outputs are
 
     def __post_init__(self) -> None:
         said = self.said()
@@ -80,7 +82,7 @@ class Given:
             object.__setattr__(self, "labels", tuple(map(str, self.labels)))
         if self.heads is not None and whole_number(self.heads, least=1) is None:
             raise VitvizError(f"Given heads={self.heads!r}; expected a whole number from 1.")
-        named = {"activation": ACTIVATIONS, "pool": POOLS, "block": BLOCKS}
+        named = {"activation": ACTIVATIONS, "pool": POOLS, "block": BLOCKS, "head_type": HEAD_TYPES}
         named |= {"crop_mode": CROP_MODES, "interpolation": INTERPOLATIONS}
         for name, known in named.items():
             if name in said and said[name] not in known:
@@ -259,4 +261,5 @@ def _listed(text: str) -> Any:
 _READ = {
     "heads": int, "mean": _listed, "std": _listed, "crop_pct": float, "crop_mode": str, "interpolation": str,
     "activation": str, "epsilon": float, "pool": str, "block": str, "weights": str,
+    "head_type": str,
 }  # fmt: skip

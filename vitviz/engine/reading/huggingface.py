@@ -28,6 +28,7 @@ from vitviz.engine.reading.families import transformers_refusal
 from vitviz.engine.reading.inferred import entry_name
 from vitviz.engine.reading.processors import pair
 from vitviz.errors import CheckpointError, UnsupportedModel
+from vitviz.record.head_type import HeadType
 
 # Names on disk (first) and in the library's own modules since version 5 (second) -> timm's.
 _RENAMED = [
@@ -271,6 +272,29 @@ def builder(config: Config, tensors: Tensors, name: str) -> Built:
     }  # fmt: skip
     build, entry = _BUILDERS[kind](args, config, tensors, name)
     return lambda: of_transformers(build(), antialias=kind == "dinov2_with_registers"), entry
+
+
+_PROBLEMS: dict[Any, HeadType] = {
+    None: "softmax", "single_label_classification": "softmax",
+    "multi_label_classification": "sigmoid", "regression": "value",
+}  # fmt: skip
+
+
+def head_type(config: Mapping[str, Any], outputs: int) -> HeadType:
+    """What a classifier's outputs are, as transformers' pipeline "image-classification" reads them.
+
+    CheckpointError for a problem_type that transformers does not know.
+
+    >>> head_type({"problem_type": "regression"}, 1), head_type({}, 1), head_type({}, 2)
+    ('value', 'sigmoid', 'softmax')
+    """
+    problem = config.get("problem_type")
+    if problem not in _PROBLEMS:
+        raise CheckpointError(
+            f"The config's problem_type is {problem!r}; expected one of {', '.join(list(_PROBLEMS)[1:])}."
+        )
+    found = _PROBLEMS[problem]
+    return "sigmoid" if found == "softmax" and outputs == 1 else found
 
 
 def labels(config: Mapping[str, Any], classes: int) -> tuple[str, ...]:

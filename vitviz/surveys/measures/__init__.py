@@ -13,6 +13,7 @@ from vitviz import analyses
 from vitviz.analyses.cka import LEAST
 from vitviz.engine.asking import circuits, models
 from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.record.head_type import NO_DECISION, HeadType, predictions_of
 from vitviz.record.samples import sample_image, samples
 from vitviz.record.trace import Trace, on_cpu
 from vitviz.surveys.measure import Measure, Quantity, Seen
@@ -87,21 +88,28 @@ class Similarity:
 
 
 class Ledger:
-    """The lines of a picture add up to its top logit less the mean over classes, and so do their averages."""
+    """The lines of a picture add up to its top logit, and so do their averages. Of a softmax, which adding a
+    number to all logits leaves as it is, and of given classes: to the top logit less the mean over classes.
+    """
 
     name = "ledger"
-    says = "each head's and MLP's share of the answer's logit against the mean class, in logits"
+    says = (
+        "each head's and MLP's share of the answer's logit, in logits; of a softmax, and of given classes,"
+        " against the mean class"
+    )
     quantities = (
         Quantity("heads", "layer head", "Heads' shares of the answer", "logits"),
         Quantity("mlps", "layer", "MLPs' shares of the answer", "logits"),
         Quantity("rest", "", "What entered the first block, and all biases", "logits"),
-        Quantity("answer", "", "The answer's logit less the mean over classes", "logits"),
+        Quantity("answer", "", "The answer's logit (of a softmax: less the mean over classes)", "logits"),
     )
 
     def of(self, seen: Seen):
-        answer = int(seen.trace.require_logits("there is no answer to account for").argmax())
-        ledger = models.balanced_ledger(seen.inspector, seen.trace)
-        account = analyses.account_of(ledger, answer, relative=True)
+        logits, trace = seen.trace.require_logits("there is no answer to account for"), seen.trace
+        if trace.head_type == "value" and len(logits) > 1:
+            raise VitvizError(f"{trace.checkpoint} gives {len(logits)} values, none of which is its answer.")
+        ledger, relative = models.balanced_ledger(seen.inspector, trace), trace.head_type == "softmax"
+        account = analyses.account_of(ledger, int(logits.argmax()), relative or trace.classes is not None)
         lines = {"heads": account.heads.cpu().numpy(), "mlps": account.mlps.cpu().numpy()}
         rest = account.total - lines["heads"].sum() - lines["mlps"].sum()
         return {**lines, "rest": np.asarray(rest), "answer": np.asarray(account.logit)}
@@ -117,8 +125,8 @@ class Lens:
 
     def of(self, seen: Seen):
         # layer 0 enters the first block
-        named = models.lens(seen.inspector, seen.trace).argmax(dim=-1).cpu().numpy()
-        found = {"agrees": (named == int(seen.trace.logits.argmax())).astype(np.float64)}
+        named = predictions_of(models.lens(seen.inspector, seen.trace), _predicting(seen.trace)).cpu().numpy()
+        found = {"agrees": (named == seen.trace.prediction).astype(np.float64)}
         if seen.label is not None:
             found["correct"] = (named == seen.label).astype(np.float64)
         return found
@@ -130,18 +138,36 @@ class Accuracy:
     quantities = (
         Quantity("first", "", "The answer is the true class", "share of pictures"),
         Quantity("first_five", "", "The true class is among the first five", "share of pictures"),
-        Quantity("loss", "", "Cross-entropy of the true class", "nats"),
+        Quantity("loss", "", "Cross-entropy of the true class", "nats"),  # none of several labels
     )
 
     def of(self, seen: Seen):
-        logits = seen.trace.require_logits("there is no accuracy")
+        logits, one_of = seen.trace.require_logits("there is no accuracy").double(), True
+        head_type = _predicting(seen.trace)
         if seen.label is None:
             return {}
-        scores = torch.log_softmax(logits.double(), dim=-1)
-        before = int((scores > scores[seen.label]).sum())  # classes that the model finds likelier
-        first = int(scores.argmax()) == seen.label
-        found = {"first": float(first), "first_five": float(before < 5), "loss": -scores[seen.label].item()}
+        if len(logits) == 1:  # no and yes, as two classes of a softmax
+            logits = torch.cat([torch.zeros_like(logits), logits])
+        elif head_type == "sigmoid":
+            one_of, seen.refused["accuracy.loss"] = False, SEVERAL
+        before = int((logits > logits[seen.label]).sum())  # classes that the model finds likelier
+        first = seen.trace.prediction == seen.label
+        loss = -torch.log_softmax(logits, dim=-1)[seen.label].item() if one_of else np.nan
+        found = {"first": float(first), "first_five": float(before < 5), "loss": loss}
         return {name: np.asarray(value) for name, value in found.items()}
+
+
+SEVERAL = (
+    "It is the loss of one class among others, and each class of this model has a sigmoid of its own: which"
+    " others are true is not known."
+)
+
+
+def _predicting(trace: Trace) -> HeadType:
+    """The type of a head that predicts a class; VitvizError for one of values."""
+    if trace.head_type == "value":
+        raise VitvizError(f"{NO_DECISION.format(name=trace.checkpoint)}; leave this measure out.")
+    return trace.head_type
 
 
 class Words:

@@ -94,7 +94,7 @@ class Sets:
         return encoded(strip, ".jpg")
 
     def answers(self, given: str, key: str) -> list[list | None]:
-        """Of each picture that is seen [answer, probability]: [] without an answer, None before a look."""
+        """Of each picture that is seen [answer, score, head type]: [] for no answer, None before a look."""
         known = self._answers.peek(_asked(given, self._runs.run(key))) or {}
         return [known.get(place) for place in range(min(SEEN, self.count(given)))]
 
@@ -108,9 +108,10 @@ class Sets:
     def _hear(self, given: str, run: Run, survey: Any) -> None:
         known = self._answers.get(_asked(given, run), dict)
         known.update({one.index: [] for one in survey.skipped if one.index < SEEN})
-        for place, answer, probability in survey.answers:
+        for place, answer, score in survey.answers:
             if place < SEEN:
-                known[place] = [] if answer is None else [survey.named(answer), round(probability, 4)]
+                told = () if answer is None else (survey.named(answer), round(score, 4), survey.head_type)
+                known[place] = [*told]
 
     def survey(self, key: str | None):
         """A survey that was made; None where it has been put out, or was none."""

@@ -243,11 +243,13 @@ def _asked(studio: Studio, key: str, asked: dict) -> int | None:
 
 
 def _row(studio: Studio, photo: str, key: str, first: int | None, asked: dict) -> dict[str, Any]:
-    """A frame's numbers: answer, probability, one for each head, and how much the map of the view that
-    `flickers` has changed since the frame before, if that has been asked about lately.
+    """A frame's numbers: answer, probability (or value), one for each head, and how much the map of the view
+    that `flickers` has changed since the frame before, if that has been asked about lately.
     """
-    answer, probability = (studio.subject(key).trace.top(1) or [(None, None)])[0]
-    found = {"answer": answer, "probability": probability and float(probability), "flicker": None}
+    trace = studio.subject(key).trace
+    answer, score = (trace.top(1) or [(None, None)])[0]
+    found = {"answer": answer, "probability": None, "flicker": None}
+    found[trace.quantity] = score and float(score)
     if (heads := str(asked.get("heads"))) in HEADS:
         slug, name, given = HEADS[heads]
         try:

@@ -151,10 +151,10 @@ class Evidence(View):
             depends=_ASKED,
         ),
         Item("sources", "group", "heads' shares from patches and from each prefix token", depends=_ASKED),
-        drawn("forming", "depth class", "probability by depth, norm afresh"),
+        drawn("forming", "depth class", "probability, or value, by depth, norm afresh"),
         drawn("share", "depth", "share of the target so far, logits", *_ASKED),
         drawn("own", "row col", "each patch's own answer", "target", "depth"),
-        drawn("best", "row col rank pair", "classes and probabilities", "depth"),
+        drawn("best", "row col rank pair", "classes and probabilities, or values", "depth"),
         drawn(
             "effects",
             "part",
@@ -184,10 +184,16 @@ class Evidence(View):
         return CHARTS.get(show, charts.account)(self, subject, settings)
 
     def offered(self, subject: Subject) -> tuple[Control, ...]:
-        if sentences.several(subject):
-            return self.controls
-        offered = (one for one in self.controls if one.only is not _LIKELIEST)
-        return tuple(replace(one, options=SHOWN[:-1]) if one.name == "show" else one for one in offered)
+        trace, given, offered = subject.trace, sentences.several(subject), []
+        fits = {"sentences": given, "smallest": trace.head_type != "value"}  # a value predicts no class
+        for one in self.controls:
+            if one.name == "show":
+                one = replace(one, options=tuple(each for each in SHOWN if fits.get(each[0], True)))
+            if (given or one.only is not _LIKELIEST) and (
+                one.name != "relative" or made.compares_with_mean(trace)
+            ):
+                offered.append(one)
+        return tuple(offered)
 
     def unsupported(self, subject: Subject) -> str | None:
         if subject.trace.logits is None:
@@ -227,7 +233,7 @@ class Evidence(View):
         if name in ("classes", "labels"):
             return packed(likeliest(trace, made.SHOWN) if name == "classes" else list(trace.labels))
         if name == "forming":
-            return trace.probabilities(made.lens(subject, "now"))[:, self.summary(subject)["top"]].numpy()
+            return trace.scores(made.lens(subject, "now"))[:, self.summary(subject)["top"]].numpy()
         if name == "share":
             return made.of_target(subject, settings, made.lens(subject, "share").double()).numpy()
         account = made.account(subject, settings)

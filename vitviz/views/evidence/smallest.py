@@ -16,6 +16,9 @@ STANDS = (
     "The answer stands from {share} % of the edges on ({count} of {edges}), kept by the largest share; the"
     " random orders keep it from {chance}."
 )
+AHEAD = "ahead of the next class, in logits"
+OTHER = "below, the answer is the other of yes and no"
+ONE_AHEAD = "beyond even odds of yes and no, in logits"
 RANDOM = "at random, {count} orders"
 
 
@@ -23,6 +26,7 @@ def ranked(subject: Subject, settings: Settings):
     """All edges and what flows along them, the largest first."""
     if subject.trace.without:
         raise UnsupportedModel(Sentence(WHOLE))
+    late.circuits.require_prediction(subject.trace)
     asked = made.target(subject, settings)
     return subject.once_by_passes(
         f"ranked {asked}", lambda: late.circuits.ranked_edges(subject.inspector, subject.trace, asked)
@@ -62,9 +66,10 @@ def chart(view, subject: Subject, settings: Settings) -> Chart:
     by_share = line(found[0], Sentence("by the largest share"), BLUE)
     band, name = (found[1:].min(axis=0), found[1:].max(axis=0)), Sentence(RANDOM, count=DRAWS)
     chance = line(found[1:].mean(axis=0), name, GREY, band)
-    along, up = Sentence("edges kept, in %"), Sentence("ahead of the next class, in logits")
+    one = subject.trace.logits.numel() == 1  # output: a yes or no
+    along, up = Sentence("edges kept, in %"), Sentence(ONE_AHEAD if one else AHEAD)
     title = Sentence("What is left of the answer with some edges alone")
-    level = Level(0.0, Sentence("below, another class is the answer"), colour=ORANGE)
+    level = Level(0.0, Sentence(OTHER if one else "below, another class is the answer"), colour=ORANGE)
     like = {"whole": False, "aspect": 0.78, "question": f"{settings['target']}/smallest"}
     like["notes"] = _notes(counts, found, edges) if len(counts) == STEPS else ()
     ends = (0.0, 100.0), roomy(found, 0.06)

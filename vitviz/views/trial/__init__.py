@@ -95,6 +95,7 @@ class Trial(View):
         Choice(
             "score", "Watched",
             options=(("probability", "Probability"), ("logit", "Logit"), ("kept", "Answer kept")),
+            of_values=(("logit", "Value"),),
         ),
         Choice(
             "show", "Beside the curves",
@@ -161,7 +162,8 @@ class Trial(View):
         target = target_of(subject, settings["target"])
         if name == "agreement":
             methods = [one for one in self.order(subject) if one not in (*LAST, "random", "centre")]
-            beside = made.sensitivity(subject, target, methods)
+            others = subject.trace.logits.numel() > 1  # classes whose maps could stand beside
+            beside = made.sensitivity(subject, target, methods) if others else None
             return packed(travelled(made.matrix(self.whole(subject, settings), settings["score"], beside)))
         if name == "verdict":
             return packed(made.told(self.whole(subject, settings), settings["score"]))
