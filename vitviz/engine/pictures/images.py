@@ -32,6 +32,7 @@ from vitviz.record import stopping
 
 MAX_BYTES = 20 * 2**20  # what the page's upload accepts as "20mb"
 MAX_PIXELS = 80_000_000  # phones deliver 50 million; decoded, a pixel takes 4 bytes
+MOST_OF = {"WEBP": 50_000_000}  # its decoder takes 16 bytes a pixel, three times what others do
 MAX_DRAWN = 3_200  # pixels of a side of what is drawn: 400 mm, the widest figure, at 200 pixels an inch
 BAND = 2**21  # pixels that are converted at once
 LARGE = 10 * BAND  # pixels of a picture of which one is decoded at a time
@@ -83,7 +84,7 @@ def open_image(source: Any) -> Image.Image:
         image = _identified(name, data)
         if data[:3] == b"\xff\xd8\xff":
             require_few_scans(name, data, image.size)
-    check_size(name, image.size)
+    check_size(name, image.size, MOST_OF.get(image.format, MAX_PIXELS))
     with _turn_of_large(image.size):
         return _upright_rgb(name, image)
 
@@ -210,15 +211,15 @@ def _identified(name: str, data: bytes) -> Image.Image:
     )
 
 
-def check_size(name: str, size: tuple[int, int]) -> None:
+def check_size(name: str, size: tuple[int, int], most: int = MAX_PIXELS) -> None:
     """Raises ImageError where a picture (width, height) is empty, too large, or too elongated."""
     width, height = size
     this = f"{name} is {width} x {height} pixels"
     if min(size) < 1:
         raise ImageError(f"{this}: expected at least 1 x 1. Choose another picture.")
-    if width * height > MAX_PIXELS:
+    if width * height > most:
         raise ImageError(
-            f"{this}, {width * height / 1e6:.4g} million: at most {MAX_PIXELS // 10**6} million are accepted."
+            f"{this}, {width * height / 1e6:.4g} million: at most {most // 10**6} million are accepted."
             " Make it smaller and try again."
         )
     if max(size) > MAX_ELONGATION * min(size):

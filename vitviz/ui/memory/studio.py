@@ -219,8 +219,9 @@ class Studio:
         )
 
     def image(self, key: str, which: str, whole: bool = False) -> bytes:
-        """The upload, retouched or as it was, or a set's thumbnails (JPEG); or the model's input (PNG). Unless
-        the `whole` is asked for, an upload is no larger than it is drawn.
+        """The upload, retouched or as it was, or a set's thumbnails (JPEG); or the model's input (PNG).
+
+        Unless the `whole` is asked for, an upload is no larger than it is drawn.
 
         Where a piece of it was laid onto another photograph, "original" is that one, "first" the upload, and
         "other" that one where it is no sample.

@@ -147,7 +147,7 @@ class Rollout(View):
         return token_name(subject.grid, sequential(str(query), subject.grid))
 
     def file(self, subject: Subject, name: str, settings: Settings, upload: Any = None) -> bytes:
-        """The overlay as it stands in the page, on a light page, with the pixels of the upload as it is drawn."""
+        """The overlay as it stands in the page, with as many pixels as `upload` has, on a light page."""
         alone = settings["alone"]
         laid = self.found(subject, "layers" if alone else "map", settings)
         laid = laid[alone - 1] if alone else laid
