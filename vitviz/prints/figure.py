@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import vitviz
-from vitviz.errors import Unknown, VitvizError
+from vitviz.errors import Unknown, VitvizError, said
 from vitviz.record import stopping
 from vitviz.record.samples import samples
 from vitviz.record.sentence import Sentence
@@ -210,10 +210,7 @@ class Figure:
         `width` is in mm (40 to 400), `dpi` 150, 300 or 600. VitvizError for any other ending, width or
         resolution.
         """
-        path = Path(path)
-        path.write_bytes(self.file(path.suffix.lower().removeprefix("."), width, dpi))
-        path.with_suffix(".txt").write_text(self.caption, encoding="utf-8")
-        return path
+        return saved(path, self.file(Path(path).suffix.lower().removeprefix("."), width, dpi), self.caption)
 
     def _repr_svg_(self) -> str:
         return self.svg().decode()
@@ -224,6 +221,25 @@ class Figure:
 
     def _say(self, text: str) -> str:
         return translated(text, self.language)
+
+
+def saved(path: str | Path, data: bytes, caption: str) -> Path:
+    """Write a file with its caption beside it; VitvizError where that cannot be."""
+    path = Path(path)
+    try:
+        path.write_bytes(data)
+        path.with_suffix(".txt").write_text(caption, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise unwritable(path, error) from None
+    return path
+
+
+def unwritable(path: Path, error: Exception) -> VitvizError:
+    """Return what is said of a file that cannot be written."""
+    return VitvizError(
+        f"{path.name[:200]} cannot be written: {said(error)}. Name a file in a folder that exists and may be"
+        " written to."
+    )
 
 
 def figure(
