@@ -3,7 +3,9 @@
 import csv
 import gc
 import inspect
+import io
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -242,6 +244,7 @@ def figure(
     import vitviz
 
     settings = settings_of(given, vitviz.figure)
+    _require_place(out or Path("figure.svg"))
     photo, trace = _photo(picture), None
     inspector = vitviz.load(checkpoint, device=device, folder=weights)
     if photo is not None:
@@ -254,6 +257,19 @@ def figure(
     made = vitviz.figure(view, inspector, trace, **asked, **settings)
     path = made.save(out or Path(f"{made.name}.svg"), width=width, dpi=dpi)
     print(f"{path}, {path.with_suffix('.txt')}")
+
+
+def _require_place(out: Path) -> None:
+    """VitvizError, before anything is computed, where no file of this name can be written."""
+    try:
+        possible = not out.is_dir() and out.parent.is_dir() and os.access(out.parent, os.W_OK)
+    except (OSError, ValueError):  # the name is too long, or a folder above may not be entered
+        possible = False
+    if not possible:
+        raise VitvizError(
+            f"--out {out.name[:200]} cannot be written there; expected a file's name in a folder that exists"
+            " and may be written to."
+        )
 
 
 def settings_of(given: list[str] | None, taken_by: Callable) -> dict[str, str]:
@@ -313,8 +329,10 @@ def video(
         raise VitvizError(f"Given {out.name}; expected a film's name in .mp4 or .gif, or a table's in .csv.")
     import vitviz
     from vitviz.prints.animation import checked_width
+    from vitviz.prints.figure import unwritable
     from vitviz.prints.video import film_of
 
+    _require_place(out)
     checked_width(width)
     settings = settings_of(given, vitviz.video)
     asked = {"start": start, "stop": stop, "step": step, **settings}
@@ -326,8 +344,12 @@ def video(
         for f in frames:
             quantity = f.trace.quantity
             rows.append((f.number, f"{f.seconds:.6g}", f.answer, getattr(f, quantity), f.flicker))
-        with out.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([("frame", "time", "answer", quantity, "flicker"), *rows])
+        file = io.StringIO(newline="")
+        csv.writer(file).writerows([("frame", "time", "answer", quantity, "flicker"), *rows])
+        try:
+            out.write_text(file.getvalue(), encoding="utf-8", newline="")
+        except OSError as error:
+            raise unwritable(out, error) from None
     else:
         film_of(frames).save(out, width)
     print(out)

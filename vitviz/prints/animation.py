@@ -23,7 +23,7 @@ from PIL import Image
 
 from vitviz.errors import VitvizError
 from vitviz.figures.paper.plates import steady
-from vitviz.prints.figure import Figure, looked_at, name_of, paper, printed, read, upload_of
+from vitviz.prints.figure import Figure, looked_at, name_of, paper, printed, read, saved, upload_of
 from vitviz.record import stopping
 from vitviz.record.sentence import Sentence
 from vitviz.views.languages import translated
@@ -166,10 +166,9 @@ class Animation:
 
         VitvizError for any other ending, width or time, and where there is no encoder.
         """
-        path = Path(path)
-        path.write_bytes(self.file(path.suffix.lower().removeprefix("."), width, seconds))
-        path.with_suffix(".txt").write_text(self.caption, encoding="utf-8")
-        return path
+        return saved(
+            path, self.file(Path(path).suffix.lower().removeprefix("."), width, seconds), self.caption
+        )
 
     def _repr_html_(self) -> str:
         shown = base64.b64encode(self.gif(width=640)).decode()

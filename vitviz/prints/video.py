@@ -82,6 +82,7 @@ def video(
     Traceback (most recent call last):
     vitviz.errors.ImageError: There is no file nowhere.mp4: expected the path of a video to be read.
     """
+    from vitviz.engine.pictures.images import for_drawing
     from vitviz.engine.pictures.video import frames_of
 
     found = view_called(view)
@@ -115,7 +116,7 @@ def video(
                 settings["target"] = int(trace.logits.argmax())
             _, subject = looked_at(view, inspector, trace)
             subject.fitted = fitted
-            wanted = Asked(detail, picture, Path(source).stem, dark, language)
+            wanted = Asked(detail, for_drawing(picture), Path(source).stem, dark, language)
             figure = printed(found, subject, read(found, subject, settings), wanted)
             if before is not None:  # which has the widest scale of all before it
                 figure = replace(figure, plate=steady([before.figure.plate, figure.plate])[-1])

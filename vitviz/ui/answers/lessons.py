@@ -117,7 +117,7 @@ def everything(studio: Studio, key: str, given: Texts) -> bytes:
         names |= {"retouched.jpg": "upload"} if strokes else {}
         names |= {OTHER: "other"} if strokes.own else {}
         for name, which in names.items():
-            archive.writestr(name, studio.image(key, which), zipfile.ZIP_STORED)
+            archive.writestr(name, studio.image(key, which, whole=True), zipfile.ZIP_STORED)
         name = studio.subject(key).checkpoint
         if (vectors := studio.checkpoints.vectors.of(name)) is not None:
             archive.writestr(VECTORS, vectors[1])
