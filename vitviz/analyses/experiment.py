@@ -34,7 +34,7 @@ from torch import Tensor
 
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, SHARES, WAYS
 from vitviz.analyses.trials.curves import scored
-from vitviz.errors import UnsupportedModel, VitvizError, whole_number
+from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence, said
 from vitviz.record.shown import Tabled
@@ -66,7 +66,8 @@ class Experiment(Tabled):
         if known is None or way not in known:
             ways = ", ".join(self.probability)
             raise VitvizError(
-                f"Given way={way!r}, score={score!r}; expected one of {ways}, and one of {', '.join(SCORES)}."
+                f"Given way={quoted(way)}, score={quoted(score)}; expected one of {ways}, and one of"
+                f" {', '.join(SCORES)}."
             )
         return [mean_and_error(draws) for draws in known[way]]
 
@@ -90,7 +91,7 @@ def experiment_of(
     where there is nothing to ask about; Stopped where nobody waits.
     """
     if kind not in WAYS:
-        raise VitvizError(f"Given kind={kind!r}; expected one of {', '.join(WAYS)}.")
+        raise VitvizError(f"Given kind={quoted(kind)}; expected one of {', '.join(WAYS)}.")
     if reason := why_not(trace):
         raise VitvizError(reason)
     steps, answer = steps_of(trace.grid, kind), int(trace.logits.argmax())
@@ -177,8 +178,8 @@ def permutation(patches: int, seed: Any) -> Int[np.ndarray, " patch"]:
     number = whole_number(seed)
     if number is None:
         raise VitvizError(
-            f"Given shuffle={seed!r}; expected a seed, a whole number from 0, which is the same order each"
-            " time."
+            f"Given shuffle={quoted(seed)}; expected a seed, a whole number from 0, which is the same"
+            " order each time."
         )
     return np.random.default_rng(number).permutation(patches)
 
@@ -193,7 +194,9 @@ def patches_kept(grid: Grid, share: int, seed: int) -> Int[np.ndarray, " kept"]:
     (7, True)
     """
     if not 0 <= share <= 100:
-        raise VitvizError(f"Given share={share!r}; expected the per cent of patches to drop, from 0 to 100.")
+        raise VitvizError(
+            f"Given share={quoted(share)}; expected the per cent of patches to drop, from 0 to 100."
+        )
     return np.sort(permutation(grid.patches, seed)[int(share) * grid.patches // 100 :])
 
 
@@ -221,8 +224,8 @@ def shuffled_pieces(grid: Grid, side: int, seed: int) -> Int[np.ndarray, " patch
     if side not in sides:
         known = ", ".join(map(str, sides)) or "none"
         raise VitvizError(
-            f"Given side={side!r}; expected one of {known}, since pieces are squares that fill the grid of"
-            f" {grid.rows} x {grid.cols} patches."
+            f"Given side={quoted(side)}; expected one of {known}, since pieces are squares that fill"
+            f" the grid of {grid.rows} x {grid.cols} patches."
         )
     rows, cols = grid.rows // side, grid.cols // side
     order = permutation(rows * cols, seed)

@@ -19,7 +19,7 @@ import gradio as gr
 
 from vitviz import analyses
 from vitviz.engine.asking import models
-from vitviz.errors import VitvizError, WrongSetting
+from vitviz.errors import VitvizError, WrongSetting, quoted
 from vitviz.record.runs import Without
 from vitviz.record.samples import samples
 from vitviz.record.strokes import Strokes
@@ -137,7 +137,7 @@ class Endpoints:
             {checkpoint, dtype, patches: rows x cols, prefix: {name: weight}, grid}
         """
         if direction not in ("attends to", "attended by"):
-            raise WrongSetting(f"direction={direction!r} is neither 'attends to' nor 'attended by'.")
+            raise WrongSetting(f"direction={quoted(direction)} is neither 'attends to' nor 'attended by'.")
         trace = self._subject(image, checkpoint).trace
         layer = whole(layer, "layer", 1, len(trace.layers))
         head = whole(head, "head", 1, trace.layers[layer - 1].heads)

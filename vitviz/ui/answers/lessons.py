@@ -20,6 +20,7 @@ import numpy as np
 import vitviz
 from vitviz.errors import Unknown
 from vitviz.prints.figure import view_called
+from vitviz.record.unicode import parse_json
 from vitviz.ui.answers import links, prints
 from vitviz.ui.answers.plain import cells
 from vitviz.ui.answers.prints import Texts
@@ -240,7 +241,7 @@ def _read(file: BinaryIO) -> Lesson:
 
     found = zips.files(file, {TOLD: MOST_TOLD, **dict.fromkeys((PICTURE, OTHER, VECTORS), MAX_BYTES)})
     try:
-        lesson = json.loads(found[TOLD])["lesson"]
+        lesson = parse_json(found[TOLD])["lesson"]
         seen, settings = links.read(lesson), [lesson["settings"].get(view.slug) for view in VIEWS]
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
         raise NoLesson(NO_LESSON) from None

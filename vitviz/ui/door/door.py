@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import ipaddress
-import json
 import os
 import re
 import secrets
@@ -30,6 +29,7 @@ from starlette.responses import JSONResponse, Response
 
 from vitviz.errors import whole_number
 from vitviz.record.sentence import said
+from vitviz.record.unicode import parse_json
 from vitviz.ui.door import uploads, visitor
 from vitviz.ui.door.pages import Pages, meant
 from vitviz.ui.door.turns import Turns
@@ -121,8 +121,7 @@ class Door:
             more = message.get("more_body")
         asked = meant(bytes(body))
         try:
-            parsed = json.loads(asked) if asked else None
-            json.dumps(parsed, ensure_ascii=False).encode()  # half a character would break off what quotes it
+            parsed = parse_json(asked) if asked else None
         except (ValueError, RecursionError):
             raise Refused(400, "The question is no JSON that can be read.") from None
         self._calls.check(scope["path"], parsed)

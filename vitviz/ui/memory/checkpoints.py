@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from gradio.utils import LRUCache
 
-from vitviz.errors import CheckpointError, Unknown, VitvizError
+from vitviz.errors import CheckpointError, Unknown, VitvizError, quoted
 from vitviz.record.asked import vectors_of, with_vectors, without_text
 from vitviz.record.classes import Classes, tensors_in
 from vitviz.ui import zerogpu
@@ -80,7 +80,9 @@ class Checkpoints:
             return known().setdefault(name, self._about(name, self.inspector(own, progress), said, progress))
         allowed = self.settings.allowed
         if allowed and re.split("[@?]", name)[0] not in allowed:  # a step of an allowed film is allowed
-            raise CheckpointError(f"This site offers only {', '.join(allowed)}; {name!r} was asked for.")
+            raise CheckpointError(
+                f"This site offers only {', '.join(allowed)}; {quoted(name)} was asked for."
+            )
         given = self.settings
         asked = {"device": given.device, "dtype": given.dtype, "folder": given.weights, "trusted": False}
 

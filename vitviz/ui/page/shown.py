@@ -142,7 +142,7 @@ class Shown:
             state = {**state, "without": ""}
         without = Without.parse(state.get("without", ""))
         strokes = Strokes.parse(state.get("strokes", ""))
-        state = {**state, "strokes": strokes.text()}
+        state = {**state, "without": without.text(), "strokes": strokes.text()}
         ground = studio.pictures.ground(picture, strokes)
         untouched = self._look({**state, "strokes": ""}, ground, checkpoint, progress)
         whole = self._look(state, picture, checkpoint, progress)
