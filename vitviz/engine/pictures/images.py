@@ -24,7 +24,7 @@ from PIL import ExifTags, Image
 
 from vitviz.errors import ImageError
 
-MAX_BYTES = 20 * 2**20  # what the page's upload accepts as "20mb"
+MAX_BYTES = 20 * 2**20  # of a picture
 MAX_PIXELS = 80_000_000  # phones deliver 50 million; decoded, a pixel takes 4 bytes
 MAX_ELONGATION = 20  # longer side to shorter; beyond, the model would see next to nothing of the picture
 

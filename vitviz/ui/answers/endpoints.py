@@ -12,6 +12,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any, Literal
 
@@ -506,16 +507,18 @@ def publish(studio: Studio) -> None:
     endpoints = Endpoints(studio)
     made = (endpoint(view, endpoints) for view in answering())
     for one in (*(getattr(endpoints, name) for name in PUBLIC), *made):
-        gr.api(_documented(_spoken(one)), api_name=one.__name__)
+        gr.api(_documented(_spoken(one, studio.work.request_turn)), api_name=one.__name__)
 
 
-def _spoken(fn: Callable) -> Callable:
-    """The same, with what it refuses as Gradio's error, whose text reaches the caller; else it is logged."""
+def _spoken(fn: Callable, turn: Callable[[], AbstractContextManager] = nullcontext) -> Callable:
+    """The same within a turn. What it refuses is Gradio's error, whose text reaches the caller; all else is
+    logged.
+    """
 
     @wraps(fn)
     def answer(*given, **named):
         try:
-            with visitor.asking(visitor.direct()), one_answer():
+            with visitor.asking(visitor.direct()), one_answer(), turn():
                 return fn(*given, **named)
         except Exception as error:  # which would reach the caller as "error: null"
             if not isinstance(error, VitvizError):

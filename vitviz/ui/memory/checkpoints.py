@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -91,7 +90,7 @@ class Checkpoints:
                 found = engine.find(name, given.weights, trusted=False)
             # what comes over the network holds no turn meanwhile
             here = found.source != "hub" or found.on_disk
-            with self.work.drawing(0, alone=False) if here else nullcontext():
+            with self.work.drawing(0, alone=False) if here else self.work.turns.given_back():
                 inspector = zerogpu.lent(engine.load(name, **asked, progress=progress))
             if again:
                 inspector.placed.checkpoint = replace(inspector.checkpoint, replaced=True)
@@ -114,7 +113,8 @@ class Checkpoints:
                 asked = inspector.with_classes(given[0])
                 asked.placed.checkpoint = replace(asked.checkpoint, name=name)
             else:
-                tower_of(inspector, progress)
+                with self.work.turns.given_back():  # which may come over the network
+                    tower_of(inspector, progress)
                 with self.work.computing(inspector, None, len(said[0]) * max(1, len(said[1]))):
                     asked = asked_about(inspector, *said, progress)
             kept[name] = zerogpu.lent(asked)

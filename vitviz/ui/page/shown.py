@@ -232,7 +232,8 @@ class Shown:
         """What `make` gives of the newest state; else a sentence at the action, and all as it was."""
 
         def made(state: dict) -> list:
-            page = make(state)
+            with self.studio.work.request_turn():
+                page = make(state)
             if page[0].get("awaited"):  # which may yet fail
                 page[0] = {**page[0], "last": state["last"] if state.get("awaited") else state}
             return page
