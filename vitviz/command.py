@@ -14,7 +14,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
+from vitviz.record.unicode import parse_json
 
 program = typer.Typer(
     name="vitviz",
@@ -129,7 +130,7 @@ def survey(
     """
     unknown = [name for name in measure or () if name not in MEASURES]
     if unknown:  # before torch is imported and a checkpoint loaded
-        raise VitvizError(f"There is no measure {unknown[0]!r}; expected of {', '.join(MEASURES)}.")
+        raise VitvizError(f"There is no measure {quoted(unknown[0])}; expected of {', '.join(MEASURES)}.")
     meant = _classes(classes)
     import vitviz
     from vitviz.surveys.report import summary_of
@@ -192,7 +193,7 @@ def _classes(path: Path | None):
     if path is None:
         return None
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise VitvizError(f"--classes {path.name} cannot be read as JSON ({type(error).__name__}).") from None
     if not isinstance(told, dict | list):
@@ -390,7 +391,7 @@ def checkpoints(
         millions = f"{one.parameters / 1e6:.1f} M" if one.parameters else ""
         print("  ".join(filter(None, (one.name, size, millions, one.trained_on, place))))
     if not found:
-        print(f"No checkpoint's name holds {search!r}." if search else "There are no checkpoints.")
+        print(f"No checkpoint's name holds {quoted(search)}." if search else "There are no checkpoints.")
 
 
 _OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

@@ -35,7 +35,7 @@ from torch import Tensor
 
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, SHARES, WAYS
 from vitviz.analyses.trials.curves import scored
-from vitviz.errors import UnsupportedModel, VitvizError, whole_number
+from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
 from vitviz.record.grid import Grid
 from vitviz.record.head_type import HeadType, require_score, scores_named
 from vitviz.record.sentence import Sentence, said
@@ -80,7 +80,7 @@ class Experiment(Tabled):
         if score not in self.scores or way not in self.ways:
             ways, scores = ", ".join(self.ways), ", ".join(self.scores)
             raise VitvizError(
-                f"Given way={way!r}, score={score!r}; expected one of {ways}, and one of {scores}."
+                f"Given way={quoted(way)}, score={quoted(score)}; expected one of {ways}, and one of {scores}."
             )
         return [mean_and_error(draws) for draws in getattr(self, score)[way]]
 
@@ -104,7 +104,7 @@ def experiment_of(
     where there is nothing to ask about; Stopped where nobody waits.
     """
     if kind not in WAYS:
-        raise VitvizError(f"Given kind={kind!r}; expected one of {', '.join(WAYS)}.")
+        raise VitvizError(f"Given kind={quoted(kind)}; expected one of {', '.join(WAYS)}.")
     if reason := why_not(trace):
         raise VitvizError(reason)
     steps, answer = steps_of(trace.grid, kind), int(trace.logits.argmax())
@@ -195,8 +195,8 @@ def permutation(patches: int, seed: Any) -> Int[np.ndarray, " patch"]:
     number = whole_number(seed)
     if number is None:
         raise VitvizError(
-            f"Given shuffle={seed!r}; expected a seed, a whole number from 0, which is the same order each"
-            " time."
+            f"Given shuffle={quoted(seed)}; expected a seed, a whole number from 0, which is the same"
+            " order each time."
         )
     return np.random.default_rng(number).permutation(patches)
 
@@ -211,7 +211,9 @@ def patches_kept(grid: Grid, share: int, seed: int) -> Int[np.ndarray, " kept"]:
     (7, True)
     """
     if not 0 <= share <= 100:
-        raise VitvizError(f"Given share={share!r}; expected the per cent of patches to drop, from 0 to 100.")
+        raise VitvizError(
+            f"Given share={quoted(share)}; expected the per cent of patches to drop, from 0 to 100."
+        )
     return np.sort(permutation(grid.patches, seed)[int(share) * grid.patches // 100 :])
 
 
@@ -239,8 +241,8 @@ def shuffled_pieces(grid: Grid, side: int, seed: int) -> Int[np.ndarray, " patch
     if side not in sides:
         known = ", ".join(map(str, sides)) or "none"
         raise VitvizError(
-            f"Given side={side!r}; expected one of {known}, since pieces are squares that fill the grid of"
-            f" {grid.rows} x {grid.cols} patches."
+            f"Given side={quoted(side)}; expected one of {known}, since pieces are squares that fill"
+            f" the grid of {grid.rows} x {grid.cols} patches."
         )
     rows, cols = grid.rows // side, grid.cols // side
     order = permutation(rows * cols, seed)

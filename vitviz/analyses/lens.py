@@ -22,7 +22,7 @@ from vitviz.analyses.evidence import directions
 from vitviz.analyses.ledger import Ledger, pooled
 from vitviz.analyses.tail import Tail
 from vitviz.analyses.target import Asked, features, target_of
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.record.trace import Trace
 
 FORMS = ("now", "share")
@@ -129,8 +129,8 @@ def check_form(form: str) -> None:
     """VitvizError for a form that does not exist."""
     if form not in FORMS:
         raise VitvizError(
-            f"Given the form {form!r} of the lens; expected 'now' (the norm afresh) or 'share' (held, adds"
-            " up)."
+            f"Given the form {quoted(form)} of the lens; expected 'now' (the norm afresh) or 'share'"
+            " (held, adds up)."
         )
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vitviz.analyses.ledger import pooled
 from vitviz.analyses.tail import Tail
-from vitviz.errors import VitvizError, whole_number
+from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.record.trace import Trace
 
 Asked = Any  # int | str | tuple | Tensor; anything else is told by a sentence
@@ -79,7 +79,7 @@ def classes_of(trace: Trace, target: Asked) -> list[int]:
     """The one class that is asked about, or both of (a, b); VitvizError for any other number of them."""
     asked = target if isinstance(target, tuple) else (target,)
     if len(asked) not in (1, 2):
-        raise VitvizError(f"Given {target!r}; expected one class, or (a, b) for a rather than b.")
+        raise VitvizError(f"Given {quoted(target)}; expected one class, or (a, b) for a rather than b.")
     return [class_index(trace, one) for one in asked]
 
 
@@ -101,12 +101,12 @@ def class_index(trace: Trace, name: Any) -> int:
         several = f"several classes bear that name: {', '.join(map(str, found))}"
         many = several if found else f"none of its {classes} classes bears that name"
         raise VitvizError(
-            f"Given the class {name!r} of {trace.checkpoint}, but {many}. Give its number, from 0."
+            f"Given the class {quoted(name)} of {trace.checkpoint}, but {many}. Give its number, from 0."
         )
     if (number := whole_number(name, below=classes)) is not None:
         return number
     raise VitvizError(
-        f"Given the class {name!r}; {trace.checkpoint} has classes 0 to {classes - 1}, or labels."
+        f"Given the class {quoted(name)}; {trace.checkpoint} has classes 0 to {classes - 1}, or labels."
     )
 
 

@@ -30,7 +30,7 @@ from torch import Tensor
 from vitviz.analyses.evidence import head_direction
 from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.tail import Norm
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.record.shown import Shown, Tabled
 
 _ROWS = 512  # of attention at a time
@@ -332,7 +332,7 @@ def score_of(
     for name, token in (("query", query), ("key", key), ("key to compare with", against or 0)):
         if not 0 <= token < trace.length:
             raise VitvizError(
-                f"Given {token!r} as the {name}; expected a token from 0 to {trace.length - 1}."
+                f"Given {quoted(token)} as the {name}; expected a token from 0 to {trace.length - 1}."
             )
     attention, asked, keys, names = trace.layers[layer], [], [], []
     picked = torch.tensor([query, key, against or 0], device=attention.q.device)

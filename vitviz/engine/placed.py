@@ -15,11 +15,12 @@ from vitviz.engine.device import DTYPES, memory_guard, pick_device, pick_dtype
 from vitviz.engine.forks import lock_of
 from vitviz.engine.passes import capture, copies, record
 from vitviz.engine.passes.wiring import Hooks
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.record.asked import plain
 from vitviz.record.classes import Classes
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence
+from vitviz.record.unicode import require_unicode
 
 NOT_WHOLE = (
     "{name} cuts patches of {rows} x {cols} pixels: an input of {height} x {width} does not divide into them."
@@ -52,7 +53,8 @@ def asked_size(size: int | tuple[int, int] | None, own: tuple[int, int]) -> tupl
         height, width = map(operator.index, size if isinstance(size, tuple | list) else (size, size))
     except (TypeError, ValueError):
         raise VitvizError(
-            f"Given size={size!r}; expected the input's pixels, a number or (height, width), such as {own}."
+            f"Given size={quoted(size)}; expected the input's pixels, a number or (height, width), such"
+            f" as {own}."
         ) from None
     return height, width
 
@@ -80,7 +82,9 @@ class Placed:
     def __init__(self, loaded: Loaded, device: str = "auto", dtype: str = "float32"):
         self.checkpoint: Checkpoint = loaded.checkpoint
         self.preprocessing = loaded.preprocessing
-        self.labels, self.head_type = loaded.labels, loaded.head_type
+        self.labels = tuple(require_unicode(one, "the label") for one in loaded.labels)
+        self.head_type = loaded.head_type
+        require_unicode(self.checkpoint.name, "the checkpoint's name")
         self.classes: Classes | None = None  # given in the place of the model's own
         self.device = pick_device(device)
         self.dtype = str(dtype).removeprefix("torch.")  # torch's own is as good as its name

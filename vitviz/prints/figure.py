@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import vitviz
-from vitviz.errors import Unknown, VitvizError, said
+from vitviz.errors import Unknown, VitvizError, quoted, said
 from vitviz.record import stopping
 from vitviz.record.samples import samples
 from vitviz.record.sentence import Sentence
@@ -283,7 +283,7 @@ def view_called(slug: str) -> View:
     """A view by its slug; VitvizError for another."""
     found = next((one for one in VIEWS if one.slug == slug), None)
     if found is None:
-        raise Unknown(f"There is no view {slug[:60]!r}; there are {', '.join(one.slug for one in VIEWS)}.")
+        raise Unknown(f"There is no view {quoted(slug)}; there are {', '.join(one.slug for one in VIEWS)}.")
     return found
 
 
@@ -341,7 +341,7 @@ def printed(view: View, subject: Subject, settings: Mapping[str, Any], asked: As
     """The same for a view, a subject and settings that are at hand."""
     language = asked.language
     if language not in NAMES:
-        raise VitvizError(f"There is no language {language!r}; expected one of {', '.join(NAMES)}.")
+        raise VitvizError(f"There is no language {quoted(language)}; expected one of {', '.join(NAMES)}.")
     if reason := view.refused(subject):
         raise VitvizError(reason)
     plate = view.plate(subject, settings, asked)

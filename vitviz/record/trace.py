@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from vitviz.errors import VitvizError, whole_number
+from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.record.classes import Classes
 from vitviz.record.grid import Grid
 from vitviz.record.head_type import NO_DECISION, HeadType, predictions_of, scores_of
@@ -262,7 +262,7 @@ class Trace(_Pickled, Shown):
         """
         if whole_number(count) is None:
             raise VitvizError(
-                f"Given top({count!r}); expected how many classes to name, a whole number from 0."
+                f"Given top({quoted(count)}); expected how many classes to name, a whole number from 0."
             )
         if self.logits is None or self.logits.numel() == 0:
             return []

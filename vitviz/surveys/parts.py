@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from vitviz.analyses import Grams, Spread
-from vitviz.errors import VitvizError, said
+from vitviz.errors import VitvizError, quoted, said
 from vitviz.surveys.moments import Moments
 from vitviz.surveys.rows import Part, Row, Skipped
 
@@ -191,7 +191,7 @@ def _require_same(before: dict[str, Any], now: dict[str, Any]) -> None:
         )
     if other:
         pairs = ((name, str(before.get(name))[:80], str(now[name])[:80]) for name in other)
-        told = "; ".join(f"{name} was {then!r} and is now {this!r}" for name, then, this in pairs)
+        told = "; ".join(f"{name} was {quoted(then)} and is now {quoted(this)}" for name, then, this in pairs)
         advice = "Choose another folder for --out, or ask as before"
         raise VitvizError(f"Another survey was begun in this folder: {told}. {advice}.")
 

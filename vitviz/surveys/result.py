@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vitviz import analyses
 from vitviz.analyses import Distances, Grams, HeadsInWords, Spread
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.record.asked import plain
 from vitviz.record.classes import Classes
 from vitviz.record.grid import Grid
@@ -149,7 +149,7 @@ class Survey(Tabled):
         found = [full for full in self.sums if name in (full, full.partition(".")[2])]
         if len(found) != 1:
             raise VitvizError(
-                f"This survey has no average {name!r}; it has {', '.join(self.sums) or 'none yet'}."
+                f"This survey has no average {quoted(name)}; it has {', '.join(self.sums) or 'none yet'}."
             )
         return self.sums[found[0]]
 

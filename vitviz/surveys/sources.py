@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from PIL import Image
 
-from vitviz.errors import ImageError, VitvizError, said
+from vitviz.errors import ImageError, VitvizError, quoted, said
 from vitviz.record.sentence import Sentence
 
 
@@ -414,7 +414,7 @@ def source_of(given: Any) -> Source:
     one = isinstance(given, Image.Image | bytes) or hasattr(given, "__array__")
     if one or not isinstance(given, Iterable):
         raise VitvizError(
-            f"Given {str(given)[:80]!r} for a set of pictures; expected {EXPECTED}, such as [picture]."
+            f"Given {quoted(str(given))} for a set of pictures; expected {EXPECTED}, such as [picture]."
         )
     if hasattr(given, "kind") and hasattr(given, "where"):
         return given

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from vitviz.errors import WrongSetting
+from vitviz.errors import WrongSetting, quoted
 from vitviz.record.grid import Grid
 
 MOST = 99_999  # what a link may ask for before the model is known
@@ -76,7 +76,7 @@ class Control:
         }
 
     def _refuse(self, text: str, expected: str) -> WrongSetting:
-        return WrongSetting(f"Given {self.name}={text[:60]!r}; expected {expected}.")
+        return WrongSetting(f"Given {self.name}={quoted(text)}; expected {expected}.")
 
 
 @dataclass(frozen=True)
@@ -269,9 +269,9 @@ def sequential(text: str, grid: Grid) -> int:
     if text in grid.prefix_names:
         return grid.prefix_names.index(text)
     if not _counts(text, grid.patches - 1):
-        names = " or ".join(f"{name!r}" for name in grid.prefix_names)
+        names = " or ".join(f"{quoted(name)}" for name in grid.prefix_names)
         raise WrongSetting(
-            f"token={text[:40]!r}; expected {names}{' or ' if names else ''}a patch's number from 0 to"
+            f"token={quoted(text)}; expected {names}{' or ' if names else ''}a patch's number from 0 to"
             f" {grid.patches - 1}."
         )
     return grid.prefix + int(text)

@@ -20,7 +20,7 @@ from vitviz.analyses.protocol import DENSE
 from vitviz.analyses.relevance import METHODS, Passes, Relevance, relevance_of
 from vitviz.analyses.target import classes_of
 from vitviz.analyses.trials.curves import GROUPS, Curves, beyond, curves_of, mean_of, of_all
-from vitviz.errors import Stopped, TooMuch, VitvizError
+from vitviz.errors import Stopped, TooMuch, VitvizError, quoted
 from vitviz.record.head_type import HeadType, require_score, scores_named
 from vitviz.record.sentence import said
 from vitviz.record.shown import Tabled
@@ -193,7 +193,7 @@ def _names(methods: Sequence[str] | None, chance: bool, trace: Trace) -> list[st
     names = usual if methods is None else [methods] if isinstance(methods, str) else list(methods)
     unknown = [name for name in names if name not in METHODS]
     if unknown or not names:
-        raise VitvizError(f"Given methods={methods!r}; expected some of {', '.join(METHODS)}.")
+        raise VitvizError(f"Given methods={quoted(methods)}; expected some of {', '.join(METHODS)}.")
     return [*dict.fromkeys([*names, "random"] if chance else names)]
 
 
@@ -201,5 +201,5 @@ def _shares(shares: Sequence[float]) -> tuple[float, ...]:
     found = tuple(float(share) for share in shares)
     growing = all(a < b for a, b in zip(found, found[1:], strict=False))
     if len(found) < 2 or (found[0], found[-1]) != (0, 1) or not growing:
-        raise VitvizError(f"Given shares={shares!r}; expected them growing from 0 to 1, both included.")
+        raise VitvizError(f"Given shares={quoted(shares)}; expected them growing from 0 to 1, both included.")
     return found

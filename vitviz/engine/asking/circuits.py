@@ -22,7 +22,7 @@ from vitviz.engine.asking.models import balanced_ledger
 from vitviz.engine.forks import lock_of
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes.edges import less, stream_of, usual_of, without_edges
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.record.sentence import Sentence, not_applicable
 from vitviz.record.trace import Trace
 
@@ -133,7 +133,8 @@ def edge_effects(
     torch.Size([4])
     """
     if into not in SIDES or (layer is None) != (head is None):
-        raise VitvizError(f"Given into={into!r}, layer={layer!r}, head={head!r}; expected into to be one of"
+        raise VitvizError(f"Given into={quoted(into)}, layer={quoted(layer)}, head={quoted(head)};"
+                          " expected into to be one of"
                           f" {', '.join(SIDES)}, and a layer with its head, or neither.")  # fmt: skip
     (ledger, basis), stream = _asked(inspector, trace, target, False), recorded(inspector, trace)
     layers, heads = len(trace.layers), trace.layers[0].heads
@@ -282,7 +283,7 @@ def recorded(inspector: Inspector, trace: Trace) -> Stream:
 
 def _usual(inspector: Inspector, ledger: Ledger, stream: Stream, parts_as: str) -> Stream | None:
     if parts_as not in ("mean", "zero"):
-        raise VitvizError(f"Given parts_as={parts_as!r}; expected 'mean' or 'zero'.")
+        raise VitvizError(f"Given parts_as={quoted(parts_as)}; expected 'mean' or 'zero'.")
     return usual_of(inspector, ledger, stream) if parts_as == "mean" else None
 
 

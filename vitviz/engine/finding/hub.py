@@ -39,7 +39,7 @@ from huggingface_hub import (
 )
 
 from vitviz.engine.reading.folder import HUB_FILES, is_index, listed, read_json
-from vitviz.errors import CheckpointError, HubError, said
+from vitviz.errors import CheckpointError, HubError, quoted, said
 
 if TYPE_CHECKING:
     from vitviz.engine.checkpoint import Checkpoint
@@ -333,7 +333,10 @@ def _in_words(error: Exception, repo: str, filename: str) -> HubError:
         (errors.GatedRepoError, f"{repo} is gated: accept its conditions at {page}, then {log_in}."),
         (errors.RevisionNotFoundError, f"{repo} does not have the revision that was asked for."),
         (errors.RepositoryNotFoundError, f"The hub has no repository {repo}, {private} {log_in}."),
-        (errors.HFValidationError, f"{repo!r} cannot be a repository's name; expected is organisation/name."),
+        (
+            errors.HFValidationError,
+            f"{quoted(repo)} cannot be a repository's name; expected is organisation/name.",
+        ),
         (errors.FileMetadataError, _no_hub()),
     ):
         if isinstance(error, kind):

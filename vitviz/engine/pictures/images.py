@@ -30,7 +30,7 @@ from PIL import ExifTags, Image
 from vitviz.errors import ImageError
 from vitviz.record import stopping
 
-MAX_BYTES = 20 * 2**20  # what the page's upload accepts as "20mb"
+MAX_BYTES = 20 * 2**20  # of a picture
 MAX_PIXELS = 80_000_000  # phones deliver 50 million; decoded, a pixel takes 4 bytes
 MOST_OF = {"WEBP": 50_000_000}  # its decoder takes 16 bytes a pixel, three times what others do
 MAX_DRAWN = 3_200  # pixels of a side of what is drawn: 400 mm, the widest figure, at 200 pixels an inch

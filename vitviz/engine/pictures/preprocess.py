@@ -24,7 +24,7 @@ from torch import Tensor
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.pictures.processor import MODES, Processor
 from vitviz.engine.pictures.retouched import strokes_on
-from vitviz.errors import CheckpointError, ImageError
+from vitviz.errors import CheckpointError, ImageError, quoted
 from vitviz.record.trace import View
 
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
@@ -202,9 +202,9 @@ def _check(
             f" {LARGEST:g}"
         )
     elif interpolation not in interpolations:
-        wrong = f"its interpolation is {interpolation!r}, and one of {', '.join(interpolations)} was expected"
+        wrong = f"its interpolation is {quoted(interpolation)}; expected one of {', '.join(interpolations)}"
     elif crop_mode not in CROP_MODES:
-        wrong = f"its crop mode is {crop_mode!r}, and one of {', '.join(CROP_MODES)} was expected"
+        wrong = f"its crop mode is {quoted(crop_mode)}; expected one of {', '.join(CROP_MODES)}"
     if wrong:
         raise CheckpointError(
             f"The checkpoint's preprocessing cannot be followed: {wrong}. Choose another checkpoint, or mend"

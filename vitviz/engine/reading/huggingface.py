@@ -27,7 +27,7 @@ from vitviz.engine.reading import limits
 from vitviz.engine.reading.families import transformers_refusal
 from vitviz.engine.reading.inferred import entry_name
 from vitviz.engine.reading.processors import pair
-from vitviz.errors import CheckpointError, UnsupportedModel
+from vitviz.errors import CheckpointError, UnsupportedModel, quoted
 from vitviz.record.head_type import HeadType
 
 # Names on disk (first) and in the library's own modules since version 5 (second) -> timm's.
@@ -164,7 +164,7 @@ def _beit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
     """The norm stands behind the mean of the patches, or before all tokens, where the class's is read."""
     if args.pop("act_layer") != "gelu":
         raise CheckpointError(
-            f"{name} uses the activation {config['hidden_act']!r}; timm's BEiT has gelu alone."
+            f"{name} uses the activation {quoted(config['hidden_act'])}; timm's BEiT has gelu alone."
         )
     if args["img_size"][0] != args["img_size"][1]:
         raise CheckpointError(_NOT_SQUARE.format(name, *args["img_size"], "BEiT"))
@@ -196,7 +196,8 @@ def _dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
     if args.pop("act_layer") != needed:
         which = "a gated" if gated else "an ungated"
         raise CheckpointError(
-            f"{name} uses the activation {config['hidden_act']!r}; timm's DINOv3 has {needed} in {which} MLP."
+            f"{name} uses the activation {quoted(config['hidden_act'])}; timm's DINOv3 has {needed} in"
+            f" {which} MLP."
         )
     args |= {
         "qkv_bias": biased, "swiglu_mlp": gated, "global_pool": "token", "use_fc_norm": False,
@@ -246,12 +247,12 @@ def builder(config: Config, tensors: Tensors, name: str) -> Built:
         if reason:
             raise UnsupportedModel(f"{name}: {kind} {reason}. Choose a plain Vision Transformer.")
         raise CheckpointError(
-            f"{name} is of transformers' type {kind!r}; {', '.join(_BUILDERS)} are read. Convert it to timm's"
-            " layout, or choose another."
+            f"{name} is of transformers' type {quoted(kind)}; {', '.join(_BUILDERS)} are read. Convert"
+            " it to timm's layout, or choose another."
         )
     activation, known = str(config.get("hidden_act", "gelu")), ", ".join(_ACTIVATIONS)
     if activation not in _ACTIVATIONS:
-        raise CheckpointError(f"{name} uses the activation {activation!r}; {known} are read.")
+        raise CheckpointError(f"{name} uses the activation {quoted(activation)}; {known} are read.")
     hidden = tensors.get("blocks.0.mlp.fc1.weight")
     if hidden is None:
         raise CheckpointError(

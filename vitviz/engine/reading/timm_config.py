@@ -9,7 +9,7 @@ from timm.data import ImageNetInfo, infer_imagenet_subset
 from timm.models import PretrainedCfg, get_pretrained_cfg
 
 from vitviz.engine.reading.folder import refusing
-from vitviz.errors import CheckpointError
+from vitviz.errors import CheckpointError, quoted
 from vitviz.record.sentence import Sentence
 
 # Arguments of timm.create_model that would make it load or wrap something by itself.
@@ -60,7 +60,7 @@ def default(architecture: str) -> dict[str, Any]:
     >>> default("deit_tiny_patch16_224")["mean"], default("vit_tiny_patch16_224")["mean"]
     ((0.485, 0.456, 0.406), (0.5, 0.5, 0.5))
     """
-    unknown = f"timm has no checkpoint {architecture!r}. Leave out the part after the dot."
+    unknown = f"timm has no checkpoint {quoted(architecture)}. Leave out the part after the dot."
     with refusing(unknown, RuntimeError):
         record = get_pretrained_cfg(architecture) or PretrainedCfg()
     return {**asdict(record), "label_names": None, "label_descriptions": None}

@@ -12,7 +12,7 @@ import torch
 from vitviz import analyses
 from vitviz.analyses.cka import LEAST
 from vitviz.engine.asking import circuits, models
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.record.head_type import NO_DECISION, HeadType, predictions_of
 from vitviz.record.samples import sample_image, samples
 from vitviz.record.trace import Trace, on_cpu
@@ -228,11 +228,12 @@ def chosen(asked: Iterable[str | Measure]) -> tuple[Measure, ...]:
         measure = MEASURES.get(one) if isinstance(one, str) else one
         if not isinstance(measure, Measure):
             raise VitvizError(
-                f"There is no measure {one!r}; expected of {', '.join(MEASURES)}, or an object like them."
+                f"There is no measure {quoted(one)}; expected of {', '.join(MEASURES)}, or an object"
+                " like them."
             )
         if found.setdefault(measure.name, measure) is not measure:
             raise VitvizError(
-                f"Two different measures are called {measure.name!r}; give one of them another name."
+                f"Two different measures are called {quoted(measure.name)}; give one of them another name."
             )
     if not found:
         raise VitvizError(f"A survey needs at least one measure; expected of {', '.join(MEASURES)}.")

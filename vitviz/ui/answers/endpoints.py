@@ -12,6 +12,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ import gradio as gr
 
 from vitviz import analyses
 from vitviz.engine.asking import models
-from vitviz.errors import VitvizError, WrongSetting
+from vitviz.errors import VitvizError, WrongSetting, quoted
 from vitviz.record.runs import Without
 from vitviz.record.samples import samples
 from vitviz.record.strokes import Strokes
@@ -143,7 +144,7 @@ class Endpoints:
             {checkpoint, dtype, patches: rows x cols, prefix: {name: weight}, grid}
         """
         if direction not in ("attends to", "attended by"):
-            raise WrongSetting(f"direction={direction!r} is neither 'attends to' nor 'attended by'.")
+            raise WrongSetting(f"direction={quoted(direction)} is neither 'attends to' nor 'attended by'.")
         trace = self._subject(image, checkpoint).trace
         layer = whole(layer, "layer", 1, len(trace.layers))
         head = whole(head, "head", 1, trace.layers[layer - 1].heads)
@@ -515,16 +516,18 @@ def publish(studio: Studio) -> None:
     endpoints = Endpoints(studio)
     made = (endpoint(view, endpoints) for view in answering())
     for one in (*(getattr(endpoints, name) for name in PUBLIC), *made):
-        gr.api(_documented(_spoken(one)), api_name=one.__name__)
+        gr.api(_documented(_spoken(one, studio.work.request_turn)), api_name=one.__name__)
 
 
-def _spoken(fn: Callable) -> Callable:
-    """The same, with what it refuses as Gradio's error, whose text reaches the caller; else it is logged."""
+def _spoken(fn: Callable, turn: Callable[[], AbstractContextManager] = nullcontext) -> Callable:
+    """The same within a turn. What it refuses is Gradio's error, whose text reaches the caller; all else is
+    logged.
+    """
 
     @wraps(fn)
     def answer(*given, **named):
         try:
-            with visitor.asking(visitor.direct()), one_answer():
+            with visitor.asking(visitor.direct()), one_answer(), turn():
                 return fn(*given, **named)
         except Exception as error:  # which would reach the caller as "error: null"
             if not isinstance(error, VitvizError):

@@ -21,6 +21,7 @@ import vitviz
 from vitviz.errors import Unknown
 from vitviz.prints.figure import view_called
 from vitviz.record.sentence import Sentence
+from vitviz.record.unicode import parse_json
 from vitviz.ui.answers import links, prints
 from vitviz.ui.answers.plain import cells
 from vitviz.ui.answers.prints import Texts
@@ -259,7 +260,7 @@ def _read(file: BinaryIO) -> Lesson:
 
     found = zips.files(file, {TOLD: MOST_TOLD, **dict.fromkeys((PICTURE, OTHER, VECTORS), MAX_BYTES)})
     try:
-        about = json.loads(found[TOLD])
+        about = parse_json(found[TOLD])
         lesson, head_type = about["lesson"], about.get("head_type")
         seen, settings = links.read(lesson), [lesson["settings"].get(view.slug) for view in VIEWS]
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError):

@@ -10,7 +10,6 @@ import asyncio
 import errno
 import inspect
 import ipaddress
-import json
 import logging
 import os
 import re
@@ -32,6 +31,7 @@ from starlette.responses import JSONResponse, Response
 
 from vitviz.errors import whole_number
 from vitviz.record.sentence import said
+from vitviz.record.unicode import parse_json
 from vitviz.ui.door import uploads, visitor
 from vitviz.ui.door.pages import Pages, meant
 from vitviz.ui.door.turns import Turns
@@ -133,8 +133,7 @@ class Door:
             more = message.get("more_body")
         asked = meant(bytes(body))
         try:
-            parsed = json.loads(asked) if asked else None
-            json.dumps(parsed, ensure_ascii=False).encode()  # half a character would break off what quotes it
+            parsed = parse_json(asked) if asked else None
         except (ValueError, RecursionError):
             raise Refused(400, "The question is no JSON that can be read.") from None
         self._calls.check(scope["path"], parsed)

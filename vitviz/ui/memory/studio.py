@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from vitviz.errors import Unknown
+from vitviz.errors import Unknown, quoted
 from vitviz.figures.encode import encoded
 from vitviz.prints.figure import view_called
 from vitviz.record import progress
@@ -236,7 +236,7 @@ class Studio:
         pictures = {"upload": run.picture, "original": self.pictures.ground(run.picture, strokes),
                     "first": run.picture, "other": strokes.own}  # fmt: skip
         if which not in pictures:
-            raise Unknown(f"There is no picture {which[:60]!r}; there are upload, original and input.")
+            raise Unknown(f"There is no picture {quoted(which)}; there are upload, original and input.")
         asked = pictures[which], strokes if which == "upload" else NONE
         pixels = self.pictures.pixels if whole else self.pictures.drawn
         with self._painting(run):

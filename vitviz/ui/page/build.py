@@ -121,7 +121,7 @@ def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
         theme=theme(),
         head=f"<style>{modules.style()}{_grouped()}</style>",  # Gradio's `css=` drops the container queries
         i18n=words.i18n(),
-        max_file_size="20mb",
+        max_file_size=quota.request,  # of a video; what is read as a picture is bounded where it is read
         run_history=False,
         enable_monitoring=False,
         state_session_capacity=PAGES,

@@ -8,12 +8,12 @@ import numpy as np
 from vitviz.analyses.protocol import DENSE, TITLES
 from vitviz.errors import VitvizError
 from vitviz.figures.chart import Chart, travelled
-from vitviz.record.sentence import Sentence, said
+from vitviz.record.sentence import Sentence, said, travelling
 from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Control, Slider, Text, Whole, Wholes
 from vitviz.views.evidence import charts, graph, made, sentences, smallest, truth
 from vitviz.views.printing import Film, growing
-from vitviz.views.shared import ledger_of, likeliest, packed
+from vitviz.views.shared import WHOLE, ledger_of, likeliest, packed
 from vitviz.views.subject import Settings, Subject
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be accounted for."
@@ -211,6 +211,9 @@ class Evidence(View):
             "top": top.indices.tolist(),
             "prefix": list(subject.grid.prefix_names),
             "patches": made.patches_are(subject),
+            "refusal": travelling(Sentence(WHOLE))
+            if subject.trace.without
+            else None,  # of what goes by steps
             **({} if classes is None else {"scale": classes.scale, "bias": classes.bias}),
         }
 

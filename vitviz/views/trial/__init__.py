@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vitviz.analyses.protocol import DENSE, TITLES, UNTRIED
-from vitviz.errors import Unknown
+from vitviz.errors import Unknown, quoted
 from vitviz.figures.chart import Chart, travelled
 from vitviz.record.sentence import Sentence
 from vitviz.views import late
@@ -170,7 +170,7 @@ class Trial(View):
         order = self.order(subject)
         if settings["method"] not in order:
             raise Unknown(
-                f"There is no method {settings['method'][:40]!r}; expected one of {', '.join(order)}."
+                f"There is no method {quoted(settings['method'])}; expected one of {', '.join(order)}."
             )
         if name == "panels":  # as far as the trial is, in the order of asking; of all, best first
             known = order[: order.index(settings["method"]) + 1]
