@@ -19,7 +19,7 @@ from vitviz.analyses.relevance.passes import Relevance
 from vitviz.analyses.smallest import SmallestPart
 from vitviz.analyses.trials.trial import Trial
 from vitviz.analyses.words import HeadsInWords
-from vitviz.analyses.writers import Paths, Score, Writer, Writers
+from vitviz.analyses.writers import Score, Writer, Writers
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.inspector import Inspector
 from vitviz.figures.chart import BLUE, ORANGE, Bars, Chart, Series, roomy
@@ -229,8 +229,9 @@ def _score(found: Score) -> str:
 def _paths(found: Paths) -> str:
     rows = [(" ← ".join([*_trail(*one.heads), _who(one.writer)]), one.share) for one in found.paths[:SHOWN]]
     caption = (
-        f"From the answer back, of the heads' shares together, {number(found.total)}; paths left out"
-        f" hold {number(found.left_out)}. {found.opened} heads were opened: larger paths may be missed."
+        f"From the answer back. These paths and all others, which add {number(found.left_out)}, sum to"
+        f" {number(found.total)}, the heads' shares of the logit; large paths of opposite sign cancel."
+        f" {found.claim}."
     )
     return card("Paths into a logit", table(("path", "logits"), rows), caption=caption)
 

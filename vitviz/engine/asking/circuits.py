@@ -15,9 +15,10 @@ from vitviz.analyses import writers as formulas
 from vitviz.analyses.effects import SIDES, Edge, EdgeEffects, edges_into, sampled
 from vitviz.analyses.evidence import account_of, directions
 from vitviz.analyses.ledger import Ledger
+from vitviz.analyses.paths import OPENED, Paths, paths_of
 from vitviz.analyses.smallest import SmallestPart
 from vitviz.analyses.target import Asked, classes_of, score_of, target_of
-from vitviz.analyses.writers import Paths, Score, Stream, Writers
+from vitviz.analyses.writers import Score, Stream, Writers
 from vitviz.engine.asking.models import balanced_ledger
 from vitviz.engine.forks import lock_of
 from vitviz.engine.inspector import Inspector
@@ -90,22 +91,26 @@ def score_account(
 
 
 def paths(
-    inspector: Inspector, trace: Trace, target: Asked, count: int = 12, *, opened: int = 24, relative=False
-) -> Paths:
-    """The `count` largest paths, by |share|, from writers through heads into an answer, by opening so many.
+    inspector: Inspector, trace: Trace, target: Asked, count: int = 12, *, opened: int = OPENED,
+    relative: bool = False,
+) -> Paths:  # fmt: skip
+    """Return the `count` largest paths, by |share|, from writers through heads into an answer.
 
     `.paths`: (heads from the answer back, writer, share in logits); with `.left_out` they add up to `.total`,
-    the heads' shares of the logit. They stop at an MLP's result. Raises as `writers`.
+    the heads' shares of the logit. A path stops at an MLP's result. The search opens at most `opened` trails
+    of heads, and every head once: `.proven` says whether it went far enough to exclude a larger path that is
+    not listed, `.bound` what no unlisted path exceeds. Large paths of opposite sign cancel, so a list says
+    nothing about the sum of all others. Raises as `writers`. Source: `vitviz.analyses.paths`.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
     >>> found = paths(inspector, inspector.trace(vitviz.sample_image("chelsea")), 0, count=5)
-    >>> abs(sum(path.share for path in found.paths) + found.left_out - found.total) < 1e-5
-    True
+    >>> abs(sum(path.share for path in found.paths) + found.left_out - found.total) < 1e-5, found.proven
+    (True, True)
     """
     ledger, basis = _asked(inspector, trace, target, relative)
     shares = account_of(ledger, target, relative).heads
-    return formulas.paths_of(ledger, recorded(inspector, trace), basis, shares, count, opened)
+    return paths_of(ledger, recorded(inspector, trace), basis, shares, count, opened)
 
 
 def edge_effects(
