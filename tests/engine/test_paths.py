@@ -1,12 +1,10 @@
 """The largest paths into an answer against all paths of a small model, each carried forward by hand."""
 
-import dataclasses
 import itertools
 
 import pytest
 import torch
 
-import vitviz
 from tests.engine.accounts import pixels_for, small_model, traced
 from vitviz import analyses
 from vitviz.analyses.evidence import account_of, directions
@@ -46,7 +44,7 @@ def by_hand(model, pixels, target):
     def through(layer, head, x):
         """What a head makes of x alone, and of nothing but its biases."""
         block, some = model.blocks[layer], slice(dim * head, dim * head + dim)
-        weight, bias = block.attn.qkv.weight[2 * model.embed_dim :], block.attn.qkv.bias[2 * model.embed_dim :]
+        weight, bias = (one[2 * model.embed_dim :] for one in (block.attn.qkv.weight, block.attn.qkv.bias))
         values = centred(x) / read[layer] * block.norm1.weight @ weight[some].T
         constant = (block.norm1.bias @ weight[some].T + bias[some]).expand_as(values)
         return (scores[layer][head] @ one @ block.attn.proj.weight[:, some].T for one in (values, constant))

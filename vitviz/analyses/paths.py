@@ -37,8 +37,8 @@ from vitviz.analyses.writers import Stream, Writer
 from vitviz.record.shown import Shown
 from vitviz.record.stopping import check
 
-OPENED = 5000  # trails at most
-BATCH = 64  # trails that are opened together: each batch computes every layer's attention once
+OPENED = 5000  # chains of heads at most
+BATCH = 64  # chains that are opened together: each batch computes every layer's attention once
 ENTRIES = 2**24  # numbers in one array of a batch
 
 Trail = tuple[tuple[int, int], ...]  # heads as (layer, head), the answer's first
@@ -62,7 +62,7 @@ class Paths(Shown):
     paths: tuple[Path, ...]
     left_out: float
     total: float  # the sum over all paths: the heads' shares of the logit
-    opened: int  # trails of heads whose writers and earlier heads were computed
+    opened: int  # chains of heads whose writers and earlier heads were computed
     bound: float  # no unlisted path has a larger |share|
 
     @property
