@@ -125,7 +125,7 @@ def survey(
       lens         by depth, how often the answer is there already
       accuracy     how often the answer is right; needs labels
       trial        how well maps of relevance predict what the model loses, beside chance
-      smallest_part  how few edges the answer needs, by share and at random
+      smallest_part  with how many edges the prediction is preserved, by share and at random
       words        what each head writes, in words; for CLIP, SigLIP and their kin
     """
     unknown = [name for name in measure or () if name not in MEASURES]

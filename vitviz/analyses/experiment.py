@@ -80,7 +80,8 @@ class Experiment(Tabled):
         if score not in self.scores or way not in self.ways:
             ways, scores = ", ".join(self.ways), ", ".join(self.scores)
             raise VitvizError(
-                f"Given way={quoted(way)}, score={quoted(score)}; expected one of {ways}, and one of {scores}."
+                f"Given way={quoted(way)}, score={quoted(score)}; expected one of {ways}, and one of"
+                f" {scores}."
             )
         return [mean_and_error(draws) for draws in getattr(self, score)[way]]
 

@@ -19,7 +19,7 @@ from vitviz.analyses.relevance.passes import Relevance
 from vitviz.analyses.smallest import SmallestPart
 from vitviz.analyses.trials.trial import Trial
 from vitviz.analyses.words import HeadsInWords
-from vitviz.analyses.writers import Paths, Score, Writer, Writers
+from vitviz.analyses.writers import Score, Writer, Writers
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.inspector import Inspector
 from vitviz.figures.chart import BLUE, ORANGE, Bars, Chart, Series, roomy
@@ -176,9 +176,9 @@ def _effects(effects: Effects) -> str:
 
 
 def _who(one: Writer | None) -> str:
-    """A writer by its name; None is all that a head reads."""
+    """A writer by its name; None for a head that was replaced."""
     if one is None or one.layer is None:
-        return "all it reads" if one is None else one.kind
+        return "replaced" if one is None else one.kind
     part = f"head {one.head + 1}" if one.kind == "head" else {"mlp": "MLP"}.get(one.kind, one.kind)
     return f"layer {one.layer + 1}, {part}"
 
@@ -232,10 +232,15 @@ def _score(found: Score) -> str:
 
 @html.register
 def _paths(found: Paths) -> str:
-    rows = [(" ← ".join([*_trail(*one.heads), _who(one.writer)]), one.share) for one in found.paths[:SHOWN]]
+    found = found.first(SHOWN)
+    rows = [(" ← ".join([*_trail(*one.heads), _who(one.writer)]), one.share) for one in found.paths]
+    claim = "They are proven to be the largest: no" if found.proven else (
+        f"They are the largest found along {found.opened} chains of heads, where the search was ended. No"
+    )  # fmt: skip
     caption = (
-        f"From the answer back, of the heads' shares together, {number(found.total)}; paths left out"
-        f" hold {number(found.left_out)}. {found.opened} heads were opened: larger paths may be missed."
+        f"From the answer back. These paths and all others, which add {number(found.left_out)}, sum to"
+        f" {number(found.total)}, the heads' shares of the logit; large paths of opposite sign cancel."
+        f" {claim} other path exceeds {number(found.bound)}."
     )
     return card("Paths into a logit", table(("path", "logits"), rows), caption=caption)
 
@@ -268,12 +273,14 @@ def _smallest(found: SmallestPart) -> str:
         (f"{kept} of {len(found.edges)}", *each)
         for kept, *each in zip(found.counts, *orders.values(), strict=True)
     ]
-    stands = "never stands" if found.least is None else f"stands from {found.least} edges on"
+    sizes = (found.smallest_preserving, found.preserving_from)
+    smallest, stable = ("none" if size is None else f"{size} edges" for size in sizes)
     caption = (
         f"The margin over the next class, in logits, with so many edges kept and all others replaced"
-        f" ({found.parts_as}): by share the answer {stands}; random orders are means over draws."
+        f" ({found.parts_as}). Of {found.tried} sizes tried by share, the smallest that preserves the"
+        f" prediction: {smallest}; the one from which on all do: {stable}. Random orders: means over draws."
     )
-    return card("The smallest part that answers", table(("edges kept", *orders), rows), caption=caption)
+    return card("Sufficient edges", table(("edges kept", *orders), rows), caption=caption)
 
 
 @html.register

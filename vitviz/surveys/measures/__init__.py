@@ -192,13 +192,17 @@ class Smallest:
     """Its passes, two for each share of the edges, cost as much as some forty pictures."""
 
     name = "smallest_part"
-    says = "how few edges the answer needs: its margin and whether it stands, by share and at random; dear"
+    says = "with how many edges the prediction is preserved, of sizes tried by share and at random; expensive"
     quantities = (
         *(Quantity(f"margin_by_{one}", "kept", f"Margin with few edges, {says}", "logits")
           for one, says in _ORDERS),
-        *(Quantity(f"stands_by_{one}", "kept", f"The answer stands, edges {says}", "share of pictures")
+        *(Quantity(f"stands_by_{one}", "kept", f"Prediction preserved, edges {says}", "share of pictures")
           for one, says in _ORDERS),
-        Quantity("least", "", "The smallest part that answers", "share of edges"),
+        Quantity("smallest_preserving", "", "The smallest tried part that preserves the prediction",
+                 "share of edges"),
+        Quantity("preserving_from", "", "From here on every tried part preserves the prediction",
+                 "share of edges"),
+        Quantity("tried", "", "Parts tried, by the largest share", "sizes"),
     )  # fmt: skip
 
     def of(self, seen: Seen):
@@ -206,8 +210,10 @@ class Smallest:
         rows = {name: rows[0].double().cpu().numpy() for name, rows in found.margins.items()}
         margins = {f"margin_by_{name}": row for name, row in rows.items()}
         stands = {f"stands_by_{name}": (row > 0).astype(np.float64) for name, row in rows.items()}
-        least = np.nan if found.least is None else found.least / len(found.edges)
-        return {**margins, **stands, "least": np.asarray(least)}
+        sizes = {name: getattr(found, name) for name in ("smallest_preserving", "preserving_from")}
+        sizes = {name: np.nan if size is None else size / len(found.edges) for name, size in sizes.items()}
+        singles = {name: np.asarray(value, float) for name, value in (sizes | {"tried": found.tried}).items()}
+        return {**margins, **stands, **singles}
 
 
 KINDS = (

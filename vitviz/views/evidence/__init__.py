@@ -55,7 +55,7 @@ SHOWN = (  # beside the map
     ("effects", "Each part taken away"),
     ("writers", "Who wrote it"),
     ("paths", "The largest paths"),
-    ("smallest", "The smallest part"),
+    ("smallest", "Sufficient edges"),
     ("sentences", "Each patch’s likeliest class"),
 )
 _EXPLAINED = {"show": tuple(name for name, _ in SHOWN if name != "sentences"), "difference": ("on",)}
@@ -81,10 +81,13 @@ class Evidence(View):
         *The answer forming*: $W\,\mathrm{LN}(x^l) + b$ at every depth $l$, of what the classifier reads and
         of each patch by itself. *Who wrote it*: what head $h$ reads at token $j$ is a sum over the embedding,
         the position and what every earlier head, bias and MLP wrote there; with $A$ and $\sigma$ held its
-        share is the sum of their parts, and the same can be asked of an earlier head. *Held against the
-        truth*: one writer's part is taken out of what this head alone makes its values (or queries, or keys)
-        of, by a real pass in which all else runs on (path patching, Wang et al. 2022, arXiv 2211.00593); what
-        the logit loses stands beside the share.
+        share is the sum of their parts, and the same can be asked of an earlier head. *The largest paths*: a
+        path runs from a writer through heads into the answer. A search by an upper bound either proves that
+        the paths listed are the largest, or says what no other path exceeds. Large paths of opposite sign
+        cancel. *Sufficient edges*: some numbers of edges are tried, and margins need not grow with their
+        number. *Held against the truth*: one writer's part is taken out of what this head alone makes its
+        values (or queries, or keys) of, by a real pass in which all else runs on (path patching, Wang et al.
+        2022, arXiv 2211.00593); what the logit loses stands beside the share.
 
         The final layer of equation 4; Elhage et al. 2021 and Gandelsman et al. 2024 (arXiv 2310.05916), with
         the norm's mean moved onto the direction; the answer forming: Vilas et al. 2023 (arXiv 2310.18969)
@@ -101,7 +104,8 @@ class Evidence(View):
         "edge_effects": "edge",
         "paths": "path",  # whom each passes, to the answer, from 1
         "path_shares": "path",
-        "path_sums": "line",  # of all heads, what is left out, heads that were followed
+        "path_sums": "line",  # of all heads, what is left out, chains of heads that were opened
+        "path_bound": "line",  # what no unlisted path exceeds; 1 if these are proven the largest, else 0
         "edges_kept": "count",
         "margins": "order count",  # by share, then at random
         "edge_shares": "edge",
