@@ -246,9 +246,15 @@ def _headed(scope, send) -> Callable:
 
 
 def _told(sentence: str, status: int, scope) -> JSONResponse:
-    """A refusal, in the language of who asked."""
-    asked = HTTPConnection({"query_string": b"", **scope})
-    return JSONResponse({"detail": translated(sentence, wanted(asked))}, status_code=status)
+    """A refusal, in the language of who asked.
+
+    At the queue Gradio's page and gradio_client take the detail of a 422 for a list of what is wrong with
+    each value; of a plain sentence they would fail.
+    """
+    detail: Any = translated(sentence, wanted(HTTPConnection({"query_string": b"", **scope})))
+    if status == 422 and JOIN.search(scope["path"]):
+        detail = [{"__type__": "validate", "is_valid": False, "parameter_name": "data", "message": detail}]
+    return JSONResponse({"detail": detail}, status_code=status)
 
 
 def _short(name: str | None) -> str:
