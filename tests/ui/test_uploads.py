@@ -9,6 +9,7 @@ import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import gradio as gr
 import pytest
@@ -26,7 +27,8 @@ from vitviz.ui.answers.endpoints import Endpoints, _spoken
 from vitviz.ui.door import uploads, visitor
 from vitviz.ui.memory.sessions import Sessions
 from vitviz.ui.memory.studio import Settings, Studio
-from vitviz.ui.page.build import build
+from vitviz.ui.options import parse
+from vitviz.ui.page.build import build, launch
 from vitviz.ui.page.components import Files, Upload
 from vitviz.ui.page.over_a_set import OverASet
 from vitviz.views import VIEWS
@@ -249,3 +251,15 @@ def test_many_uploads_at_once_are_counted_together():
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert quota._held == 8_000
+
+
+def test_one_file_may_have_all_that_one_request_may_bring(monkeypatch):
+    """A video of 57 MB was refused where a quarter of the quota, 500 MB, is promised."""
+    given = {}
+    queue, nothing = SimpleNamespace(), lambda *given, **named: None
+    demo = SimpleNamespace(blocks={}, fns={}, _queue=queue, queue=nothing)
+    demo.launch = lambda **named: given.update(named)
+    monkeypatch.setattr("vitviz.ui.page.build._warm_up", nothing)
+    options = parse(["--upload-quota", "2000", "--device", "cpu"])
+    launch(demo, Studio(options.settings), options)
+    assert given["max_file_size"] == uploads.Quota(options.upload_quota).request == 500_000_000
