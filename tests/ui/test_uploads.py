@@ -168,6 +168,30 @@ def test_the_oldest_uploads_make_room_and_the_pages_own_stay(own, monkeypatch, t
     assert files[2].parent.exists() and tmp_path.exists(), "one that a file has just left may get another"
 
 
+def test_a_small_disk_is_the_limit_and_what_is_in_use_stays(monkeypatch, tmp_path):
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    files = [tmp_path / name for name in ("used", "oldest", "older", "newest")]
+    for age, file in enumerate(reversed(files)):
+        file.write_bytes(bytes(100))
+        os.utime(file, (time.time() - 10 * age - 10,) * 2)
+    room = [10**9]
+    monkeypatch.setattr(uploads, "_free", lambda: room[0])
+    quota = uploads.Quota(10**6)
+    quota.make_room()
+    assert not quota.full(1) and all(file.exists() for file in files)
+    room[0] = 0
+    assert quota.full(1), "before the limit is reached"
+    with uploads.using([files[0]]), uploads.using([files[0]]):
+        quota.make_room()
+    assert [file.exists() for file in files] == [True, False, True, True]
+    os.utime(files[0], (0, 0))
+    with uploads.using([files[0]]):
+        quota.make_room()
+        assert files[0].exists(), "however old"
+    quota.make_room()
+    assert not files[0].exists() and not uploads._used
+
+
 @pytest.mark.processes
 def test_what_a_killed_run_left_is_removed_by_the_next_and_nothing_else(tmp_path):
     code = """

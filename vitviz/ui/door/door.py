@@ -26,7 +26,7 @@ from gradio.blocks import BlocksConfig
 from gradio.utils import LRUCache
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException as Refused
-from starlette.requests import HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import JSONResponse, Response
 
 from vitviz.errors import whole_number
@@ -161,6 +161,8 @@ class Door:
         try:
             with uploads.receiving():
                 await self._app(scope, receive, worded)
+        except ClientDisconnect:  # it was cut short, which is nobody's mistake
+            pass
         except OSError as error:
             full = error.errno in FULL
             if not full:
