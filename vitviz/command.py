@@ -3,7 +3,9 @@
 import csv
 import gc
 import inspect
+import io
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
+from vitviz.record.unicode import parse_json
 
 program = typer.Typer(
     name="vitviz",
@@ -122,12 +125,12 @@ def survey(
       lens         by depth, how often the answer is there already
       accuracy     how often the answer is right; needs labels
       trial        how well maps of relevance predict what the model loses, beside chance
-      smallest_part  how few edges the answer needs, by share and at random
+      smallest_part  with how many edges the prediction is preserved, by share and at random
       words        what each head writes, in words; for CLIP, SigLIP and their kin
     """
     unknown = [name for name in measure or () if name not in MEASURES]
     if unknown:  # before torch is imported and a checkpoint loaded
-        raise VitvizError(f"There is no measure {unknown[0]!r}; expected of {', '.join(MEASURES)}.")
+        raise VitvizError(f"There is no measure {quoted(unknown[0])}; expected of {', '.join(MEASURES)}.")
     meant = _classes(classes)
     import vitviz
     from vitviz.surveys.report import summary_of
@@ -190,7 +193,7 @@ def _classes(path: Path | None):
     if path is None:
         return None
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise VitvizError(f"--classes {path.name} cannot be read as JSON ({type(error).__name__}).") from None
     if not isinstance(told, dict | list):
@@ -242,6 +245,7 @@ def figure(
     import vitviz
 
     settings = settings_of(given, vitviz.figure)
+    _require_place(out or Path("figure.svg"))
     photo, trace = _photo(picture), None
     inspector = vitviz.load(checkpoint, device=device, folder=weights)
     if photo is not None:
@@ -254,6 +258,19 @@ def figure(
     made = vitviz.figure(view, inspector, trace, **asked, **settings)
     path = made.save(out or Path(f"{made.name}.svg"), width=width, dpi=dpi)
     print(f"{path}, {path.with_suffix('.txt')}")
+
+
+def _require_place(out: Path) -> None:
+    """VitvizError, before anything is computed, where no file of this name can be written."""
+    try:
+        possible = not out.is_dir() and out.parent.is_dir() and os.access(out.parent, os.W_OK)
+    except (OSError, ValueError):  # the name is too long, or a folder above may not be entered
+        possible = False
+    if not possible:
+        raise VitvizError(
+            f"--out {out.name[:200]} cannot be written there; expected a file's name in a folder that exists"
+            " and may be written to."
+        )
 
 
 def settings_of(given: list[str] | None, taken_by: Callable) -> dict[str, str]:
@@ -299,7 +316,7 @@ def video(
     weights: Weights = None,
 ) -> None:
     """A view of every frame of a video, as a film (.mp4, .gif) or a table (.csv: a row a frame with its
-    number, time, answer, probability, and flicker, the mean change of the map from the frame before).
+    number, time, answer, probability or value, and flicker, the map's mean change from the frame before).
 
     SOURCE is an MP4, MOV, WebM, MKV, AVI, GIF or animated WebP file.
 
@@ -313,8 +330,10 @@ def video(
         raise VitvizError(f"Given {out.name}; expected a film's name in .mp4 or .gif, or a table's in .csv.")
     import vitviz
     from vitviz.prints.animation import checked_width
+    from vitviz.prints.figure import unwritable
     from vitviz.prints.video import film_of
 
+    _require_place(out)
     checked_width(width)
     settings = settings_of(given, vitviz.video)
     asked = {"start": start, "stop": stop, "step": step, **settings}
@@ -322,9 +341,16 @@ def video(
     inspector = vitviz.load(checkpoint, device=device, folder=weights)
     frames = vitviz.video(source, inspector, view, **asked)
     if out.suffix.lower() == ".csv":
-        rows = [(f.number, f"{f.seconds:.6g}", f.answer, f.probability, f.flicker) for f in frames]
-        with out.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([("frame", "time", "answer", "probability", "flicker"), *rows])
+        rows, quantity = [], "probability"
+        for f in frames:
+            quantity = f.trace.quantity
+            rows.append((f.number, f"{f.seconds:.6g}", f.answer, getattr(f, quantity), f.flicker))
+        file = io.StringIO(newline="")
+        csv.writer(file).writerows([("frame", "time", "answer", quantity, "flicker"), *rows])
+        try:
+            out.write_text(file.getvalue(), encoding="utf-8", newline="")
+        except OSError as error:
+            raise unwritable(out, error) from None
     else:
         film_of(frames).save(out, width)
     print(out)
@@ -365,7 +391,7 @@ def checkpoints(
         millions = f"{one.parameters / 1e6:.1f} M" if one.parameters else ""
         print("  ".join(filter(None, (one.name, size, millions, one.trained_on, place))))
     if not found:
-        print(f"No checkpoint's name holds {search!r}." if search else "There are no checkpoints.")
+        print(f"No checkpoint's name holds {quoted(search)}." if search else "There are no checkpoints.")
 
 
 _OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

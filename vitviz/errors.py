@@ -63,6 +63,16 @@ def whole_number(given: object, least: int = 0, below: float = math.inf) -> int 
     return number if least <= number < below and not isinstance(given, bool) else None
 
 
+def quoted(given: object, most: int = 200) -> str:
+    """Return the repr of a given value for a refusal, cut to at most `most` characters.
+
+    >>> quoted("mean"), quoted("x" * 1000, 8)
+    ("'mean'", "'xxxxxx…")
+    """
+    text = repr(given[:most] if isinstance(given, str | bytes | list | tuple) else given)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 class Stopped(VitvizError):
     """Nobody waited any longer for what was being computed, or it took longer than it may."""
 

@@ -16,8 +16,9 @@ from tests.tiers import sweep
 from vitviz import analyses
 from vitviz.analyses.effects import SIDES
 from vitviz.analyses.evidence import account_of, directions
+from vitviz.analyses.paths import paths_of
 from vitviz.analyses.target import target_of
-from vitviz.analyses.writers import Writer, paths_of, score_of, writers_of
+from vitviz.analyses.writers import Writer, score_of, writers_of
 from vitviz.engine.asking import circuits
 from vitviz.engine.passes.edges import edged, recorded_stream
 from vitviz.engine.passes.experiments import as_seen
@@ -198,9 +199,21 @@ def test_scores_and_paths_of_every_construction_add_up(construction):
     everything = paths_of(ledger, stream, basis, heads, 10**6, 10**6)
     assert everything.total == pytest.approx(heads.sum().item(), abs=EXACT)
     assert abs(everything.left_out) < EXACT and all(path.writer is not None for path in everything.paths)
-    few = paths_of(ledger, stream, basis, heads, 5, 4)
-    assert len(few.paths) == 5 and few.opened == 4
-    assert few.left_out == pytest.approx(few.total - sum(path.share for path in few.paths), abs=EXACT)
+    assert len({(path.heads, path.writer) for path in everything.paths}) == len(everything.paths)
+    assert everything.proven and everything.bound == 0 and everything.opened == 63
+    for path in (*everything.paths[:4], *everything.paths[-4:]):
+        lines = writers_of(ledger, stream, basis, *path.heads[-1], path.heads[:-1]).lines()
+        assert path.share == pytest.approx(dict(lines)[path.writer], abs=EXACT)
+    few = paths_of(ledger, stream, basis, heads, 5)
+    assert few.proven and few.paths == everything.paths[:5]
+    assert few.bound >= abs(everything.paths[5].share) - EXACT
+    for opened in (0, 20):  # a search that ends early says what it cannot exclude
+        few = paths_of(ledger, stream, basis, heads, 5, opened)
+        assert few.opened == max(opened, 9) or few.proven  # every head once
+        listed = {(path.heads, path.writer) for path in few.paths}
+        others = [path.share for path in everything.paths if (path.heads, path.writer) not in listed]
+        assert few.bound >= max(map(abs, others)) - EXACT
+        assert few.left_out == pytest.approx(few.total - sum(path.share for path in few.paths), abs=EXACT)
 
 
 def test_a_wrong_line_is_no_remainder_of_another():

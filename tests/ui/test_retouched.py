@@ -41,13 +41,13 @@ def test_the_model_sees_what_was_painted_and_the_run_is_another(studio, key, pai
 
 
 def test_a_picture_is_painted_once_and_equal_strokes_have_one_key(studio, key, monkeypatch):
-    run, count, real = studio.runs.run(key), [], module.retouched
+    run, count, real = studio.runs.run(key), [], module.painted_over
 
     def counted(*given):
         count.append(given)
         return real(*given)
 
-    monkeypatch.setattr(module, "retouched", counted)
+    monkeypatch.setattr(module, "painted_over", counted)
     keys = [
         studio.look(run.picture, "vitviz-tiny", strokes=Strokes.parse(text)) for text in ("hue_7", " hue_7 ")
     ]
@@ -58,13 +58,13 @@ def test_a_picture_is_painted_once_and_equal_strokes_have_one_key(studio, key, m
 
 
 def test_many_wide_strokes_are_painted_in_a_turn(studio, key, monkeypatch):
-    run, held, real = studio.runs.run(key), [], module.retouched
+    run, held, real = studio.runs.run(key), [], module.painted_over
 
     def painting(*given):
         held.append(sum(len(line.computing) for line in studio.work.turns._lines.values()))
         return real(*given)
 
-    monkeypatch.setattr(module, "retouched", painting)
+    monkeypatch.setattr(module, "painted_over", painting)
     for number, ask in enumerate((lambda one: studio.image(one, "upload"), studio.photograph, studio.before)):
         strokes = Strokes.parse(f"hue_{11 + number}")
         size = (128, 128) if ask == studio.before else None

@@ -21,7 +21,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.record.trace import Trace
 
 # what stands for a picture: class token, mean patch, all tokens in a row
@@ -139,7 +139,7 @@ def cka_error(
 def _parts(first: Sequence[Grams], second: Sequence[Grams], tokens: str) -> Iterator[tuple[Tensor, ...]]:
     """Each minibatch's share of the numerator, and of what is under either root."""
     if tokens not in TOKENS:
-        raise VitvizError(f"Given tokens={tokens!r}; expected one of {', '.join(TOKENS)}.")
+        raise VitvizError(f"Given tokens={quoted(tokens)}; expected one of {', '.join(TOKENS)}.")
     if not first or [one.pictures for one in first] != [one.pictures for one in second]:
         counts = [sum(len(one.pictures) for one in some) for some in (first, second)]
         raise VitvizError(

@@ -31,7 +31,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.depth import FinalNorm, over_grid, patches_at, present
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.record.shown import Shown
 from vitviz.record.trace import Trace
 
@@ -102,7 +102,8 @@ def basis_of(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
     number, width = sum(len(part) for part in parts), parts[0].shape[1]
     if not 1 <= count <= min(number, width):
         raise VitvizError(
-            f"Given count={count!r}; expected from 1 to {min(number, width)} components of {number} patches."
+            f"Given count={quoted(count)}; expected from 1 to {min(number, width)} components of"
+            f" {number} patches."
         )
     if width <= number:
         scatter = Scatter()

@@ -35,7 +35,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vitviz.analyses.tail import Projection
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.record.trace import Trace
 
 
@@ -100,8 +100,8 @@ def place(trace: Trace, patch: int | tuple[int, int]) -> int:
         known = False
     if not known:
         raise VitvizError(
-            f"Given patch={patch!r}; expected a patch's number from 0 to {grid.patches - 1}, or its (row,"
-            f" col) on the grid of {grid.rows} x {grid.cols}."
+            f"Given patch={quoted(patch)}; expected a patch's number from 0 to {grid.patches - 1}, or"
+            f" its (row, col) on the grid of {grid.rows} x {grid.cols}."
         )
     there = present(trace).tolist()
     if number not in there:
@@ -193,7 +193,7 @@ def largest_activations(trace: Trace, layer: int, count: int = 3) -> Largest:
     """
     tokens = tokens_at(trace, layer)
     if not 1 <= count <= tokens.numel():
-        raise VitvizError(f"Given count={count!r}; expected from 1 to {tokens.numel()} numbers.")
+        raise VitvizError(f"Given count={quoted(count)}; expected from 1 to {tokens.numel()} numbers.")
     flat = tokens.flatten()
     found = flat.abs().topk(count).indices
     # torch's own bound

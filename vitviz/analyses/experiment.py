@@ -1,7 +1,8 @@
 """The classroom experiment on one picture: what is answered when patches go or move, or all of it changes.
 
 Changes are gone through step by step, and the answers become curves. Watched is the class that the whole
-picture is most likely to show: its probability, and whether it stays the likeliest. Every step has the same
+picture is most likely to show: its probability, and whether it stays the likeliest; of a head with one output
+whether its yes or no stays, and of a head of values the largest value alone. Every step has the same
 draws, each with a seed, direction or second picture of its own; the error is of the mean over draws, and says
 nothing of other pictures. Changes of a whole picture are in `vitviz.analyses.altered`, with their sources.
 
@@ -21,7 +22,7 @@ what it does with other holes: missing objects are not missing squares.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import gcd
 from typing import Any
@@ -34,8 +35,9 @@ from torch import Tensor
 
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, SHARES, WAYS
 from vitviz.analyses.trials.curves import scored
-from vitviz.errors import UnsupportedModel, VitvizError, whole_number
+from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
 from vitviz.record.grid import Grid
+from vitviz.record.head_type import HeadType, require_score, scores_named
 from vitviz.record.sentence import Sentence, said
 from vitviz.record.shown import Tabled
 from vitviz.record.trace import Deviation, Trace
@@ -54,29 +56,42 @@ class Experiment(Tabled):
     label: str
     patches: int  # of the whole picture
     steps: tuple[int, ...]  # how many patches, pieces, pixels, degrees or per cent
-    probability: Mapping[str, Float[Tensor, "step draw"]]  # of the answer, by way
-    kept: Mapping[str, Float[Tensor, "step draw"]]  # 1 where the answer stays the likeliest, else 0
+    probability: Mapping[str, Float[Tensor, "step draw"]]  # of the answer, by way; empty of values
+    kept: Mapping[str, Float[Tensor, "step draw"]]  # 1 where the prediction stays, else 0; empty of values
     refused: Mapping[str, str]
     dtype: str  # the precision in which the model answered
     deviation: Deviation | None  # of that precision from float32, where it is known
+    logit: Mapping[str, Float[Tensor, "step draw"]] = field(default_factory=dict)  # of values: the value
+    head_type: HeadType = "softmax"
 
-    def curve(self, way: str, score: str = "probability") -> list[tuple[float, float]]:
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """What was watched: "probability" and "kept"; of values "logit", which is the value itself."""
+        return tuple(one for one in SCORES if one in scores_named(self.head_type)) or ("logit",)
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The ways that there are."""
+        return tuple(getattr(self, self.scores[0]))
+
+    def curve(self, way: str, score: str | None = None) -> list[tuple[float, float]]:
         """Mean over draws and standard error at every step; VitvizError for no such way or score."""
-        known = getattr(self, score) if score in SCORES else None
-        if known is None or way not in known:
-            ways = ", ".join(self.probability)
+        score = require_score(score, self.head_type, self.checkpoint)
+        if score not in self.scores or way not in self.ways:
+            ways, scores = ", ".join(self.ways), ", ".join(self.scores)
             raise VitvizError(
-                f"Given way={way!r}, score={score!r}; expected one of {ways}, and one of {', '.join(SCORES)}."
+                f"Given way={quoted(way)}, score={quoted(score)}; expected one of {ways}, and one of"
+                f" {scores}."
             )
-        return [mean_and_error(draws) for draws in known[way]]
+        return [mean_and_error(draws) for draws in getattr(self, score)[way]]
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a way, step and draw, for tables and files."""
         what, found = KINDS[self.kind].counts, []
-        for way, step in product(self.probability, range(len(self.steps))):
-            each = zip(*(getattr(self, score)[way][step].tolist() for score in SCORES), strict=True)
+        for way, step in product(self.ways, range(len(self.steps))):
+            each = zip(*(getattr(self, score)[way][step].tolist() for score in self.scores), strict=True)
             for draw, scores in enumerate(each, start=1):
-                told = dict(zip(SCORES, scores, strict=True))
+                told = dict(zip(self.scores, scores, strict=True))
                 found.append({"way": way, what: self.steps[step], "draw": draw, **told})
         return found
 
@@ -90,11 +105,11 @@ def experiment_of(
     where there is nothing to ask about; Stopped where nobody waits.
     """
     if kind not in WAYS:
-        raise VitvizError(f"Given kind={kind!r}; expected one of {', '.join(WAYS)}.")
+        raise VitvizError(f"Given kind={quoted(kind)}; expected one of {', '.join(WAYS)}.")
     if reason := why_not(trace):
         raise VitvizError(reason)
     steps, answer = steps_of(trace.grid, kind), int(trace.logits.argmax())
-    found: dict[str, dict[str, Tensor]] = {score: {} for score in SCORES}
+    found: dict[str, dict[str, Tensor]] = {score: {} for score in (*SCORES, "logit")}
     refused: dict[str, str] = {}
     for number, way in enumerate(WAYS[kind]):
         points = []
@@ -105,22 +120,26 @@ def experiment_of(
         except UnsupportedModel as reason:
             refused[way] = said(reason)
             continue
-        for score, by_way in found.items():
-            by_way[way] = torch.stack([one[score] for one in points])
+        for score in points[0]:
+            found[score][way] = torch.stack([one[score] for one in points])
     about = (trace.checkpoint, kind, answer, trace.named(answer), trace.grid.patches, tuple(map(int, steps)))
-    return Experiment(*about, **found, refused=refused, dtype=trace.dtype, deviation=trace.deviation)
+    of = {"dtype": trace.dtype, "deviation": trace.deviation, "head_type": trace.head_type}
+    return Experiment(*about, **found, refused=refused, **of)
 
 
 def scores_of(
     logits: Float[Tensor, "draw class"], answer: int, trace: Trace | None = None
 ) -> dict[str, Float[Tensor, " draw"]]:
-    """Each of SCORES by draw; a `trace` of the same classes says what logits make probabilities.
+    """Each of SCORES by draw; the whole picture's `trace` says what logits make probabilities, and which
+    prediction is to be kept. Of values there is the "logit" alone, which is the value.
 
     >>> found = scores_of(torch.tensor([[1.0, 1.0], [0.0, 2.0]]), answer=0)
     >>> found["kept"].tolist(), found["probability"][0].item()
     ([1.0, 0.0], 0.5)
     """
-    return scored(logits.double(), (answer,), answer, trace and trace.probabilities)
+    head_type, own = ("softmax", answer) if trace is None else (trace.head_type, trace.prediction)
+    found = scored(logits.double(), (answer,), own, head_type)
+    return found if head_type == "value" else {score: found[score] for score in SCORES}
 
 
 def why_not(trace: Trace) -> Sentence | None:
@@ -177,8 +196,8 @@ def permutation(patches: int, seed: Any) -> Int[np.ndarray, " patch"]:
     number = whole_number(seed)
     if number is None:
         raise VitvizError(
-            f"Given shuffle={seed!r}; expected a seed, a whole number from 0, which is the same order each"
-            " time."
+            f"Given shuffle={quoted(seed)}; expected a seed, a whole number from 0, which is the same"
+            " order each time."
         )
     return np.random.default_rng(number).permutation(patches)
 
@@ -193,7 +212,9 @@ def patches_kept(grid: Grid, share: int, seed: int) -> Int[np.ndarray, " kept"]:
     (7, True)
     """
     if not 0 <= share <= 100:
-        raise VitvizError(f"Given share={share!r}; expected the per cent of patches to drop, from 0 to 100.")
+        raise VitvizError(
+            f"Given share={quoted(share)}; expected the per cent of patches to drop, from 0 to 100."
+        )
     return np.sort(permutation(grid.patches, seed)[int(share) * grid.patches // 100 :])
 
 
@@ -221,8 +242,8 @@ def shuffled_pieces(grid: Grid, side: int, seed: int) -> Int[np.ndarray, " patch
     if side not in sides:
         known = ", ".join(map(str, sides)) or "none"
         raise VitvizError(
-            f"Given side={side!r}; expected one of {known}, since pieces are squares that fill the grid of"
-            f" {grid.rows} x {grid.cols} patches."
+            f"Given side={quoted(side)}; expected one of {known}, since pieces are squares that fill"
+            f" the grid of {grid.rows} x {grid.cols} patches."
         )
     rows, cols = grid.rows // side, grid.cols // side
     order = permutation(rows * cols, seed)

@@ -22,7 +22,7 @@ from vitviz.analyses.evidence import directions
 from vitviz.analyses.ledger import Ledger, pooled
 from vitviz.analyses.tail import Tail
 from vitviz.analyses.target import Asked, features, target_of
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.record.trace import Trace
 
 FORMS = ("now", "share")
@@ -88,6 +88,7 @@ def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tens
 
 def lens_probabilities(ledger: Ledger, depth: int) -> Float[Tensor, "class row col"]:
     """Every patch's own answer at one depth, read now: all classes' probabilities; NaN for one left out.
+    Of a head of values these values.
 
     `depth` 0 enters block 1, L is the last output. Raises VitvizError for no reading, IndexError for a depth.
 
@@ -101,7 +102,7 @@ def lens_probabilities(ledger: Ledger, depth: int) -> Float[Tensor, "class row c
     check_patches(readout)
     head, tokens = _head_of(trace, readout), tokens_at(trace, depth)
     read = _normed(readout, tokens).unsqueeze(-2).expand(-1, len(head.weights), -1)  # distilled: half of both
-    return trace.on_grid(trace.probabilities(head(read)).mT)
+    return trace.on_grid(trace.scores(head(read)).mT)
 
 
 def _normed(readout: Tail, tokens: Float[Tensor, "*lead width"]) -> Float[Tensor, "*lead width"]:
@@ -128,8 +129,8 @@ def check_form(form: str) -> None:
     """VitvizError for a form that does not exist."""
     if form not in FORMS:
         raise VitvizError(
-            f"Given the form {form!r} of the lens; expected 'now' (the norm afresh) or 'share' (held, adds"
-            " up)."
+            f"Given the form {quoted(form)} of the lens; expected 'now' (the norm afresh) or 'share'"
+            " (held, adds up)."
         )
 
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.errors import VitvizError, whole_number
+from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.record.grid import Grid
 from vitviz.record.readout import Readout
 from vitviz.record.trace import Trace
@@ -85,8 +85,8 @@ def query_token(grid: Grid, query: Query) -> int:
         return grid.prefix + number
     names = ", ".join(repr(name) for name in ("auto", "mean", *grid.prefix_names))
     raise VitvizError(
-        f"There is no query {query!r} here. Expected one of {names} ('auto' and 'mean' only where several"
-        f" tokens may ask), a patch's number from 0 to {grid.patches - 1}, or its (row, col) up to"
+        f"There is no query {quoted(query)} here. Expected one of {names} ('auto' and 'mean' only where"
+        f" several tokens may ask), a patch's number from 0 to {grid.patches - 1}, or its (row, col) up to"
         f" ({grid.rows - 1}, {grid.cols - 1}). Choose one of these."
     )
 
@@ -106,7 +106,8 @@ def _read_weights(trace: Trace) -> Float[Tensor, " token"]:
         return readout.weights(trace.length)
     if trace.read is None:
         raise VitvizError(
-            f"The classifier of {trace.checkpoint} reads {trace.pool!r}, which depends on the picture, and"
+            f"The classifier of {trace.checkpoint} reads {quoted(trace.pool)}, which depends on the"
+            " picture, and"
             " the trace does not hold which tokens that was, so 'auto' is unknown. Choose 'mean', or a patch."
         )
     return trace.read.double()

@@ -20,7 +20,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from vitviz.analyses.streaming import blocks
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.record.trace import Attention, Trace
 
 
@@ -70,7 +70,7 @@ def head_entropy(trace: Trace, layer: int, keys: str = "all") -> HeadEntropy:
     [4.0, 4.0]
     """
     if keys not in KEYS:
-        raise VitvizError(f"Given keys={keys!r}; expected 'all' tokens or 'patches'.")
+        raise VitvizError(f"Given keys={quoted(keys)}; expected 'all' tokens or 'patches'.")
     attention, prefix = trace.layer(layer), trace.grid.prefix
     rows = _entropies(attention, prefix if keys == "patches" else 0)
     return HeadEntropy(rows[:, prefix:].mean(dim=1).to(attention.q), rows[:, :prefix].to(attention.q))

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from vitviz.analyses.query import Query, query_weights
 from vitviz.analyses.streaming import blocks, read_layer
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.record import stopping
 from vitviz.record.trace import Attention, Trace
 
@@ -156,7 +156,7 @@ def _layer_range(count: int, layers: Layers) -> tuple[int, int]:
         first, last = -1, -1
     if not 0 <= first <= last < count:
         raise VitvizError(
-            f"Given layers={layers!r}; expected (first, last), counted from 0, both included, up to"
+            f"Given layers={quoted(layers)}; expected (first, last), counted from 0, both included, up to"
             f" {count - 1}. Choose None for all."
         )
     return first, last

@@ -8,9 +8,11 @@ and through later heads, with attention, norms and MLPs' results held:
 
 where w is what the writer wrote, less what stands in its place. Real passes then keep the n edges of largest
 |share|; every other writer's part is replaced, in that reader alone, by its mean over pictures or by zero.
-Faithfulness is how far the answer's margin over the next class has come, from nothing kept to all. Queries,
-keys and MLPs read what they read in that very pass: such a part says what must be moved between tokens and
-into the answer, and nothing about what must be computed. Yardstick: Vi-CD (2604.14477), by learned masks.
+Faithfulness is how far the answer's margin over the next class has come, from nothing kept to all. Margins
+need not grow with n: a prediction that n edges preserve can be lost with more. So a size that preserves it
+says nothing about sizes between those that were tried. Queries, keys and MLPs read what they read in that
+very pass: such a part says what must be moved between tokens and into the answer, and nothing about what must
+be computed. Yardstick: Vi-CD (2604.14477), by learned masks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +41,22 @@ class SmallestPart(Tabled):
     counts: tuple[int, ...]  # of edges kept
     margins: dict[str, Float[Tensor, "draw count"]]  # by order: "share", "random", "effect"; logits
     parts_as: str
-    least: int | None  # so few by share, and the answer stands; None where it never does
+    curve: tuple[tuple[int, float], ...]  # every size tried by share, with its margin; `counts` and more
+
+    @property
+    def tried(self) -> int:
+        """How many sizes were tried, with the edges of largest |share| kept."""
+        return len(self.curve)
+
+    @property
+    def smallest_preserving(self) -> int | None:
+        """The smallest tried size that preserves the prediction; an untried smaller one may do so too."""
+        return preserving(*zip(*self.curve, strict=True))[0]
+
+    @property
+    def preserving_from(self) -> int | None:
+        """The tried size from which on every tried size preserves the prediction; untried ones may not."""
+        return preserving(*zip(*self.curve, strict=True))[1]
 
     def faithfulness(self, order: str = "share") -> Float[Tensor, "draw count"]:
         """0 with no edge kept, 1 with all of them."""
@@ -122,10 +139,32 @@ def kept_counts(edges: int) -> tuple[int, ...]:
     return tuple(round(share * edges) for share in KEPT)
 
 
-def margin_of(logits: Float[Tensor, "row class"], classes: Sequence[int]) -> Float[Tensor, " row"]:
-    """By how much a class's logit lies above every other's, or above that of a second class."""
+def preserving(sizes: Sequence[int], margins: Sequence[float]) -> tuple[int | None, int | None]:
+    """Return the smallest of the tried sizes with a margin above 0, and the size from which on all have one;
+    None where there is none. Sizes ascend.
+
+    >>> preserving([0, 10, 20, 30, 40], [-1.0, 0.5, -0.2, 0.1, 0.3])
+    (10, 30)
+    """
+    kept = [margin > 0 for margin in margins]
+    after = len(kept) - next((n for n, one in enumerate(reversed(kept)) if not one), len(kept))
+    smallest = next((size for size, one in zip(sizes, kept, strict=True) if one), None)
+    return smallest, sizes[after] if after < len(sizes) else None
+
+
+def margin_of(
+    logits: Float[Tensor, "row class"], classes: Sequence[int], prediction: int | None = None
+) -> Float[Tensor, " row"]:
+    """By how much a class's logit lies above every other's, or above that of a second class; of a single
+    output by how much it lies on the side of the `prediction`, above zero for 1 and below for 0.
+
+    >>> margin_of(torch.tensor([[2.0], [-1.0]]), [0], prediction=0).tolist()
+    [-2.0, 1.0]
+    """
     if len(classes) == 2:
         return score_of(logits, classes)
+    if logits.shape[1] == 1:
+        return logits[:, 0] * (1 if prediction else -1)
     own = torch.zeros_like(logits, dtype=torch.bool)
     own[:, classes[0]] = True
     return logits[:, classes[0]] - logits.masked_fill(own, -torch.inf).amax(dim=1)

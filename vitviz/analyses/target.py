@@ -4,7 +4,8 @@
 
 For a class w and b are its row of the head, divided by |z| where it is a cosine's; for a rather than b the
 difference of two rows; relative to the mean over classes, the mean row is taken off, which changes no
-probability of a softmax (adding a number to all logits changes no answer). It does not show how sure the
+probability of a softmax (adding a number to all logits changes no answer) and is refused of a model's own
+sigmoids and values, each of which stands by itself. It does not show how sure the
 model is: that is the softmax over all classes, or each given class's own sigmoid.
 """
 
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from vitviz.analyses.ledger import pooled
 from vitviz.analyses.tail import Tail
-from vitviz.errors import VitvizError, whole_number
+from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.record.trace import Trace
 
 Asked = Any  # int | str | tuple | Tensor; anything else is told by a sentence
@@ -49,6 +50,12 @@ def target_of(trace: Trace, readout: Tail, target: Asked, relative: bool = False
             f" instead: a tensor of {readout.features} numbers."
         )
     classes = classes_of(trace, target)
+    if relative and trace.classes is None and trace.head_type != "softmax":
+        raise VitvizError(
+            f"Given relative=True for {trace.checkpoint}, each of whose outputs stands by itself (head_type"
+            f" {trace.head_type!r}); only a softmax says the same when a mean is taken off. Ask with"
+            " relative=False."
+        )
     read = None if readout.head.length is None else features(trace, readout)
     head = readout.head if read is None else readout.head.held(read)
 
@@ -72,7 +79,7 @@ def classes_of(trace: Trace, target: Asked) -> list[int]:
     """The one class that is asked about, or both of (a, b); VitvizError for any other number of them."""
     asked = target if isinstance(target, tuple) else (target,)
     if len(asked) not in (1, 2):
-        raise VitvizError(f"Given {target!r}; expected one class, or (a, b) for a rather than b.")
+        raise VitvizError(f"Given {quoted(target)}; expected one class, or (a, b) for a rather than b.")
     return [class_index(trace, one) for one in asked]
 
 
@@ -94,12 +101,12 @@ def class_index(trace: Trace, name: Any) -> int:
         several = f"several classes bear that name: {', '.join(map(str, found))}"
         many = several if found else f"none of its {classes} classes bears that name"
         raise VitvizError(
-            f"Given the class {name!r} of {trace.checkpoint}, but {many}. Give its number, from 0."
+            f"Given the class {quoted(name)} of {trace.checkpoint}, but {many}. Give its number, from 0."
         )
     if (number := whole_number(name, below=classes)) is not None:
         return number
     raise VitvizError(
-        f"Given the class {name!r}; {trace.checkpoint} has classes 0 to {classes - 1}, or labels."
+        f"Given the class {quoted(name)}; {trace.checkpoint} has classes 0 to {classes - 1}, or labels."
     )
 
 

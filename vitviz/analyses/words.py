@@ -34,7 +34,7 @@ from torch import Tensor
 from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.tail import Tail
 from vitviz.analyses.target import features
-from vitviz.errors import VitvizError, whole_number
+from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.record.classes import Classes
 from vitviz.record.shown import Tabled
 
@@ -173,8 +173,8 @@ def heads_in_words(spread: Spread, readout: Tail, classes: Classes, most: int = 
     """
     if spread.count < 2 or whole_number(most, least=1) is None:
         raise VitvizError(
-            f"Given {spread.count} pictures and most={most!r}; expected two pictures or more, between which"
-            " heads differ, and at most how many words a head is to have."
+            f"Given {spread.count} pictures and most={quoted(most)}; expected two pictures or more,"
+            " between which heads differ, and at most how many words a head is to have."
         )
     layers, heads, feature = spread.mean.shape
     vectors = classes.vectors.double().numpy()

@@ -17,7 +17,6 @@ It does not show why a part was written: an MLP's line is what it wrote, whoever
 would have been without a writer is not in it; `vitviz.edge_effects` makes those passes.
 """
 
-import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -30,7 +29,7 @@ from torch import Tensor
 from vitviz.analyses.evidence import head_direction
 from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.tail import Norm
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.record.shown import Shown, Tabled
 
 _ROWS = 512  # of attention at a time
@@ -175,24 +174,6 @@ class Score(Shown):
         return split @ self.relative @ split.mT
 
 
-class Path(NamedTuple):
-    """What flows from a writer through heads into the answer, in logits."""
-
-    heads: tuple[tuple[int, int], ...]  # the answer's first
-    writer: Writer | None  # None: all that its last head reads, not followed further
-    share: float
-
-
-@dataclass(frozen=True)
-class Paths(Shown):
-    """The largest paths that a bounded search found; with what is left out they add up to `total`."""
-
-    paths: tuple[Path, ...]
-    left_out: float
-    total: float  # of what was followed: the heads' shares of the logit
-    opened: int  # heads whose writers were looked at
-
-
 def parts(
     ledger: Ledger, stream: Stream, layer: int, head: int, *names: str, sums: Tensor | None = None
 ) -> Iterator[tuple[str, int | None, Float[Tensor, "writer row dim"]]]:
@@ -332,7 +313,7 @@ def score_of(
     for name, token in (("query", query), ("key", key), ("key to compare with", against or 0)):
         if not 0 <= token < trace.length:
             raise VitvizError(
-                f"Given {token!r} as the {name}; expected a token from 0 to {trace.length - 1}."
+                f"Given {quoted(token)} as the {name}; expected a token from 0 to {trace.length - 1}."
             )
     attention, asked, keys, names = trace.layers[layer], [], [], []
     picked = torch.tensor([query, key, against or 0], device=attention.q.device)
@@ -360,36 +341,6 @@ def score_of(
     rest = bias[key].item()
     score = attention.q[head, query].double() @ attention.k[head, key].double() * attention.scale + bias[key]
     return Score(score.item(), tuple(names), matrix, rest, matrix - other, rest - (bias @ usual).item())
-
-
-def paths_of(
-    ledger: Ledger, stream: Stream, basis: Tensor, shares: Float[Tensor, "layer head"], count: int = 12,
-    opened: int = 24,
-) -> Paths:  # fmt: skip
-    """The largest paths by |share|: always the largest head that is not yet followed is opened next.
-
-    Paths end at what is no head. Its parts may be larger than a path's share, with both signs, so that a path
-    may be missed whose head looks small: the search is bounded by `opened` heads. Source: see the module.
-    """
-    total = shares.double().sum().item()
-    queue = [
-        (-abs(share), number, (divmod(number, shares.shape[1]),), share)
-        for number, share in enumerate(shares.double().flatten().tolist())
-    ]
-    heapq.heapify(queue)
-    ended, tie, steps = [], len(queue), 0
-    while queue and steps < opened:
-        _, _, trail, share = heapq.heappop(queue)
-        steps += 1
-        for writer, part in writers_of(ledger, stream, basis, *trail[-1], trail[:-1]).lines():
-            tie += 1
-            if writer.kind == "head":
-                heapq.heappush(queue, (-abs(part), tie, (*trail, (writer.layer, writer.head)), part))
-            else:
-                ended.append(Path(trail, writer, part))
-    ended += [Path(trail, None, share) for _, _, trail, share in queue]
-    kept = sorted(ended, key=lambda path: -abs(path.share))[:count]
-    return Paths(tuple(kept), total - sum(path.share for path in kept), total, steps)
 
 
 def _at_head(

@@ -1,6 +1,6 @@
 // Elements, from spans to sliders and to what is asked for step by step; and canvases sharp on any screen.
 
-import { percent } from './numbers.js';
+import { scored } from './numbers.js';
 import { t } from './words.js';
 
 /** An element: `text` is its text, `on…` are listeners, others attributes; what is nothing is left out. */
@@ -131,9 +131,12 @@ export function slider(
 export const track = (share) =>
   el('span', { class: 'vv-track' }, el('span', { style: `width:${100 * share}%` }));
 
-/** A line for each [name, share]. */
-export function tops(likeliest) {
-  return likeliest.map(([name, share]) => div('vv-top', span(t(name)), span(percent(share)), track(share)));
+/** A line for each [name, score]; a value has no bar. */
+export function tops(likeliest, headType) {
+  const bar = (score) => (headType === 'value' ? '' : track(score));
+  return likeliest.map(([name, score]) =>
+    div('vv-top', span(t(name)), span(scored(score, headType)), bar(score)),
+  );
 }
 
 /**

@@ -53,11 +53,14 @@ export function ground(self) {
     const wanted = [self.key, width, height, self.density, grey].join('/');
     if (wanted === drawn) return;
     drawn = wanted;
-    const [left, top, right, bottom] = self.photo.box;
+    const { upload } = self.data; // which may be smaller than the photograph
+    const [left, top, right, bottom] = self.photo.box.map(
+      (edge) => (edge * upload.width) / self.photo.upload[0],
+    );
     const context = fit(canvas, width, height, self.density);
     context.imageSmoothingQuality = 'high';
     context.filter = grey ? 'grayscale(1)' : 'none';
-    context.drawImage(self.data.upload, left, top, right - left, bottom - top, 0, 0, width, height);
+    context.drawImage(upload, left, top, right - left, bottom - top, 0, 0, width, height);
     drawMissing(self, context, rowByRow(self.grid, { width, height }));
     context.filter = 'none';
   }

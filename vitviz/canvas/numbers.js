@@ -41,6 +41,10 @@ export function number(value, digits = 3) {
 
 export const percent = (share, places = 1) => `${(100 * share).toFixed(places)} %`;
 
+/** What is shown of an output: its probability in per cent; of a head of values the value as it is. */
+export const scored = (score, headType, places = 1) =>
+  headType === 'value' ? number(score) : percent(score, places);
+
 /** A number with so many digits behind the point, and a minus sign that is one; zero has none. */
 export const fixed = (value, digits) =>
   value

@@ -16,6 +16,7 @@ from vitviz.engine.inspector import Inspector
 from vitviz.engine.reading.given import Given
 from vitviz.errors import AssumedWarning, VitvizError
 from vitviz.record.asked import vectors_of, without_text
+from vitviz.record.head_type import HeadType
 
 __all__ = ["Checkpoint", "Frame", "Inspector", "checkpoints", "film", "find", "load", "unchanged"]
 
@@ -28,6 +29,7 @@ def load(
     crop_pct: float | None = None, crop_mode: str | None = None, interpolation: str | None = None,
     activation: str | None = None, epsilon: float | None = None, pool: str | None = None,
     block: str | None = None, weights: str | None = None, labels: Sequence[str] | None = None,
+    head_type: HeadType | None = None,
 ) -> Inspector:  # fmt: skip
     """Loads a checkpoint and puts it on a device, ready to be looked into.
 
@@ -41,17 +43,19 @@ def load(
     `crop_pct`, `crop_mode`, `interpolation`, `activation`, `epsilon` of the norms, `pool` (what the
     classifier reads: "class", "average" of the patches, "average of all" tokens, "max", "average and max"),
     `block` ("pre-norm", "res-post-norm" or "post-norm": where the norms stand), `weights` (which of several
-    sets in one file, such as "model" or "model_ema"), `labels`. Where something had to be assumed, an
-    AssumedWarning says what, and `inspector.checkpoint.assumed` holds it. Sentences behind `text=`
-    ("my-clip?text=a cat|a dog&template=a photo of {}.") are its classes, by `vitviz.text`.
+    sets in one file, such as "model" or "model_ema"), `labels`, `head_type` ("softmax", "sigmoid" for several
+    labels or the logit of a yes or no, "value" for regression: what the outputs are). Where something had to
+    be assumed, an AssumedWarning says what, and `inspector.checkpoint.assumed` holds it. Sentences behind
+    `text=` ("my-clip?text=a cat|a dog&template=a photo of {}.") are its classes, by `vitviz.text`.
     Raises CheckpointError, UnsupportedModel, HubError, OutOfMemory, or VitvizError for a device or dtype.
 
     >>> load("vitviz-tiny").grid().prefix_names
     ('class',)
     """
     said = Given(
-        heads, mean, std, crop_pct, crop_mode, interpolation, activation, epsilon, None, pool, block, weights
-    )
+        heads, mean, std, crop_pct, crop_mode, interpolation, activation, epsilon, None, pool, block, weights,
+        head_type,
+    )  # fmt: skip
     if vectors_of(str(name)):
         raise VitvizError(
             f"Given {name}, whose vectors are a file that a page was given. Load the checkpoint without them,"

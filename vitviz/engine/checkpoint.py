@@ -6,6 +6,7 @@ from typing import Literal
 from torch import nn
 
 from vitviz.engine.pictures.preprocess import Preprocessing
+from vitviz.record.head_type import HeadType
 from vitviz.record.shown import Shown
 
 
@@ -24,9 +25,9 @@ class Identity:
 class Assumption:
     """What a file does not say, and what was taken for it.
 
-    `name` is one of weights, heads, pool, block, normalisation, crop_pct, interpolation, activation, epsilon
-    and mapping; `taken` and the `choices` are texts as a checkpoint's name carries them ("heads=6"); both
-    are empty for a mapping, which a file of its own answers.
+    `name` is one of weights, heads, pool, block, head_type, normalisation, crop_pct, interpolation,
+    activation, epsilon and mapping; `taken` and the `choices` are texts as a checkpoint's name carries them
+    ("heads=6"); both are empty for a mapping, which a file of its own answers.
     """
 
     name: str
@@ -66,3 +67,4 @@ class Loaded:
     model: nn.Module = field(repr=False)
     preprocessing: Preprocessing
     labels: tuple[str, ...] = field(default=(), repr=False)
+    head_type: HeadType = "softmax"

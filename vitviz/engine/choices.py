@@ -23,7 +23,7 @@ from vitviz.errors import VitvizError
 def outcomes(
     inspector: Inspector, picture: Image.Image, assumed: tuple[Assumption, ...], size: tuple[int, int]
 ) -> Iterator[tuple[str, str, tuple[str, float] | None]]:
-    """(assumption's name, choice, likeliest label with probability) for each choice, at a (height, width).
+    """(assumption's name, choice, likeliest label with its score) for each choice, at a (height, width).
 
     None for a choice that cannot be: heads that do not divide the width. The rest stays as it is.
     """
@@ -44,8 +44,7 @@ def _answer(
         other = load(replace(inspector.checkpoint, name=asked, architecture=None, note="", assumed=()))
         inspector, given = type(inspector)(other, str(inspector.device), inspector.dtype), Given()
     preprocessing: Preprocessing = inspector.preprocessing.with_size(size)
-    said = {name: value for name, value in given.said().items() if hasattr(preprocessing, name)}
-    prepared = prepare(picture, replace(preprocessing, **said))
+    prepared = prepare(picture, replace(preprocessing, **given.data(vars(preprocessing))))
 
     def changed(model: nn.Module) -> nn.Module:
         variant = copies.lending(model)
@@ -53,4 +52,5 @@ def _answer(
         return variant
 
     (trace,) = inspector.forward.traces([prepared], size, change=changed)
+    trace = replace(trace, own_head_type=given.head_type or trace.own_head_type)
     return trace.top(1)[0] if trace.logits is not None else None

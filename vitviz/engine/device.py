@@ -7,7 +7,7 @@ import torch
 
 from vitviz.engine.defaults import whole_convolutions
 from vitviz.engine.memory import is_shortage
-from vitviz.errors import OutOfMemory, VitvizError
+from vitviz.errors import OutOfMemory, VitvizError, quoted
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -27,7 +27,7 @@ def pick_device(wish: str = "auto") -> torch.device:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise VitvizError(
-            f"The device {wish!r} is not to be had here; expected auto, cpu, cuda, cuda:N or mps. Use"
+            f"The device {quoted(wish)} is not to be had here; expected auto, cpu, cuda, cuda:N or mps. Use"
             " --device auto."
         ) from error
     return device
@@ -41,7 +41,7 @@ def pick_dtype(wish: str | torch.dtype, device: torch.device) -> torch.dtype:
     """
     wish = str(wish).removeprefix("torch.")
     if wish not in DTYPES:
-        raise VitvizError(f"There is no precision {wish!r} here; expected {' or '.join(DTYPES)}.")
+        raise VitvizError(f"There is no precision {quoted(wish)} here; expected {' or '.join(DTYPES)}.")
     try:
         ones = torch.ones(2, 2, device=device, dtype=DTYPES[wish])
         ones.mm(ones)

@@ -115,6 +115,7 @@ class Forward:
             "checkpoint": placed.checkpoint.name, "grid": record.grid_of(model), "readout": readout,
             "labels": placed.labels, "milliseconds": milliseconds, "device": name_of(placed.device),
             "dtype": placed.dtype, "first_pass": first, "kept": kept, "classes": placed.classes,
+            "own_head_type": placed.head_type,
             **({} if edit is None else {"without": edit.without}),
         }  # fmt: skip
         if placed.classes is None and not record.classifies(model, placed.checkpoint):
@@ -157,8 +158,7 @@ class Forward:
             memory_guard(torch.device("cpu"), f"Comparing {placed.checkpoint.name} with itself in float32"),
         ):
             if placed.exact is not None:
-                own = size == placed.preprocessing.size
-                exact = placed.exact if own else copies.sized(placed.exact, size)
+                exact = copies.sized(placed.exact, size)
                 self.deviation, placed.exact = precision.deviation(trace, exact, prepared.tensor[None]), None
 
     def run(

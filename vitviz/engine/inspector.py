@@ -32,6 +32,7 @@ from vitviz.errors import VitvizError
 from vitviz.record.asked import plain
 from vitviz.record.classes import Classes
 from vitviz.record.grid import Grid
+from vitviz.record.head_type import HeadType
 from vitviz.record.runs import Without
 from vitviz.record.shown import Shown
 from vitviz.record.trace import Trace, View
@@ -56,6 +57,11 @@ class Inspector(Shown):
     device = property(attrgetter("forward.placed.device"))
     dtype = property(attrgetter("forward.placed.dtype"))
 
+    @property
+    def head_type(self) -> HeadType:
+        """What its outputs are: "softmax", "sigmoid" or "value"; of given classes as these have it."""
+        return self.placed.head_type if self.classes is None else self.classes.score
+
     def __init__(self, loaded: Loaded, device: str = "auto", dtype: str = "float32"):
         self.forward = Forward(Placed(loaded, device, dtype))
 
@@ -65,20 +71,25 @@ class Inspector(Shown):
         interpolation: str | None = None, crop_pct: float | None = None, crop_mode: str | None = None,
         labels: Sequence[str] | None = None, heads: int | None = None, mapping: str | None = None,
         name: str | None = None, device: str = "auto", dtype: str = "float32",
+        head_type: HeadType | None = None,
     ) -> Inspector:  # fmt: skip
         """A model in memory as it is now: timm's, transformers' (ViT, DeiT, DINOv2, …), or a PyTorch module.
 
         A copy is looked into, and training goes on undisturbed; it is proven to answer as the model does.
         `mean` and `std` (of values from 0 to 1) are what the model's pictures are normalised with: needed
         for a module of one's own, else its configuration's. `mapping` is the path of a mapping file for a
-        module whose names leave it open. UnsupportedModel for no plain ViT, VitvizError for what is unsaid.
+        module whose names leave it open. `head_type` ("softmax", "sigmoid" or "value") is what its outputs
+        are: needed for one output, else transformers' configuration's, else "softmax".
+        UnsupportedModel for no plain ViT, VitvizError for what is unsaid.
 
         >>> import timm
         >>> model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1)
         >>> Inspector.of(model, mean=0.5, std=0.5, device="cpu").grid().patches
         4
         """
-        given = Given(heads, mean, std, crop_pct, crop_mode, interpolation, labels=labels)
+        given = Given(
+            heads, mean, std, crop_pct, crop_mode, interpolation, labels=labels, head_type=head_type
+        )
         size = None if size is None else asked_size(size, (0, 0))
         names = None if mapping is None else mapping_at(mapping)
         return cls(loaded_of(model, given, size, name, names), device, dtype)

@@ -15,11 +15,12 @@ from vitviz.engine.device import DTYPES, memory_guard, pick_device, pick_dtype
 from vitviz.engine.forks import lock_of
 from vitviz.engine.passes import capture, copies, record
 from vitviz.engine.passes.wiring import Hooks
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.record.asked import plain
 from vitviz.record.classes import Classes
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence
+from vitviz.record.unicode import require_unicode
 
 NOT_WHOLE = (
     "{name} cuts patches of {rows} x {cols} pixels: an input of {height} x {width} does not divide into them."
@@ -52,7 +53,8 @@ def asked_size(size: int | tuple[int, int] | None, own: tuple[int, int]) -> tupl
         height, width = map(operator.index, size if isinstance(size, tuple | list) else (size, size))
     except (TypeError, ValueError):
         raise VitvizError(
-            f"Given size={size!r}; expected the input's pixels, a number or (height, width), such as {own}."
+            f"Given size={quoted(size)}; expected the input's pixels, a number or (height, width), such"
+            f" as {own}."
         ) from None
     return height, width
 
@@ -80,7 +82,9 @@ class Placed:
     def __init__(self, loaded: Loaded, device: str = "auto", dtype: str = "float32"):
         self.checkpoint: Checkpoint = loaded.checkpoint
         self.preprocessing = loaded.preprocessing
-        self.labels = loaded.labels
+        self.labels = tuple(require_unicode(one, "the label") for one in loaded.labels)
+        self.head_type = loaded.head_type
+        require_unicode(self.checkpoint.name, "the checkpoint's name")
         self.classes: Classes | None = None  # given in the place of the model's own
         self.device = pick_device(device)
         self.dtype = str(dtype).removeprefix("torch.")  # torch's own is as good as its name
@@ -96,7 +100,7 @@ class Placed:
         self.exact = None if in_full else loaded.model
         self.hooks = Hooks()
         capture.transformer_blocks(self.model)
-        self.sizes: dict[tuple[int, int], nn.Module] = {self.preprocessing.size: self.model}
+        self.sizes = self._built(self.model)
         self.lock = lock_of(self, "lock")  # of the variants for other sizes; never held during a pass
 
     def grid(self, size: tuple[int, int] | None = None) -> Grid:
@@ -109,7 +113,7 @@ class Placed:
         there.device = pick_device(device)
         with memory_guard(there.device, f"Moving {self.checkpoint.name}"):
             there.model = copies.placed(self.model, there.device, DTYPES[self.dtype])
-        there.sizes = {self.preprocessing.size: there.model}
+        there.sizes = self._built(there.model)
         return there
 
     def given(self, classes: Classes) -> Placed:
@@ -125,11 +129,15 @@ class Placed:
     def __getstate__(self) -> dict:
         """All but what belongs to one process or one device."""
         model = copies.lending(self.model)  # without what stands there for passes that run just now
-        here = {"model": model, "sizes": {self.preprocessing.size: model}, "exact": None}
+        here = {"model": model, "sizes": self._built(model), "exact": None}
         return {**vars(self), **here, "lock": None, "hooks": None}
 
     def __setstate__(self, state: dict) -> None:
         vars(self).update(state, lock=lock_of(self, "lock"), hooks=Hooks())
+
+    def _built(self, model: nn.Module) -> dict[tuple[int, int], nn.Module]:
+        """The model by the size that it was built for: every other is resized from its trained tables."""
+        return {copies.size_of(model, self.preprocessing.size): model}
 
     def size(self, asked: int | tuple[int, int] | None) -> tuple[int, int]:
         """The (height, width) asked for, or the checkpoint's own; VitvizError where it does not fit."""
@@ -150,7 +158,8 @@ class Placed:
                         f"{self.checkpoint.name} has a fixed input of {self.preprocessing.size[0]} x"
                         f" {self.preprocessing.size[1]} pixels."
                     )
-                if len(self.sizes) > 3:  # the own size and the last few are kept
-                    self.sizes.pop(next(key for key in self.sizes if key != self.preprocessing.size))
+                if len(self.sizes) > 3:  # the own size, the built one and the last few are kept
+                    kept = (self.preprocessing.size, *self._built(self.model))
+                    self.sizes.pop(next(key for key in self.sizes if key not in kept))
                 self.sizes[size] = copies.sized(self.model, size)
             return self.sizes[size]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.reading.huggingface import ClassAndMeanReadout, ClassOnlyReadout
-from vitviz.errors import UnsupportedModel
+from vitviz.errors import UnsupportedModel, quoted
 from vitviz.record.grid import Grid
 from vitviz.record.readout import Readout, Summary
 
@@ -51,7 +51,7 @@ def _name(model: nn.Module, grid: Grid, name: str) -> str:
         return "class"
     if kind not in _KINDS:
         raise UnsupportedModel(
-            f"The classifier of {name} pools its tokens by {kind!r}, which vitviz does not know. Choose"
+            f"The classifier of {name} pools its tokens by {quoted(kind)}, which vitviz does not know. Choose"
             " another model."
         )
     everything = kind not in ("map", "prr") and grid.prefix and _reads_prefix(model)
@@ -88,7 +88,8 @@ def prove(model: nn.Module, readout: Readout, grid: Grid, name: str) -> None:
     tolerance = 1e-4 if weights.dtype == torch.float32 else 0.05
     if made.shape != said.shape or not (made - said).abs().max() <= tolerance * made.abs().max():
         raise UnsupportedModel(
-            f"What the classifier of {name} reads cannot be told: it is not the {readout.name!r} that its"
+            f"What the classifier of {name} reads cannot be told: it is not the {quoted(readout.name)}"
+            " that its"
             " settings say. vitviz shows no map rather than a wrong one. Choose a plain Vision Transformer."
         )
 

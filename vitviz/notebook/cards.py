@@ -19,7 +19,7 @@ from vitviz.analyses.relevance.passes import Relevance
 from vitviz.analyses.smallest import SmallestPart
 from vitviz.analyses.trials.trial import Trial
 from vitviz.analyses.words import HeadsInWords
-from vitviz.analyses.writers import Paths, Score, Writer, Writers
+from vitviz.analyses.writers import Score, Writer, Writers
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.inspector import Inspector
 from vitviz.figures.chart import BLUE, ORANGE, Bars, Chart, Series, roomy
@@ -116,10 +116,15 @@ def _trace(trace: Trace) -> str:
     caption += f" Without: {edit}." if edit else ""
     strokes = trace.view.retouched.text()
     caption += f" The picture was retouched: {strokes}." if strokes else ""
-    rows = [(label, f"{probability:.1%}") for label, probability in trace.top(5)]
+    of_values = trace.head_type == "value"
+    rows = [(label, score if of_values else f"{score:.1%}") for label, score in trace.top(5)]
     height, width = trace.view.picture.shape[:2]
     seen = image(trace.view.picture, "the picture as the model got it", 224)
-    answers = table(("answer", "probability"), rows) if rows else "<p>No classifier.</p>"
+    answers = (
+        table(("output" if of_values else "answer", trace.quantity), rows)
+        if rows
+        else "<p>No classifier.</p>"
+    )
     said = f"Trace of a picture of {width} × {height} px"
     return card(said, f'<div class="vitviz-row">{seen}{answers}</div>', caption=caption)
 
@@ -171,9 +176,9 @@ def _effects(effects: Effects) -> str:
 
 
 def _who(one: Writer | None) -> str:
-    """A writer by its name; None is all that a head reads."""
+    """A writer by its name; None for a head that was replaced."""
     if one is None or one.layer is None:
-        return "all it reads" if one is None else one.kind
+        return "replaced" if one is None else one.kind
     part = f"head {one.head + 1}" if one.kind == "head" else {"mlp": "MLP"}.get(one.kind, one.kind)
     return f"layer {one.layer + 1}, {part}"
 
@@ -227,10 +232,15 @@ def _score(found: Score) -> str:
 
 @html.register
 def _paths(found: Paths) -> str:
-    rows = [(" ← ".join([*_trail(*one.heads), _who(one.writer)]), one.share) for one in found.paths[:SHOWN]]
+    found = found.first(SHOWN)
+    rows = [(" ← ".join([*_trail(*one.heads), _who(one.writer)]), one.share) for one in found.paths]
+    claim = "They are proven to be the largest: no" if found.proven else (
+        f"They are the largest found along {found.opened} chains of heads, where the search was ended. No"
+    )  # fmt: skip
     caption = (
-        f"From the answer back, of the heads' shares together, {number(found.total)}; paths left out"
-        f" hold {number(found.left_out)}. {found.opened} heads were opened: larger paths may be missed."
+        f"From the answer back. These paths and all others, which add {number(found.left_out)}, sum to"
+        f" {number(found.total)}, the heads' shares of the logit; large paths of opposite sign cancel."
+        f" {claim} other path exceeds {number(found.bound)}."
     )
     return card("Paths into a logit", table(("path", "logits"), rows), caption=caption)
 
@@ -263,12 +273,14 @@ def _smallest(found: SmallestPart) -> str:
         (f"{kept} of {len(found.edges)}", *each)
         for kept, *each in zip(found.counts, *orders.values(), strict=True)
     ]
-    stands = "never stands" if found.least is None else f"stands from {found.least} edges on"
+    sizes = (found.smallest_preserving, found.preserving_from)
+    smallest, stable = ("none" if size is None else f"{size} edges" for size in sizes)
     caption = (
         f"The margin over the next class, in logits, with so many edges kept and all others replaced"
-        f" ({found.parts_as}): by share the answer {stands}; random orders are means over draws."
+        f" ({found.parts_as}). Of {found.tried} sizes tried by share, the smallest that preserves the"
+        f" prediction: {smallest}; the one from which on all do: {stable}. Random orders: means over draws."
     )
-    return card("The smallest part that answers", table(("edges kept", *orders), rows), caption=caption)
+    return card("Sufficient edges", table(("edges kept", *orders), rows), caption=caption)
 
 
 @html.register
@@ -330,8 +342,9 @@ def _trial(trial: Trial) -> str:
     head = ("map", "gap", "most relevant first", "least relevant first")
     rows = [(name, gap, *trial.areas(name)) for name, gap in trial.ranking()]
     mean, reach = trial.chance()[0], trial.reach()
+    of = "value" if trial.head_type == "value" else "probability"
     caption = (
-        f"{trial.checkpoint}, patches removed as {trial.patches_as}: areas under the probability's curves,"
+        f"{trial.checkpoint}, patches removed as {trial.patches_as}: areas under the {of}'s curves,"
         f" best first. Chance's gap is {number(mean)}; in one of 20 trials the best of so many random maps"
         f" would come above {number(mean + reach)}. One picture says nothing of another."
     )
@@ -342,22 +355,24 @@ def _trial(trial: Trial) -> str:
 def _experiment(found: Experiment) -> str:
     kind = KINDS[found.kind]
     what, other = (kind.along, "") if found.kind == "drop" else (kind.counts, f", {kind.name}")
-    curves = [found.curve(way) for way in found.probability]
-    kept = [found.curve(way, "kept") for way in found.probability]
+    of_values, curves = found.head_type == "value", [found.curve(way) for way in found.ways]
+    keeps = () if of_values else found.ways
+    kept, spread = [found.curve(way, "kept") for way in keeps], _value_spread if of_values else _spread
     rows = [
-        (count, *(_spread(*curve[step]) for curve in curves), *(f"{one[step][0]:.0%}" for one in kept))
+        (count, *(spread(*curve[step]) for curve in curves), *(f"{one[step][0]:.0%}" for one in kept))
         for step, count in enumerate(found.steps)
     ]
-    head = (what, *found.probability, *(f"{way}: kept" for way in found.probability))
-    draws = next((len(one[0]) for one in found.probability.values()), 0)
+    head = (what, *found.ways, *(f"{way}: kept" for way in keeps))
+    draws = next((len(one[0]) for one in getattr(found, found.scores[0]).values()), 0)
+    quantity, plural = ("value", "values") if of_values else ("probability", "probabilities")
     far = found.deviation.classes if found.deviation else None
     rounded = f" Computed in {found.dtype}" if found.dtype != "float32" else ""
-    rounded += f", whose probabilities lie up to {far:.2g} from float32's." if rounded and far else ""
+    rounded += f", whose {plural} lie up to {far:.2g} from float32's." if rounded and far else ""
     caption = (
-        f"{found.checkpoint}: probability of {found.label}, the answer to the whole picture{other}: means"
-        f" over {draws} draws ± twice their standard errors; kept: in how many it stays the"
-        f" likeliest.{rounded}"
+        f"{found.checkpoint}: {quantity} of {found.label}, the answer to the whole picture{other}: means"
+        f" over {draws} draws ± twice their standard errors"
     )
+    caption += f".{rounded}" if of_values else f"; kept: in how many the prediction stays.{rounded}"
     return card("Experiment", table(head, rows), _refused(found), caption=caption)
 
 
@@ -368,3 +383,7 @@ def _refused(found: Trial | Experiment) -> str:
 
 def _spread(mean: float, error: float) -> str:
     return f"{mean:.1%} ± {2 * error:.1%}"
+
+
+def _value_spread(mean: float, error: float) -> str:
+    return f"{number(mean)} ± {number(2 * error)}"

@@ -22,7 +22,7 @@ from vitviz.figures.colormaps import coloured
 from vitviz.figures.encode import encoded
 from vitviz.figures.overlay import overlay
 from vitviz.notebook.results import Name
-from vitviz.record.classes import probabilities
+from vitviz.record.head_type import scores_of
 
 STYLE = """
 .vitviz { font: 14px/1.5 system-ui, sans-serif; max-width: 44rem; margin: .3rem 0 .8rem }
@@ -192,16 +192,21 @@ def _square(values: np.ndarray, what: Name) -> str:
 
 
 def _answers(values: np.ndarray, what: Name) -> str:
-    """The likeliest class at every depth, and what the last one's had there."""
-    likely = probabilities(torch.from_numpy(values), what.classes).numpy()
+    """The likeliest class at every depth, and what the last one's had there; of values each of them."""
+    scores = scores_of(torch.from_numpy(values), what.head_type).numpy()
+    of_values = what.head_type == "value"
     last = int(values[-1].argmax())
 
     def name(number):
-        return what.labels[number] if number < len(what.labels) else f"class {number}"
+        other = "output" if of_values else "class"
+        return what.labels[number] if number < len(what.labels) else f"{other} {number}"
 
+    if of_values:
+        rows = [(n, *map(float, row)) for n, row in enumerate(scores, what.first)]
+        return table(("depth", *map(name, range(scores.shape[1]))), rows)
     rows = [
         (n, name(int(row.argmax())), f"{row.max():.1%}", f"{row[last]:.1%}", number(own[last]))
-        for n, (row, own) in enumerate(zip(likely, values, strict=True), what.first)
+        for n, (row, own) in enumerate(zip(scores, values, strict=True), what.first)
     ]
     return table(("depth", "likeliest", "probability", f"of {name(last)}", "its logit"), rows)
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from vitviz import analyses, engine, surveys
 from vitviz.engine.asking import models
 from vitviz.figures import overlay as laid
-from vitviz.record.classes import Classes
+from vitviz.record.head_type import HeadType
 from vitviz.record.shown import Shown, Tabled
 
 
@@ -38,7 +38,7 @@ class Name:
     first: int = 1  # how its first layer is called: 0 where that is what enters the first block
     picture: UInt8[np.ndarray, "height width 3"] | None = None  # that a map lies over
     labels: tuple[str, ...] = ()  # of classes
-    classes: Classes | None = None  # given ones
+    head_type: HeadType = "softmax"
 
 
 class Named(Tabled, Tensor):
@@ -145,7 +145,7 @@ def _lens(asked: dict[str, Any]) -> Name:
         f"{trace.checkpoint}: the answer that tokens of every depth give; {how}. Depth 0 enters block 1."
     )
     trace = asked["inspector"].answered(trace)
-    about = {"labels": trace.labels, "classes": trace.classes}
+    about = {"labels": trace.labels, "head_type": trace.head_type}
     return Name("The answer forming", "layer class", "logit", caption, first=0, **about)
 
 

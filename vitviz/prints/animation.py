@@ -21,9 +21,9 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.figures.paper.plates import steady
-from vitviz.prints.figure import Figure, looked_at, name_of, paper, printed, read, upload_of
+from vitviz.prints.figure import Figure, looked_at, name_of, paper, printed, read, saved, upload_of
 from vitviz.record import stopping
 from vitviz.record.sentence import Sentence
 from vitviz.views.languages import translated
@@ -57,9 +57,9 @@ Told = Callable[[int, int], None]
 def checked(form: str, seconds: float) -> None:
     """VitvizError for a form or time that does not exist."""
     if form not in FORMATS:
-        raise VitvizError(f"There is no film as {form!r}; expected one of {', '.join(FORMATS)}.")
+        raise VitvizError(f"There is no film as {quoted(form)}; expected one of {', '.join(FORMATS)}.")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0.1 <= seconds <= 5:
-        raise VitvizError(f"Given {seconds!r} seconds for each frame; expected 0.1 to 5.")
+        raise VitvizError(f"Given {quoted(seconds)} seconds for each frame; expected 0.1 to 5.")
 
 
 def _each(reel: Reel, told: Told) -> Iterator[UInt8[np.ndarray, "tall wide 3"]]:
@@ -166,10 +166,9 @@ class Animation:
 
         VitvizError for any other ending, width or time, and where there is no encoder.
         """
-        path = Path(path)
-        path.write_bytes(self.file(path.suffix.lower().removeprefix("."), width, seconds))
-        path.with_suffix(".txt").write_text(self.caption, encoding="utf-8")
-        return path
+        return saved(
+            path, self.file(Path(path).suffix.lower().removeprefix("."), width, seconds), self.caption
+        )
 
     def _repr_html_(self) -> str:
         shown = base64.b64encode(self.gif(width=640)).decode()
@@ -224,13 +223,13 @@ def checked_width(width: int) -> None:
     low, high = PIXELS
     if isinstance(width, bool) or not isinstance(width, int) or not low <= width <= high or width % 2:
         wanted = f"an even number of pixels from {low} to {high}"
-        raise VitvizError(f"Given a width of {width!r}; expected {wanted}.")
+        raise VitvizError(f"Given a width of {quoted(width)}; expected {wanted}.")
 
 
 def wanted(over: str) -> str:
     """What a film goes over; VitvizError for anything else."""
     if over not in OVER:
-        raise VitvizError(f"There is no film over {over!r}; expected one of {', '.join(OVER)}.")
+        raise VitvizError(f"There is no film over {quoted(over)}; expected one of {', '.join(OVER)}.")
     return over
 
 

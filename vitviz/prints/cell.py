@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.figures.encode import encoded
 from vitviz.prints.bundle import bundled
 from vitviz.prints.figure import RETOUCHED, as_linked, looked_at, spelled, upload_of
@@ -105,7 +105,7 @@ def cell_of(
 ) -> Cell:  # fmt: skip
     """The same of a view and a subject that are at hand; settings as their texts in an address."""
     if language not in NAMES:
-        raise VitvizError(f"Given language={language!r}; expected one of {', '.join(NAMES)}.")
+        raise VitvizError(f"Given language={quoted(language)}; expected one of {', '.join(NAMES)}.")
     upload, subject = pictures(subject, image)
     texts, domains, fixed = _held(shown, subject, given, live, megabytes * 2**20, seconds)
     told = {**framed(subject, shown.slug), **declared(shown, subject), "key": "cell", "scene": "cell"}
@@ -240,7 +240,8 @@ def _domain(control: Control | None, name: str, about: About, asked: bool) -> tu
     found = tuple(spelled(control, one) for one in values) if len(values) <= MOST else ()
     if asked and not found:
         raise VitvizError(
-            f"Given live={name!r}; expected settings that the numbers depend on, with at most {MOST} values."
+            f"Given live={quoted(name)}; expected settings that the numbers depend on, with at most"
+            f" {MOST} values."
         )
     return found
 

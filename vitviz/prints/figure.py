@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import vitviz
-from vitviz.errors import Unknown, VitvizError
+from vitviz.errors import Unknown, VitvizError, quoted, said
 from vitviz.record import stopping
 from vitviz.record.samples import samples
 from vitviz.record.sentence import Sentence
@@ -210,10 +210,7 @@ class Figure:
         `width` is in mm (40 to 400), `dpi` 150, 300 or 600. VitvizError for any other ending, width or
         resolution.
         """
-        path = Path(path)
-        path.write_bytes(self.file(path.suffix.lower().removeprefix("."), width, dpi))
-        path.with_suffix(".txt").write_text(self.caption, encoding="utf-8")
-        return path
+        return saved(path, self.file(Path(path).suffix.lower().removeprefix("."), width, dpi), self.caption)
 
     def _repr_svg_(self) -> str:
         return self.svg().decode()
@@ -226,6 +223,25 @@ class Figure:
         return translated(text, self.language)
 
 
+def saved(path: str | Path, data: bytes, caption: str) -> Path:
+    """Write a file with its caption beside it; VitvizError where that cannot be."""
+    path = Path(path)
+    try:
+        path.write_bytes(data)
+        path.with_suffix(".txt").write_text(caption, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise unwritable(path, error) from None
+    return path
+
+
+def unwritable(path: Path, error: Exception) -> VitvizError:
+    """Return what is said of a file that cannot be written."""
+    return VitvizError(
+        f"{path.name[:200]} cannot be written: {said(error)}. Name a file in a folder that exists and may be"
+        " written to."
+    )
+
+
 def figure(
     view: str, inspector: Inspector, trace: Trace | Survey | None = None, *, detail: bool = False,
     dark: bool = False, language: str = "en", picture: Any = None, second: Inspector | Survey | None = None,
@@ -236,7 +252,8 @@ def figure(
     `view` is its name in the page's links, such as "explorer"; filters and positions need no trace.
     `settings` are those of the page, by the names in its links: layers and heads count from 1, patches from
     0. `detail` adds what stands beside the figure there. `picture` is the upright photograph (path, PIL image
-    or array) behind the trace, for a figure at its own resolution; without it the model's input is shown.
+    or array) behind the trace, for a figure at its own resolution, up to 3,200 pixels a side; without it the
+    model's input is shown.
     Light on white unless `dark`; `language` is "en", "zh-CN" or "ko" (English where the machine has no font
     for it).
 
@@ -266,7 +283,7 @@ def view_called(slug: str) -> View:
     """A view by its slug; VitvizError for another."""
     found = next((one for one in VIEWS if one.slug == slug), None)
     if found is None:
-        raise Unknown(f"There is no view {slug[:60]!r}; there are {', '.join(one.slug for one in VIEWS)}.")
+        raise Unknown(f"There is no view {quoted(slug)}; there are {', '.join(one.slug for one in VIEWS)}.")
     return found
 
 
@@ -324,7 +341,7 @@ def printed(view: View, subject: Subject, settings: Mapping[str, Any], asked: As
     """The same for a view, a subject and settings that are at hand."""
     language = asked.language
     if language not in NAMES:
-        raise VitvizError(f"There is no language {language!r}; expected one of {', '.join(NAMES)}.")
+        raise VitvizError(f"There is no language {quoted(language)}; expected one of {', '.join(NAMES)}.")
     if reason := view.refused(subject):
         raise VitvizError(reason)
     plate = view.plate(subject, settings, asked)
@@ -336,16 +353,18 @@ def printed(view: View, subject: Subject, settings: Mapping[str, Any], asked: As
 
 
 def upload_of(picture: Any, trace: Trace | None) -> np.ndarray | None:
-    """The upright photograph in RGB, if there is one; VitvizError for another size than the trace's."""
+    """The upright photograph in RGB, if there is one, no larger than what is drawn; VitvizError for another
+    size than the trace's.
+    """
     if picture is None:
         return None
-    from vitviz.engine.pictures.images import open_image
+    from vitviz.engine.pictures.images import for_drawing, open_image
 
-    pixels = np.asarray(open_image(picture))
+    opened = open_image(picture)
     expected = None if trace is None else tuple(trace.view.upload)
-    if expected is not None and (pixels.shape[1], pixels.shape[0]) != expected:
+    if expected is not None and opened.size != expected:
         raise VitvizError(
-            f"The picture has {pixels.shape[1]} x {pixels.shape[0]} pixels, but the trace is of one of"
+            f"The picture has {opened.width} x {opened.height} pixels, but the trace is of one of"
             f" {expected[0]} x {expected[1]}. Hand in the picture that was traced."
         )
-    return pixels
+    return for_drawing(opened)

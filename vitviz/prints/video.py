@@ -56,6 +56,7 @@ class VideoFrame:
     answer: str | None  # the likeliest class
     probability: float | None
     flicker: float | None
+    value: float | None = None  # of a head of values the largest, whose name is the answer
 
 
 def video(
@@ -81,6 +82,7 @@ def video(
     Traceback (most recent call last):
     vitviz.errors.ImageError: There is no file nowhere.mp4: expected the path of a video to be read.
     """
+    from vitviz.engine.pictures.images import for_drawing
     from vitviz.engine.pictures.video import frames_of
 
     found = view_called(view)
@@ -114,15 +116,17 @@ def video(
                 settings["target"] = int(trace.logits.argmax())
             _, subject = looked_at(view, inspector, trace)
             subject.fitted = fitted
-            wanted = Asked(detail, picture, Path(source).stem, dark, language)
+            wanted = Asked(detail, for_drawing(picture), Path(source).stem, dark, language)
             figure = printed(found, subject, read(found, subject, settings), wanted)
             if before is not None:  # which has the widest scale of all before it
                 figure = replace(figure, plate=steady([before.figure.plate, figure.plate])[-1])
             over, values = map_of(figure)
             changed = before and over and flicker(before.map, values)
             scale = over and over.scale and (over.scale.low, over.scale.high)
-            answer = best[0] if best else (None, None)
-            before = VideoFrame(number, seconds, picture, trace, figure, values, scale, *answer, changed)
+            answer, score = best[0] if best else (None, None)
+            told = {"probability": None, trace.quantity: score}
+            found = number, seconds, picture, trace, figure, values, scale, answer
+            before = VideoFrame(*found, flicker=changed, **told)
             yield before
 
 

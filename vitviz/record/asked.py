@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from urllib.parse import quote, unquote
 
 from vitviz.errors import VitvizError
+from vitviz.record.unicode import require_unicode
 
 SENTENCES, WRITTEN = 100, 2_000  # in a name, and their characters; `vitviz.text` takes more
 
@@ -26,6 +27,8 @@ def with_text(name: str, sentences: Sequence[str], templates: Sequence[str] = ()
             f"Given {count} sentences of {long} characters; expected up to {SENTENCES} of {WRITTEN} in all."
             " Python's vitviz.text takes more."
         )
+    for one in (*sentences, *templates):
+        require_unicode(one, "the sentence")
     carried = "&".join(
         f"{key}={'|'.join(''.join(map(_carried, one)) for one in given)}"
         for key, given in (("text", sentences), ("template", templates)) if given

@@ -26,9 +26,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from torch import Tensor
 
-from vitviz.errors import VitvizError, said
+from vitviz.errors import VitvizError, quoted, said
 from vitviz.record.sentence import Verbatim
 from vitviz.record.shown import Shown
+from vitviz.record.unicode import require_unicode
 
 SCORES = ("softmax", "sigmoid")
 ENDINGS = (".npz", ".safetensors")
@@ -55,7 +56,8 @@ class Classes(Shown):
     model: str | None = None
 
     def __post_init__(self):
-        labels = tuple(map(Verbatim, self.labels))
+        labels = tuple(Verbatim(require_unicode(str(label), "the label")) for label in self.labels)
+        require_unicode(self.model or "", "the model's name")
         vectors = torch.as_tensor(self.vectors).detach().double().cpu()
         if vectors.ndim != 2 or not len(labels) == len(vectors) > 0:
             given = f"{len(labels)} labels and vectors of shape {tuple(vectors.shape)}"
@@ -63,11 +65,12 @@ class Classes(Shown):
         lengths = vectors.norm(dim=1, keepdim=True)
         if not (lengths.isfinite() & (lengths > 0)).all():
             wrong = labels[int((~(lengths.isfinite() & (lengths > 0))).flatten().nonzero()[0])]
-            raise VitvizError(f"The vector of {wrong!r} has no direction: it is zero or not finite.")
+            raise VitvizError(f"The vector of {quoted(wrong)} has no direction: it is zero or not finite.")
         numbers = torch.tensor([float(self.scale), float(self.bias)])
         if self.score not in SCORES or not numbers.isfinite().all() or self.scale <= 0:
             raise VitvizError(
-                f"Given score={self.score!r}, scale={self.scale!r}, bias={self.bias!r}; expected one of"
+                f"Given score={quoted(self.score)}, scale={quoted(self.scale)},"
+                f" bias={quoted(self.bias)}; expected one of"
                 f" {', '.join(SCORES)}, a scale above 0, and a number."
             )
         for name, value in {"labels": labels, "vectors": (vectors / lengths).float()}.items():
@@ -134,18 +137,6 @@ class Classes(Shown):
             ) from error
 
 
-def probabilities(
-    logits: Float[Tensor, "*row class"], classes: Classes | None = None
-) -> Float[Tensor, "*row class"]:
-    """What logits say, in float64: of a model's own classes, and of given ones where so scored, the softmax.
-
-    >>> probabilities(torch.tensor([0.0, 0.0])).tolist()
-    [0.5, 0.5]
-    """
-    each = classes is not None and classes.score == "sigmoid"
-    return logits.double().sigmoid() if each else logits.double().softmax(dim=-1)
-
-
 def tensors_in(data: bytes) -> dict[str, Any]:
     """The tensors of a .safetensors file, and the texts that stand beside them."""
     tensors = load(data)  # which looks at the header first
@@ -156,5 +147,7 @@ def tensors_in(data: bytes) -> dict[str, Any]:
 def _ending(path: str | PathLike) -> str:
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
-        raise VitvizError(f"Given {Path(path).name!r}; expected a file ending in {' or '.join(ENDINGS)}.")
+        raise VitvizError(
+            f"Given {quoted(Path(path).name)}; expected a file ending in {' or '.join(ENDINGS)}."
+        )
     return ending

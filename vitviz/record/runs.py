@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
+from urllib.parse import quote, unquote
 
-from vitviz.errors import VitvizError, whole_number
+from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.record.shown import Shown
 from vitviz.record.strokes import NONE, Strokes
+from vitviz.record.unicode import require_unicode
 
 HEADS_AS = ("mean", "tokens", "zero", "other")
 PATCHES_AS = ("dropped", "mean", "blur", "black")
+LARGEST = 999_999  # a number in a link has at most six digits, and layers and heads count from 1 there
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,12 @@ class Without(Shown):
     that of the `other` picture. patches: sequence numbers from 0, without prefix tokens; `patches_as`:
     "dropped" leaves their tokens out; "mean" (colour: 0 in the model's units), "blur" (a Gaussian a patch
     wide) and "black" paint over them, as a trial does. `at`: from which
-    layer on all tokens are those of `other` (activation patching). VitvizError for what is none of these.
+    layer on all tokens are those of `other` (activation patching). What has no effect is left out (`heads_as`
+    without heads or MLPs), so that equal passes have equal values. VitvizError for what is none of these.
 
     >>> Without(heads=[(7, 1), (0, 2)], patches=[17, 0, 17])
     Without(heads=((0, 2), (7, 1)), patches=(0, 17))
-    >>> bool(Without()), Without() == Without(heads=[])
+    >>> bool(Without()), Without() == Without(heads=[], heads_as="zero")
     (False, True)
     """
 
@@ -49,14 +53,20 @@ class Without(Shown):
             put(self, name, _sorted(name, getattr(self, name), clean))
         for name, known in (("heads_as", HEADS_AS), ("patches_as", PATCHES_AS)):
             if (given := getattr(self, name)) not in known:
-                raise VitvizError(f"Given {name}={given!r}; expected one of {', '.join(known)}.")
+                raise VitvizError(f"Given {name}={quoted(given)}; expected one of {', '.join(known)}.")
         if self.at is not None:
             put(self, "at", _whole("at", self.at))
-        replaced = self.heads_as == "other" and (self.heads or self.mlps)
-        if self.other is None and (self.at is not None or replaced):
+        if not (self.heads or self.mlps):
+            put(self, "heads_as", "mean")
+        if not self.patches:
+            put(self, "patches_as", "dropped")
+        if self.at is None and self.heads_as != "other":
+            put(self, "other", None)
+        elif not self.other or not isinstance(self.other, str):
             raise VitvizError(
                 "Given no other picture; expected one, since what is taken away is to be replaced by it."
             )
+        require_unicode(self.other or "", "the other picture's name")
 
     def __bool__(self) -> bool:
         return bool(self.heads or self.mlps or self.patches or self.at is not None)
@@ -78,13 +88,15 @@ class Without(Shown):
             "patches": ".".join(map(str, self.patches)),
             "heads_as": self.heads_as if (self.heads or self.mlps) and self.heads_as != "mean" else "",
             "patches_as": self.patches_as if self.patches and self.patches_as != "dropped" else "",
-            "at": "" if self.at is None else str(self.at + 1), "other": self.other or "",
+            "at": "" if self.at is None else str(self.at + 1), "other": quote(self.other or "", safe=""),
         }  # fmt: skip
         return " ".join(f"{name}={value}" for name, value in parts.items() if value)
 
     @classmethod
     def parse(cls, text: str) -> Without:
-        """The inverse of `text`. Raises VitvizError for what it never writes.
+        """The inverse of `text`; other orders and repetitions give the same value, and so the same text.
+
+        Raises VitvizError for what names no ablation.
 
         >>> Without.parse("heads=8.2_1.1 patches=3 patches_as=blur")
         Without(heads=((0, 0), (7, 1)), patches=(3,), patches_as='blur')
@@ -94,7 +106,7 @@ class Without(Shown):
             name, equals, value = part.partition("=")
             if not equals or name in given or name not in {one.name for one in fields(cls)}:
                 raise VitvizError(
-                    f"Given {part[:40]!r} as taken away; expected such as heads=8.2 or patches=0.17."
+                    f"Given {quoted(part)} as taken away; expected such as heads=8.2 or patches=0.17."
                 )
             given[name] = value
         firsts = {"mlps": 1, "patches": 0, "at": 1}
@@ -104,8 +116,9 @@ class Without(Shown):
         if "at" in numbers:
             numbers["at"], *others = numbers["at"]
             if others:
-                raise VitvizError(f"Given at={given['at'][:40]!r}; expected the number of one layer.")
-        return cls(**{**given, **numbers})
+                raise VitvizError(f"Given at={quoted(given['at'])}; expected the number of one layer.")
+        other = {"other": unquote(given["other"])} if "other" in given else {}
+        return cls(**{**given, **numbers, **other})
 
 
 @dataclass(frozen=True)
@@ -126,7 +139,7 @@ class Run:
 def _sorted(name: str, given: Iterable, clean) -> tuple:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise VitvizError(
-            f"Given {name}={given!r}; expected several, such as"
+            f"Given {name}={quoted(given)}; expected several, such as"
             f" {name}=[{'(7, 1)' if name == 'heads' else '0'}]."
         )
     return tuple(sorted({clean(name, one) for one in given}))
@@ -134,19 +147,21 @@ def _sorted(name: str, given: Iterable, clean) -> tuple:
 
 def _pair(name: str, given) -> tuple[int, ...]:
     if not isinstance(given, tuple | list) or len(given) != 2:
-        raise VitvizError(f"Given {given!r} among heads; expected (layer, head), both from 0.")
+        raise VitvizError(f"Given {quoted(given)} among heads; expected (layer, head), both from 0.")
     return tuple(_whole(name, number) for number in given)
 
 
 def _whole(name: str, number) -> int:
-    found = whole_number(number)
+    found = whole_number(number, 0, LARGEST)
     if found is None:
-        raise VitvizError(f"Given {number!r} in {name}; expected a whole number from 0.")
+        raise VitvizError(
+            f"Given {quoted(number)} in {name}; expected a whole number from 0 to {LARGEST - 1}."
+        )
     return found
 
 
 def _numbers(name: str, text: str, first: int) -> list[int]:
     parts = text.split(".")
     if not all(part.isascii() and part.isdecimal() and len(part) <= 6 for part in parts):
-        raise VitvizError(f"Given {name}={text[:40]!r}; expected whole numbers joined by dots.")
+        raise VitvizError(f"Given {name}={quoted(text)}; expected whole numbers joined by dots.")
     return [int(part) - first for part in parts]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from vitviz.errors import ImageError
+from vitviz.errors import ImageError, quoted
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -72,7 +72,7 @@ def sample_image(name: str) -> Image.Image:
 
     found = {sample.name: file for file, sample in _SAMPLES.items()}
     if name not in found:
-        raise ImageError(f"There is no sample {name!r}: expected one of {', '.join(found)}.")
+        raise ImageError(f"There is no sample {quoted(name)}: expected one of {', '.join(found)}.")
     # The file itself: skimage.data's functions bring in imageio, and look for a cached copy first.
     with files("skimage").joinpath("data", found[name]).open("rb") as file, Image.open(file) as picture:
         return picture.convert("RGB")

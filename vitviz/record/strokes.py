@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 
 LONGEST, MOST = 20_000, 100  # characters, and strokes
 _NUMBER = r"(?:0|-?[1-9]\d{0,4})"
@@ -49,7 +49,7 @@ class Stroke:
     def __post_init__(self) -> None:
         expected = self._expected()
         if expected:
-            raise VitvizError(f"Given the stroke {self.text()[:60]!r}; expected {expected}.")
+            raise VitvizError(f"Given the stroke {quoted(self.text())}; expected {expected}.")
 
     @property
     def goal(self) -> tuple[int, ...]:
@@ -128,7 +128,8 @@ class Strokes:
             found = _STROKE.fullmatch(part)
             if found is None:
                 raise VitvizError(
-                    f"Given the stroke {part[:60]!r}; expected such as brush.mean_24.10.20.5.3 or shift_8.-4."
+                    f"Given the stroke {quoted(part)}; expected such as brush.mean_24.10.20.5.3 or"
+                    " shift_8.-4."
                 )
             tool, ink, numbers = found.groups()
             strokes.append(Stroke(tool, tuple(map(int, numbers.split("."))), ink or ""))

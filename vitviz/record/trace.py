@@ -14,9 +14,10 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from vitviz.errors import VitvizError, whole_number
-from vitviz.record.classes import Classes, probabilities
+from vitviz.errors import VitvizError, quoted, whole_number
+from vitviz.record.classes import Classes
 from vitviz.record.grid import Grid
+from vitviz.record.head_type import NO_DECISION, HeadType, predictions_of, scores_of
 from vitviz.record.readout import Readout
 from vitviz.record.runs import Without
 from vitviz.record.shown import Shown
@@ -118,6 +119,12 @@ class View:
     box: tuple[float, float, float, float]  # left, top, right, bottom of the crop, in pixels of the upload
     upload: tuple[int, int]  # width and height of the upright upload
     retouched: Strokes = NONE  # what the upload was painted over with
+    # The values from 0 to 1 that the model gets, where 8 bits round them; None where the image says it all.
+    exact: Float[np.ndarray, "height width 3"] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.picture.nbytes + (0 if self.exact is None else self.exact.nbytes)
 
 
 @dataclass(frozen=True)
@@ -190,6 +197,12 @@ class Trace(_Pickled, Shown):
     kept: tuple[int, ...] | None = None  # patches that stayed, from 0; None where none was left out
     without: Without = Without()  # what was taken away from this pass
     classes: Classes | None = None  # given ones, which the logits are of; None for the model's own
+    own_head_type: HeadType = "softmax"  # what the model's own outputs are
+
+    @property
+    def head_type(self) -> HeadType:
+        """What the logits are read as: given classes say it, else the model's own head."""
+        return self.own_head_type if self.classes is None else self.classes.score
 
     @property
     def length(self) -> int:
@@ -244,24 +257,48 @@ class Trace(_Pickled, Shown):
     def top(self, count: int = 5) -> list[tuple[str, float]]:
         """The likeliest classes with their probabilities, likeliest first; empty without a classifier.
 
+        Where `head_type` is "value", the outputs with the largest values, which are no probabilities.
         VitvizError for a count that is no whole number from 0; more than there are classes are all.
         """
         if whole_number(count) is None:
             raise VitvizError(
-                f"Given top({count!r}); expected how many classes to name, a whole number from 0."
+                f"Given top({quoted(count)}); expected how many classes to name, a whole number from 0."
             )
         if self.logits is None or self.logits.numel() == 0:
             return []
-        probabilities, classes = self.probabilities().topk(min(int(count), self.logits.numel()))
-        return list(zip(map(self.named, classes.tolist()), probabilities.tolist(), strict=True))
+        scores, classes = self.scores().topk(min(int(count), self.logits.numel()))
+        return list(zip(map(self.named, classes.tolist()), scores.tolist(), strict=True))
+
+    @property
+    def quantity(self) -> str:
+        """What `top` and `scores` give, by name: each class's "probability", or an output's "value"."""
+        return "value" if self.head_type == "value" else "probability"
+
+    @property
+    def prediction(self) -> int | None:
+        """The predicted class, of a single output 0 for no and 1 for yes; None where none is predicted."""
+        if self.logits is None or not self.logits.numel() or self.head_type == "value":
+            return None
+        return int(predictions_of(self.logits, self.head_type))
 
     def named(self, index: int) -> str:
         """A class by its label, or by its number where the labels are not those of the logits."""
-        return self.labels[index] if len(self.labels) == self.logits.numel() else f"class {index}"
+        if len(self.labels) == self.logits.numel():
+            return self.labels[index]
+        return f"output {index}" if self.head_type == "value" else f"class {index}"
 
     def probabilities(self, logits: Float[Tensor, "*row class"] | None = None) -> Float[Tensor, "*row class"]:
-        """What logits, its own or others, say in float64: the softmax, or as given classes have it."""
-        return probabilities(self.logits if logits is None else logits, self.classes)
+        """What logits, its own or others, say in float64: by a softmax, or a sigmoid each (`head_type`).
+
+        VitvizError for a head whose outputs are values.
+        """
+        if self.head_type == "value":
+            raise VitvizError(f"{NO_DECISION.format(name=self.checkpoint)}; `scores` has the values.")
+        return self.scores(logits)
+
+    def scores(self, logits: Float[Tensor, "*row class"] | None = None) -> Float[Tensor, "*row class"]:
+        """The probabilities of logits, its own or others, in float64; of a head of values these values."""
+        return scores_of(self.logits if logits is None else logits, self.head_type)
 
     def require_logits(self, otherwise: str) -> Float[Tensor, " class"]:
         """Its logits; VitvizError, which says what is not there otherwise, where it has no classifier."""
@@ -285,4 +322,4 @@ class Trace(_Pickled, Shown):
                 tensors += [attention.bias.table, attention.bias.dense]
         tensors += [self.position_embedded, self.read, *(vars(self.written).values() if self.written else ())]
         whole = [tensor.untyped_storage() for tensor in tensors if tensor is not None]  # of views once
-        return sum({one.data_ptr(): one.nbytes() for one in whole}.values()) + self.view.picture.nbytes
+        return sum({one.data_ptr(): one.nbytes() for one in whole}.values()) + self.view.nbytes

@@ -17,8 +17,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 from vitviz.analyses.trials.pointing import Box
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.record.trace import Trace
+from vitviz.record.unicode import parse_json
 
 Classes = Mapping[str, int | str] | Sequence[str] | None
 
@@ -43,8 +44,8 @@ class Labels:
         for name, number in self._given.items():
             if number is None:
                 raise VitvizError(
-                    f"The class given for {name!r} is none of the checkpoint's {count}; expected a number"
-                    " from 0 or a label."
+                    f"The class given for {quoted(name)} is none of the checkpoint's {count}; expected"
+                    " a number from 0 or a label."
                 )
 
     def number(self, label: str | int | None, picture: str = "A picture") -> int | None:
@@ -52,7 +53,7 @@ class Labels:
         found = self._given.get(str(label)) if label is not None else None
         found = self._of(label) if found is None else found
         if found is None and self.required:
-            other = f"the label {str(label)[:60]!r}, which is none of the checkpoint's {self.count} classes"
+            other = f"the label {quoted(str(label))}, which is none of the checkpoint's {self.count} classes"
             said = "has no label" if label is None else f"has {other}"
             raise VitvizError(
                 f"{picture} {said}; accuracy needs one for every picture. Say what the source's labels mean"
@@ -108,7 +109,7 @@ class Boxes:
                 raise VitvizError(f"In {path.name} lies no .xml file; {EXPECTED}.")
             return cls({file.relative_to(path).with_suffix("").as_posix(): _voc(file) for file in files})
         try:
-            told = json.loads(path.read_text(encoding="utf-8"))
+            told = parse_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise VitvizError(f"{path.name} cannot be read ({type(error).__name__}); {EXPECTED}.") from None
         if not isinstance(told, dict):

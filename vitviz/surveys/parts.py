@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from vitviz.analyses import Grams, Spread
-from vitviz.errors import VitvizError, said
+from vitviz.errors import VitvizError, quoted, said
 from vitviz.surveys.moments import Moments
 from vitviz.surveys.rows import Part, Row, Skipped
 
@@ -39,8 +39,7 @@ def saving(folder: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        for path in (*folder.glob(f".*.{os.getpid()}"), *folder.glob(f"parts/.*.{os.getpid()}")):
-            path.unlink(missing_ok=True)
+        _remove_parts(folder, lambda process: process == os.getpid())
         if not isinstance(error, OSError):
             raise
         raise VitvizError(
@@ -49,15 +48,47 @@ def saving(folder: Path) -> Iterator[None]:
         ) from error
 
 
+def _remove_parts(folder: Path, ended: Callable[[int], bool]) -> None:
+    """Remove what processes that have ended left half written."""
+    for path in (*folder.glob(".*.*"), *folder.glob("parts/.*.*")):
+        process = path.name.rpartition(".")[2]
+        if process.isdecimal() and ended(int(process)):
+            path.unlink(missing_ok=True)
+
+
+def _gone(process: int) -> bool:
+    """Whether a process has ended: one that had this one's number has, and on Windows none can be asked."""
+    if process == os.getpid():
+        return True
+    try:
+        if os.name == "posix":
+            os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:  # it is another user's
+        return False
+    return False
+
+
 class Parts:
     """The folder of a survey. VitvizError where another survey lies in it."""
 
     def __init__(self, folder: Path, settings: dict[str, Any]):
         self.folder = folder
-        (folder / "parts").mkdir(parents=True, exist_ok=True)
         known = folder / MANIFEST
-        if known.exists():
-            _require_same(json.loads(known.read_text(encoding="utf-8")), settings)
+        try:
+            (folder / "parts").mkdir(parents=True, exist_ok=True)
+            before = json.loads(known.read_text(encoding="utf-8")) if known.exists() else None
+            _remove_parts(folder, _gone)
+        except OSError as error:
+            raise VitvizError(
+                f"The survey cannot be written to {folder.name[:200]}: {said(error)}. Choose another folder"
+                " for --out."
+            ) from None
+        except ValueError:
+            before = {}
+        if before is not None:
+            _require_same(before if isinstance(before, dict) else {}, settings)
         elif self.numbers():
             raise VitvizError(
                 f"In {folder.name} lie parts of a survey without its settings ({MANIFEST}); choose another"
@@ -152,9 +183,15 @@ def _grams(file: Mapping[str, np.ndarray]) -> Iterator[Grams]:
 def _require_same(before: dict[str, Any], now: dict[str, Any]) -> None:
     """A survey goes on only as what it was begun as."""
     other = [name for name in now if before.get(name) != now[name]]
+    if other == ["head_type"] and "head_type" not in before:
+        raise VitvizError(
+            "The survey in this folder was written before vitviz read what the outputs of its model are"
+            f" ({now['head_type']}): the probabilities in its files are those of a softmax and wrong. Choose"
+            " another folder for --out, and make it again."
+        )
     if other:
         pairs = ((name, str(before.get(name))[:80], str(now[name])[:80]) for name in other)
-        told = "; ".join(f"{name} was {then!r} and is now {this!r}" for name, then, this in pairs)
+        told = "; ".join(f"{name} was {quoted(then)} and is now {quoted(this)}" for name, then, this in pairs)
         advice = "Choose another folder for --out, or ask as before"
         raise VitvizError(f"Another survey was begun in this folder: {told}. {advice}.")
 

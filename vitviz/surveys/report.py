@@ -97,6 +97,7 @@ def summary_of(survey: Survey) -> dict[str, Any]:
 
     return {
         "checkpoint": survey.checkpoint,
+        "head_type": survey.head_type,
         "pictures": survey.images,
         "left_out": survey.left_out,
         "averages": {
@@ -173,8 +174,12 @@ def _trial(survey: Survey) -> str:
         return ""
     from vitviz.analyses.trials.verdict import HEAD, said_of_refused, table, trial_in
 
+    of_values = survey.head_type == "value"
+    of = "value over the share of patches removed" if of_values else (
+        "probability over the share of patches removed, in %"
+    )  # fmt: skip
     said = (
-        "<p>Areas of the answer's probability over the share of patches removed, in %, ± standard errors."
+        f"<p>Areas of the answer's {of}, ± standard errors."
         " Who shares a rank cannot be told apart: the rank is 1 and as many more as lie ahead by over two"
         " standard errors of the difference, picture by picture.</p>"
     )
@@ -299,7 +304,9 @@ class Rows(_Table):
         self._survey = survey
         self._none = {name: np.full(survey.sums[name].mean.shape, None) for name in survey.quantities}
         places = ((name, place) for name, none in self._none.items() for place in np.ndindex(none.shape))
-        self._begin([*FACTS, *(".".join(map(str, (name, *place))) for name, place in places)])
+        several = range(survey.outputs) if survey.head_type == "value" else ()
+        self._outputs = ["value"] if len(several) == 1 else [f"value.{number}" for number in several]
+        self._begin([*FACTS, *self._outputs, *(".".join(map(str, (name, *place))) for name, place in places)])
 
     def _rows(self, part: Part) -> list[dict[str, Any]]:
         return [self._record(row) for row in part.rows]
@@ -310,15 +317,16 @@ class Rows(_Table):
         given = None if row.given is None else str(row.given)
         facts = row.index, row.name, given, row.label, answer, named, row.probability, row.of_label
         values = {name: one.ravel() if one.ndim else float(one) for name, one in row.values.items()}
-        return dict(zip(FACTS, facts, strict=True)) | values
+        return dict(zip((*FACTS, *self._outputs), (*facts, *row.outputs), strict=True)) | values
 
     def _line(self, row: dict[str, Any]) -> list[Any]:
         numbers = (np.ravel(row.get(name, none)).tolist() for name, none in self._none.items())
-        return [*(harmless(row[name]) for name in FACTS), *chain(*numbers)]
+        return [*(harmless(row[name]) for name in (*FACTS, *self._outputs)), *chain(*numbers)]
 
     def _fields(self, head: Sequence[str]) -> list:
         arrow = self._arrow
-        fields = [arrow.field(name, getattr(arrow, kind)()) for name, kind in FACTS.items()]
+        facts = FACTS | dict.fromkeys(self._outputs, "float64")
+        fields = [arrow.field(name, getattr(arrow, kind)()) for name, kind in facts.items()]
         for name, none in self._none.items():
             kind = arrow.list_(arrow.float32(), none.size) if none.ndim else arrow.float32()
             told = {"axes": self._survey.quantities[name].axes, "shape": " ".join(map(str, none.shape))}

@@ -16,10 +16,11 @@ from torch import Tensor
 
 from vitviz import analyses
 from vitviz.analyses import Distances, Grams, HeadsInWords, Spread
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.record.asked import plain
 from vitviz.record.classes import Classes
 from vitviz.record.grid import Grid
+from vitviz.record.head_type import HeadType, predictions_named
 from vitviz.record.shown import Tabled
 from vitviz.surveys.measure import Measure, Quantity
 from vitviz.surveys.moments import Moments, added
@@ -55,6 +56,13 @@ class Mistakes:
         self.nearest = heapq.nsmallest(KEPT, nearest, key=lambda row: row.probability - row.of_label)
 
 
+def _answer(row: Row) -> tuple[int | None, float | None]:
+    """The class that a picture is taken for, and its probability; of values the largest, and which it is."""
+    if not row.outputs:
+        return row.answer, row.probability
+    return max(range(len(row.outputs)), key=row.outputs.__getitem__), max(row.outputs)
+
+
 LISTED = 1_000  # reasons kept in memory; the file beside the report has all
 
 
@@ -69,7 +77,7 @@ class Survey(Tabled):
     images: int = 0  # how many pictures the averages are over
     sums: Mapping[str, Moments] = field(default_factory=dict)
     skipped: tuple[Skipped, ...] = ()  # the first thousand
-    # place, class and probability of what the first thousand are taken for
+    # place, class and probability of what the first thousand are taken for; of values the largest
     answers: tuple[tuple[int, int | None, float | None], ...] = field(default=(), repr=False)
     left_out: int = 0  # how many pictures could not be read
     refused: Mapping[str, Refused] = field(default_factory=dict)  # "measure.part" -> where and why it is none
@@ -81,6 +89,8 @@ class Survey(Tabled):
     grams: tuple[Grams, ...] = field(default=(), repr=False)
     spreads: Mapping[str, Spread] = field(default_factory=dict, repr=False)
     words: HeadsInWords | None = field(default=None, repr=False)  # of the inspector's own classes
+    head_type: HeadType = "softmax"
+    outputs: int = 0  # how many the classifier has
 
     @classmethod
     def begun(
@@ -88,12 +98,15 @@ class Survey(Tabled):
     ) -> Survey:
         """Before the first picture."""
         name = by.checkpoint.name
-        return cls(name, by.grid(size), by.dtype, measures, labels=by.labels, about=about)
+        outputs, head_type = int(getattr(by.model, "num_classes", 0)), by.head_type
+        told = {"labels": predictions_named(by.labels, outputs, head_type), "about": about}
+        grid = by.grid(size)
+        return cls(name, grid, by.dtype, measures, **told, head_type=head_type, outputs=outputs)
 
     def grown(self, more: Part) -> Survey:
         """With some pictures more."""
         rows = more.rows[: max(0, LISTED - self.images)]
-        answers = ((row.index, row.answer, row.probability) for row in rows)
+        answers = ((row.index, *_answer(row)) for row in rows)
         return replace(
             self, images=self.images + len(more.rows), answers=(*self.answers, *answers),
             sums=added(dict(self.sums), more.sums),
@@ -128,14 +141,15 @@ class Survey(Tabled):
 
     def named(self, number: int) -> str:
         """A class by its label, or by its number where there is none."""
-        return self.labels[number] if number < len(self.labels) else f"class {number}"
+        other = "output" if self.head_type == "value" else "class"
+        return self.labels[number] if number < len(self.labels) else f"{other} {number}"
 
     def moments(self, name: str) -> Moments:
         """Count, mean, variance and standard error of a quantity; VitvizError for one that there is not."""
         found = [full for full in self.sums if name in (full, full.partition(".")[2])]
         if len(found) != 1:
             raise VitvizError(
-                f"This survey has no average {name!r}; it has {', '.join(self.sums) or 'none yet'}."
+                f"This survey has no average {quoted(name)}; it has {', '.join(self.sums) or 'none yet'}."
             )
         return self.sums[found[0]]
 

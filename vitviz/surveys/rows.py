@@ -19,6 +19,7 @@ from vitviz.engine import Inspector
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import Prepared, prepare
 from vitviz.errors import ImageError, VitvizError
+from vitviz.record.head_type import probabilities_of_predictions
 from vitviz.record.trace import Trace
 from vitviz.surveys.labels import Labels
 from vitviz.surveys.measure import Measure, Seen, Together
@@ -60,11 +61,12 @@ class Row:
     name: str
     given: str | int | None  # the label as the source says it
     label: int | None  # the class that it means
-    answer: int | None  # the likeliest class
+    answer: int | None  # the likeliest class; of one output 0 for no and 1 for yes
     probability: float | None  # of the answer
     of_label: float | None  # probability of the true class
     values: Values = field(repr=False)  # "measure.quantity" -> float64 array
     refused: Mapping[str, str] = field(default_factory=dict, repr=False)  # "measure.part" -> why not
+    outputs: Sequence[float] = ()  # of a head of values each of them, which are no answer
 
 
 @dataclass(frozen=True)
@@ -190,12 +192,14 @@ class Measuring:
         for measure in self.measures:
             for name, value in measure.of(seen).items():
                 values[f"{measure.name}.{name}"] = np.asarray(value, dtype=np.float64)
-        answer = sure = of_label = None
-        if trace.logits is not None and trace.logits.numel():
-            likely = trace.probabilities()
-            answer = int(likely.argmax())
+        answer, sure, of_label, outputs = trace.prediction, None, None, ()
+        if answer is not None:
+            likely = probabilities_of_predictions(trace.logits, trace.head_type)
             sure, of_label = likely[answer].item(), None if label is None else likely[label].item()
-        return Row(index, item.name, item.label, label, answer, sure, of_label, values, seen.refused)
+        elif trace.logits is not None:
+            outputs = tuple(trace.logits.double().tolist())
+        facts = index, item.name, item.label, label, answer, sure, of_label
+        return Row(*facts, values, seen.refused, outputs)
 
 
 Progress = Callable[[int, int | None], bool | None]

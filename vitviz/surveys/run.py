@@ -18,7 +18,8 @@ from typing import Any
 
 import vitviz
 from vitviz.engine import Inspector
-from vitviz.errors import ImageError, VitvizError, whole_number
+from vitviz.errors import ImageError, VitvizError, quoted, whole_number
+from vitviz.record.head_type import NO_DECISION, predictions_named
 from vitviz.surveys.labels import Classes, Labels
 from vitviz.surveys.measure import Measure
 from vitviz.surveys.measures import chosen
@@ -43,7 +44,7 @@ class Plan:
     def __post_init__(self):
         for name, value in (("limit", self.limit), ("part", self.part)):
             if value is not None and value < 1:
-                raise VitvizError(f"Given {name}={value!r}; expected how many pictures, 1 or more.")
+                raise VitvizError(f"Given {name}={quoted(value)}; expected how many pictures, 1 or more.")
         if self.seed is not None and self.limit is None:
             raise VitvizError("A seed draws some of the pictures at random; say how many with limit.")
 
@@ -76,7 +77,8 @@ class Plan:
         told = json.dumps(meant, sort_keys=True).encode()
         return {
             "checkpoint": inspector.checkpoint.name, "checkpoint_sha256": identity.digest if identity else "",
-            **({"given_classes_sha256": inspector.classes.digest} if inspector.classes else {}),
+            **({"given_classes_sha256": inspector.classes.digest} if inspector.classes else
+               {} if inspector.head_type == "softmax" else {"head_type": inspector.head_type}),
             "input_size": list(measuring.size), "dtype": inspector.dtype,
             "measures": [getattr(one, "settings", one.name) for one in measuring.measures],
             "source": self.source.kind, "source_sha256": self.described.digest,
@@ -155,7 +157,9 @@ def survey(
     begun = Survey.begun(inspector, measuring.measures, measuring.size, about)
     parts = Parts(Path(out), settings) if out is not None else None
     if whole_number(workers) is None:
-        raise VitvizError(f"Given workers={workers!r}; expected how many of Ray's actors, or 0 for none.")
+        raise VitvizError(
+            f"Given workers={quoted(workers)}; expected how many of Ray's actors, or 0 for none."
+        )
     through = partial(_spread, workers) if workers else _through
     with told(progress) as tell:
         result, finished = through(plan, measuring, begun, parts, tell)
@@ -196,11 +200,17 @@ def measuring_of(inspector: Inspector, measures, size, batch: int, classes: Clas
     """The loop's fixed part; VitvizError for what is not to be had."""
     if whole_number(batch, least=1) is None:
         raise VitvizError(
-            f"Given batch={batch!r}; expected how many pictures go through the model at once, 1 or more."
+            f"Given batch={quoted(batch)}; expected how many pictures go through the model at once, 1"
+            " or more."
         )
     measures = chosen(measures)
     required = any(one.name == "accuracy" for one in measures)
-    labels = Labels(int(getattr(inspector.model, "num_classes", 0)), inspector.labels, classes, required)
+    outputs, head_type = int(getattr(inspector.model, "num_classes", 0)), inspector.head_type
+    if required and head_type == "value":
+        raise VitvizError(f"{NO_DECISION.format(name=inspector.checkpoint.name)}; leave accuracy out.")
+    counted = 0 if head_type == "value" else max(outputs, 2) if outputs else 0  # of one output, no and yes
+    names = predictions_named(inspector.labels, outputs, head_type) if counted else ()
+    labels = Labels(counted, names, classes, required)
     grid = inspector.grid(size if size is None or isinstance(size, tuple) else (size, size))
     own = inspector.preprocessing.size
     return Measuring(inspector, measures, labels, own if size is None else grid.pixels, batch)

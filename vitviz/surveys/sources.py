@@ -19,13 +19,13 @@ import os
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any, Protocol
 
 from PIL import Image
 
-from vitviz.errors import VitvizError
+from vitviz.errors import ImageError, VitvizError, quoted, said
 from vitviz.record.sentence import Sentence
 
 
@@ -45,11 +45,18 @@ class Slice:
 
 
 @dataclass(frozen=True)
+class Unread:
+    """What stands in the place of pictures that could not even be listed."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Item:
     """One picture that has not been read yet."""
 
     name: str  # within its source, such as "cats/7.jpg"
-    data: Any  # whatever `open_image` takes, or a Slice
+    data: Any  # whatever `open_image` takes, a Slice, or Unread
     label: str | int | None = None  # the true class, as the source says it
 
     def __post_init__(self) -> None:
@@ -60,7 +67,9 @@ class Item:
 
     @property
     def picture(self) -> Any:
-        """What `open_image` takes."""
+        """What `open_image` takes; ImageError for a folder that could not be read."""
+        if isinstance(self.data, Unread):
+            raise ImageError(self.data.reason)
         return self.data.read() if isinstance(self.data, Slice) else self.data
 
     @property
@@ -146,6 +155,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", "
 class Folder:
     """All pictures in it and below, by name and by their ending; hidden ones are passed over.
 
+    A folder below it that cannot be read stands in the place of its pictures, and is left out as one is.
     Where no picture lies in the folder itself, the first folder on the way to one names its class.
     """
 
@@ -155,8 +165,9 @@ class Folder:
     @classmethod
     def of(cls, path: str | os.PathLike) -> Folder:
         """VitvizError for a folder without pictures."""
-        for name in _walk(str(path), ""):
-            return cls(str(path), classes="/" in name)  # a folder's own pictures come before those below it
+        for name, reason in _walk(str(path), ""):
+            if not reason:  # a folder's own pictures come before those below it
+                return cls(str(path), classes="/" in name)
         raise VitvizError(
             f"There is no picture in the folder {os.path.basename(path)}: expected files ending in"
             f" {', '.join(SUFFIXES)}."
@@ -167,20 +178,30 @@ class Folder:
         return "folder of classes" if self.classes else "folder"
 
     def __iter__(self) -> Iterator[Item]:
-        for name in _walk(self.where, ""):
+        for name, reason in _walk(self.where, ""):
             parts = name.split("/")
-            yield Item(name, os.path.join(self.where, *parts), parts[0] if self.classes else None)
+            data = Unread(reason) if reason else os.path.join(self.where, *parts)
+            yield Item(name, data, parts[0] if self.classes else None)
 
 
-def _walk(root: str, below: str) -> Iterator[str]:
-    """Names relative to the root, with slashes on every system: a folder's files first, then its folders'."""
-    with os.scandir(os.path.join(root, below)) as entries:
-        found = sorted((one.is_dir(follow_symlinks=False), one.name) for one in entries if one.name[0] != ".")
+def _walk(root: str, below: str) -> Iterator[tuple[str, str]]:
+    """Names relative to the root, with slashes on every system: a folder's files first, then its folders'.
+    Beside each "", or of a folder why it cannot be read; VitvizError where that is the root.
+    """
+    try:
+        with os.scandir(os.path.join(root, below)) as entries:
+            each = [one for one in entries if one.name[0] != "."]
+        found = sorted((one.is_dir(follow_symlinks=False), one.name) for one in each)
+    except OSError as error:
+        if not below:
+            raise _unreadable(Path(root), error) from None
+        yield below, f"This folder could not be read ({said(error)})."
+        return
     for is_folder, name in found:
         if is_folder:
             yield from _walk(root, f"{below}{name}/")
         elif name.lower().endswith(SUFFIXES):
-            yield below + name
+            yield below + name, ""
 
 
 PATHS = ("path", "image", "file", "file_name", "filename", "picture")
@@ -198,13 +219,28 @@ class Table:
         return "list in Parquet" if self.where.lower().endswith((".parquet", ".pq")) else "list in CSV"
 
     def __iter__(self) -> Iterator[Item]:
-        rows = _of_parquet if self.kind == "list in Parquet" else _of_csv
-        for number, (path, label) in enumerate(rows(self.where), start=1):
+        rows = (_of_parquet if self.kind == "list in Parquet" else _of_csv)(self.where)
+        for number in count(1):
+            try:
+                path, label = next(rows)
+            except StopIteration:
+                return
+            except VitvizError:
+                raise
+            except (OSError, ValueError, csv.Error) as error:
+                raise _unreadable(Path(self.where), error) from None
             if not path:
                 raise VitvizError(
                     f"Line {number} of {Path(self.where).name} names no picture; expected a path in each."
                 )
             yield Item(str(path), os.path.join(os.path.dirname(self.where), str(path)), label)
+
+
+def _unreadable(path: Path, error: Exception) -> VitvizError:
+    return VitvizError(
+        f"{path.name[:200]} cannot be read: {said(error)}. Check the path, its permissions, and that it is"
+        " such a file."
+    )
 
 
 def _of_csv(path: str) -> Iterator[tuple[str, str | None]]:
@@ -282,6 +318,8 @@ def _members(path: str) -> Iterator[tuple[str, str, str, Slice]]:
             f"{Path(path).name} cannot be read as a tar file ({error}); expected one that is whole and not"
             " compressed. Unpack a .tar.gz to a .tar, or download it again."
         ) from None
+    except OSError as error:
+        raise _unreadable(Path(path), error) from None
 
 
 def _label(known: str | int | None, ending: str, place: Slice) -> str | int | None:
@@ -376,7 +414,7 @@ def source_of(given: Any) -> Source:
     one = isinstance(given, Image.Image | bytes) or hasattr(given, "__array__")
     if one or not isinstance(given, Iterable):
         raise VitvizError(
-            f"Given {str(given)[:80]!r} for a set of pictures; expected {EXPECTED}, such as [picture]."
+            f"Given {quoted(str(given))} for a set of pictures; expected {EXPECTED}, such as [picture]."
         )
     if hasattr(given, "kind") and hasattr(given, "where"):
         return given
@@ -385,10 +423,14 @@ def source_of(given: Any) -> Source:
 
 def _on_disk(path: Path) -> Source:
     name = path.name.lower()
-    if path.is_dir():
+    try:
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except OSError as error:  # one above it may not be entered, or the name is too long
+        raise _unreadable(path, error) from None
+    if is_folder:
         shards = sorted(str(one) for one in path.glob("*.tar"))
         return Shards(tuple(shards), str(path)) if shards else Folder.of(path)
-    if not path.is_file():
+    if not is_file:
         raise VitvizError(f"There is no folder or file {path.name}; expected {EXPECTED}.")
     if name.endswith(".tar"):
         return Shards((str(path),), str(path))

@@ -59,7 +59,14 @@ class App:
         # A folder of this app alone, before Gradio is imported: the usual one is shared, so that apps write
         # over what others are sending, and empty it when they end; and whatever lies in it counts as uploaded
         # here.
-        self._own = Folder(os.environ.get("GRADIO_TEMP_DIR"))
+        try:
+            self._own = Folder(os.environ.get("GRADIO_TEMP_DIR"))
+        except OSError as error:
+            sys.exit(
+                "There is no place for what visitors upload: no folder can be made in GRADIO_TEMP_DIR, or"
+                " where that is not set in the system's folder for temporary files"
+                f" ({error.strerror or error}). Set GRADIO_TEMP_DIR to a folder that may be written to."
+            )
         os.environ["GRADIO_TEMP_DIR"] = str(self._own.uploads)
 
         # on a Space with shared GPUs before what touches CUDA

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vitviz.errors import Unknown, VitvizError, WrongSetting
+from vitviz.errors import Unknown, VitvizError, WrongSetting, quoted
 from vitviz.figures.chart import Chart, travelled
 from vitviz.figures.paper.plates import Panel, Plate
 from vitviz.record.grid import Grid
@@ -75,7 +75,7 @@ class Item:
         sizes = [known.get(name, size) for name, size in zip(names, array.shape, strict=False)]
         if len(names) != array.ndim or sizes != list(array.shape):
             raise RuntimeError(
-                f"{self.name} is declared as {self.axes!r} ({sizes}); its shape is {array.shape}."
+                f"{self.name} is declared as {quoted(self.axes)} ({sizes}); its shape is {array.shape}."
             )
         return array
 
@@ -322,7 +322,7 @@ class View(ABC):
         for name in given:
             if name not in known:
                 expected = ", ".join(known) or "none"
-                raise WrongSetting(f"{self.title} has no setting {name[:60]!r}; it has {expected}.")
+                raise WrongSetting(f"{self.title} has no setting {quoted(name)}; it has {expected}.")
         return {
             name: control.parse(given.get(name, str(control.start(about))), about)
             for name, control in known.items()
@@ -338,7 +338,7 @@ class View(ABC):
         """An item by its name; Unknown for any other."""
         found = next((item for item in self.items if item.name == name), None)
         if found is None:
-            raise Unknown(f"{self.title} has no numbers called {name[:60]!r}.")
+            raise Unknown(f"{self.title} has no numbers called {quoted(name)}.")
         return found
 
     def texts(self) -> set[str]:
@@ -350,5 +350,5 @@ class View(ABC):
         for control in self.controls:
             found |= {control.label, control.info}
             if isinstance(control, Choice) and control.label:
-                found |= {text for _, text in control.options}
+                found |= {text for _, text in (*control.options, *control.of_values)}
         return found - {""}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from vitviz.errors import WrongSetting
+from vitviz.errors import WrongSetting, quoted
 from vitviz.record.grid import Grid
 
 MOST = 99_999  # what a link may ask for before the model is known
@@ -21,11 +21,12 @@ NAMED = ("layers", "heads", "patches", "tokens", "middle")  # what a bound or a 
 
 @dataclass(frozen=True)
 class About:
-    """How many layers and heads a model has, and its grid of tokens."""
+    """How many layers and heads a model has, its grid of tokens, and what its classifier's outputs are."""
 
     layers: int
     heads: int
     grid: Grid
+    head_type: str = "softmax"
 
     def number(self, bound: float | str) -> float:
         """The bound itself, or what it names."""
@@ -75,26 +76,39 @@ class Control:
         }
 
     def _refuse(self, text: str, expected: str) -> WrongSetting:
-        return WrongSetting(f"Given {self.name}={text[:60]!r}; expected {expected}.")
+        return WrongSetting(f"Given {self.name}={quoted(text)}; expected {expected}.")
 
 
 @dataclass(frozen=True)
 class Choice(Control):
-    """One of a few values, given with their texts."""
+    """One of a few values, given with their texts; `of_values` are those for a head that gives values."""
 
     options: tuple[tuple[str, str], ...] = ()
     default: str = ""
+    of_values: tuple[tuple[str, str], ...] = ()
     kind = "choice"
     pattern = "[ -~]{1,40}"
 
+    def known(self, about: About | None = None) -> tuple[tuple[str, str], ...]:
+        """The options in the model at hand."""
+        return self.of_values if self.of_values and about and about.head_type == "value" else self.options
+
     def parse(self, text: str, about: About | None = None) -> str:
-        values = [value for value, _ in self.options]
+        values = [value for value, _ in self.known(about)]
         if text not in values:
-            raise self._refuse(text, f"one of {', '.join(values)}")
+            known = f"one of {', '.join(values)}"
+            of_values = known + ", as this model gives values (regression) and predicts no class"
+            raise self._refuse(text, known if self.known(about) is self.options else of_values)
         return text
 
     def start(self, about: About | None = None) -> str:
-        return self.default or self.options[0][0]
+        known = self.known(about)
+        return self.default if self.default in dict(known) else known[0][0]
+
+    def described(self, about: About) -> dict[str, Any]:
+        told = {**super().described(about), "options": self.known(about)}
+        del told["of_values"]
+        return told
 
 
 @dataclass(frozen=True)
@@ -255,9 +269,9 @@ def sequential(text: str, grid: Grid) -> int:
     if text in grid.prefix_names:
         return grid.prefix_names.index(text)
     if not _counts(text, grid.patches - 1):
-        names = " or ".join(f"{name!r}" for name in grid.prefix_names)
+        names = " or ".join(f"{quoted(name)}" for name in grid.prefix_names)
         raise WrongSetting(
-            f"token={text[:40]!r}; expected {names}{' or ' if names else ''}a patch's number from 0 to"
+            f"token={quoted(text)}; expected {names}{' or ' if names else ''}a patch's number from 0 to"
             f" {grid.patches - 1}."
         )
     return grid.prefix + int(text)

@@ -142,12 +142,19 @@ def shape_of(grid: Grid) -> float:
     return grid.pixels[0] / grid.pixels[1]
 
 
+def box_on(upload: np.ndarray, view: Any) -> tuple[float, float, float, float]:
+    """Return the crop's left, top, right and bottom on an upload that may have been made smaller."""
+    across, down = upload.shape[1] / view.upload[0], upload.shape[0] / view.upload[1]
+    left, top, right, bottom = view.box
+    return across * left, down * top, across * right, down * bottom
+
+
 def seen(subject: Subject, asked: Asked, grey: bool = False) -> np.ndarray:
     """What the model saw: cut from the upload at its own resolution, else the model's input."""
     view = subject.trace.view
     picture = view.picture
     if asked.upload is not None:
-        left, top, right, bottom = (round(side) for side in view.box)
+        left, top, right, bottom = (round(side) for side in box_on(asked.upload, view))
         cut = asked.upload[max(top, 0) : bottom, max(left, 0) : right]
         picture = cut if cut.size else picture
     if grey:

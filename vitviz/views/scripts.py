@@ -53,6 +53,7 @@ def framed(subject: Subject, slug: str) -> dict[str, Any]:
         "grid": cells | {"patch": list(grid.patch), "prefix": list(grid.prefix_names)},
         "layers": about.layers,
         "heads": about.heads,
+        "head_type": about.head_type,
         "picture": picture,
         "missing": {"patches": list(without.patches), "as": without.patches_as},
         "controls": [],

@@ -12,6 +12,7 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.errors import UnsupportedModel, WrongSetting
+from vitviz.figures.chart import number
 from vitviz.record.sentence import Sentence
 from vitviz.views import late
 
@@ -71,7 +72,10 @@ def target_of(subject: Subject, asked: str) -> Target:
 def class_name(trace: Trace, index: int) -> str:
     """A class by its label, or as the page says its number where the labels are not those of the logits."""
     known = len(trace.labels) == trace.logits.numel()
-    return trace.labels[index] if known else Sentence("class {number}", number=index)
+    if known:
+        return trace.labels[index]
+    of_values = trace.head_type == "value"
+    return Sentence("output {number}" if of_values else "class {number}", number=index)
 
 
 def target_name(subject: Subject, asked: str) -> str:
@@ -84,13 +88,20 @@ def target_name(subject: Subject, asked: str) -> str:
 
 
 def likeliest(trace: Trace, count: int) -> list[dict[str, Any]]:
-    """The likeliest classes with their names, logits and probabilities, for a picker."""
+    """The likeliest classes with their names, logits and probabilities, for a picker; of values the largest,
+    as "value".
+    """
     top = trace.logits.topk(min(count, trace.logits.numel()))
-    shares = trace.probabilities()
+    scores = trace.scores()
     return [
-        {"class": i, "name": trace.named(i), "logit": v, "probability": shares[i].item()}
+        {"class": i, "name": trace.named(i), "logit": v, trace.quantity: scores[i].item()}
         for i, v in zip(top.indices.tolist(), top.values.tolist(), strict=True)
     ]
+
+
+def score_text(score: float, subject: Subject) -> str:
+    """A class's probability in per cent; a value as it is."""
+    return number(score) if subject.trace.head_type == "value" else f"{100 * score:.1f} %"
 
 
 def packed(value: Any) -> np.ndarray:

@@ -102,7 +102,9 @@ class Subject:
     def about(self) -> About:
         """What the bounds of settings depend on."""
         if self.trace is not None:
-            return About(len(self.trace.layers), self.trace.layers[0].heads, self.trace.grid)
+            layers = self.trace.layers
+            return About(len(layers), layers[0].heads, self.trace.grid, self.trace.head_type)
         if self.survey is not None:
-            return About(self.survey.layers, self.survey.heads, self.survey.grid)
+            survey = self.survey
+            return About(survey.layers, survey.heads, survey.grid, survey.head_type)
         return About(MOST, MOST, self.grid)  # of weights alone, no view asks for a layer or head

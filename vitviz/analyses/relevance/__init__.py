@@ -13,7 +13,7 @@ from vitviz.analyses.relevance import attention_maps, dense, direct, linear
 from vitviz.analyses.relevance.dense import likeliest as likeliest
 from vitviz.analyses.relevance.linear import integrated_gradients as integrated_gradients
 from vitviz.analyses.relevance.passes import Passes, Relevance
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 
 _MAPS = {**vars(attention_maps), **vars(direct), **vars(linear), **dense.MAPS}
 METHODS: Mapping[str, Callable[..., Relevance]] = MappingProxyType({name: _MAPS[name] for name in TITLES})
@@ -28,12 +28,12 @@ def relevance_of(passes: Passes, method: str = "frozen", at: str | int | None = 
     """
     function = METHODS.get(method) if isinstance(method, str) else None
     if function is None:
-        raise VitvizError(f"There is no method {method!r}; expected one of {', '.join(METHODS)}.")
+        raise VitvizError(f"There is no method {quoted(method)}; expected one of {', '.join(METHODS)}.")
     if method in DEPTHS:
         return function(passes) if at is None else function(passes, at)
     if at not in (None, "tokens"):
         raise VitvizError(
-            f"Given at={at!r} for {method}, which is read at one place only; expected it for"
+            f"Given at={quoted(at)} for {method}, which is read at one place only; expected it for"
             f" {' or '.join(DEPTHS)}."
         )
     return function(passes)

@@ -19,7 +19,7 @@ from einops import rearrange
 from torch import Tensor
 
 from vitviz.analyses.relevance.passes import Gradients, Passes, Relevance
-from vitviz.errors import UnsupportedModel, VitvizError, whole_number
+from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
 from vitviz.record.sentence import Sentence, not_applicable
 
 STEM = (
@@ -67,7 +67,7 @@ def integrated_gradients(passes: Passes, steps: int = STEPS) -> Relevance:
     """
     count = whole_number(steps, least=1)
     if count is None:
-        raise VitvizError(f"Given {steps!r} steps; expected a whole number from 1.")
+        raise VitvizError(f"Given {quoted(steps)} steps; expected a whole number from 1.")
     _require_pixels(passes, passes.gradients().pixels)
     path = passes.path(count)
     constants = {"the empty picture": path.start}
@@ -104,8 +104,8 @@ def _read(method: str, passes: Passes, found: Gradients, at: Place) -> Relevance
     depth = 0 if at == "tokens" else whole_number(at, below=depths)
     if depth is None:
         raise VitvizError(
-            f"Given at={at!r}; expected 'tokens' (after the position embedding), 'pixels', or a layer that"
-            f" the tokens enter, from 0 to {depths - 1} (behind the last)."
+            f"Given at={quoted(at)}; expected 'tokens' (after the position embedding), 'pixels', or a"
+            f" layer that the tokens enter, from 0 to {depths - 1} (behind the last)."
         )
     tokens, place = found.tokens[depth], "tokens" if depth == 0 else f"layer {depth}"
     cells = rearrange(tokens[grid.prefix :], "(row col) -> row col", row=grid.rows)

@@ -31,10 +31,10 @@ from torch import Tensor
 
 from vitviz.analyses.target import score_of
 from vitviz.record import stopping
+from vitviz.record.head_type import SCORES as SCORES
+from vitviz.record.head_type import HeadType, predictions_of, require_score, scores_of
 
-SCORES = ("kept", "probability", "logit")
 Answers = Callable[[Int[Tensor, "batch kept"]], Float[Tensor, "batch class"]]
-Likely = Callable[[Tensor], Tensor]  # probabilities of logits, over their last axis
 Told = Callable[[int, int], None]  # how many sets are done, of how many
 _SETS = 64  # in one request
 
@@ -55,21 +55,23 @@ def _answered(
 
 
 def scored(
-    logits: Float[Tensor, "set class"], classes: tuple[int, ...], answer: int, likely: Likely | None = None
-) -> dict[str, Float[Tensor, " set"]]:
+    logits: Float[Tensor, "set class"], classes: tuple[int, ...], answer: int | None,
+    head_type: HeadType = "softmax",
+) -> dict[str, Float[Tensor, " set"]]:  # fmt: skip
     """Whether the answer is still the model's own, and the explained class's probability and logit.
 
-    For a rather than b the logit is the difference, and the probability that of a among the two. `likely`
-    makes probabilities of logits where that is not the softmax.
+    For a rather than b the logit is the difference, and the probability that of a among the two. `answer`
+    counts as `predictions_of` does. Of a head of values there is the logit alone, which is the value.
 
     >>> found = scored(torch.tensor([[2.0, 1.0], [0.0, 0.0]]), (0, 1), answer=0)
     >>> found["logit"].tolist(), round(found["probability"][0].item(), 3)
     ([1.0, 0.0], 0.731)
     """
-    kept = (logits.argmax(dim=-1) == answer).double()
     logit = score_of(logits, classes)
-    shares = torch.softmax(logits, dim=-1) if likely is None else likely(logits)
-    share = torch.sigmoid(logit) if len(classes) == 2 else shares[:, classes[0]]
+    if head_type == "value":
+        return {"logit": logit}
+    kept = (predictions_of(logits, head_type) == answer).double()
+    share = torch.sigmoid(logit) if len(classes) == 2 else scores_of(logits, head_type)[:, classes[0]]
     return {"kept": kept, "probability": share, "logit": logit}
 
 
@@ -151,7 +153,7 @@ class Curves:
 
 def mean_of(several: Sequence[Curves]) -> Curves:
     def mean(side: str) -> dict[str, Tensor]:
-        each = {score: [getattr(one, side)[score] for one in several] for score in SCORES}
+        each = {score: [getattr(one, side)[score] for one in several] for score in several[0].most}
         return {score: torch.stack(some).mean(dim=0) for score, some in each.items()}
 
     return Curves(mean("most"), mean("least"), sum(one.saco for one in several) / len(several))
@@ -159,10 +161,13 @@ def mean_of(several: Sequence[Curves]) -> Curves:
 
 def curves_of(
     maps: Mapping[Hashable, Float[Tensor, "row col"]], answers: Answers, classes: tuple[int, ...],
-    answer: int, shares: Sequence[float], seed: int, draws: int, groups: int = GROUPS,
-    told: Told | None = None, likely: Likely | None = None,
+    answer: int | None, shares: Sequence[float], seed: int, draws: int, groups: int = GROUPS,
+    told: Told | None = None, head_type: HeadType = "softmax",
 ) -> tuple[dict[Hashable, Curves], int]:  # fmt: skip
-    """Every map's curves, and how many sets of patches were asked about; without `groups` no SaCo."""
+    """Every map's curves, and how many sets of patches were asked about; without `groups` no SaCo.
+
+    SaCo weighs what a group's removal takes off the probability; of a head of values, off the value.
+    """
     plans, sets = {}, []
     for name, values in maps.items():
         orders, counts = orders_of(values, seed, draws), [round(share * values.numel()) for share in shares]
@@ -176,13 +181,13 @@ def curves_of(
     answered, found = _answered(sets, answers, told), {}
 
     def scores(keys: list[tuple[int, ...]]) -> dict[str, Tensor]:
-        return scored(torch.stack([answered[key] for key in keys]), classes, answer, likely)
+        return scored(torch.stack([answered[key] for key in keys]), classes, answer, head_type)
 
     for name, (sides, salience, without) in plans.items():
         agreement = float("nan")
         if without:
-            probability = scores(without)["probability"]
-            agreement = saco(salience, probability[-1] - probability[:-1])
+            watched = scores(without)[require_score(None, head_type, "")]
+            agreement = saco(salience, watched[-1] - watched[:-1])
         found[name] = mean_of([Curves(*map(scores, one), agreement) for one in sides])
     return found, len(answered)
 

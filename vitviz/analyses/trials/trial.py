@@ -19,8 +19,9 @@ from torch import Tensor
 from vitviz.analyses.protocol import DENSE
 from vitviz.analyses.relevance import METHODS, Passes, Relevance, relevance_of
 from vitviz.analyses.target import classes_of
-from vitviz.analyses.trials.curves import GROUPS, SCORES, Curves, beyond, curves_of, mean_of, of_all
-from vitviz.errors import Stopped, TooMuch, VitvizError
+from vitviz.analyses.trials.curves import GROUPS, Curves, beyond, curves_of, mean_of, of_all
+from vitviz.errors import Stopped, TooMuch, VitvizError, quoted
+from vitviz.record.head_type import HeadType, require_score, scores_named
 from vitviz.record.sentence import said
 from vitviz.record.shown import Tabled
 from vitviz.record.trace import Trace
@@ -37,7 +38,7 @@ class Trial(Tabled):
 
     checkpoint: str
     classes: tuple[int, ...]  # what was explained: a class, or a rather than b
-    answer: int  # the model's own first class
+    answer: int | None  # the model's own prediction
     patches_as: str
     seed: int
     shares: tuple[float, ...]
@@ -46,6 +47,16 @@ class Trial(Tabled):
     draws: tuple[Curves, ...]  # of single random maps; curves["random"] is their mean
     refused: Mapping[str, str]
     sets: int  # how many sets of patches the model was asked about
+    head_type: HeadType = "softmax"  # of what was explained
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """What was watched: "kept", "probability", "logit"; of values "logit" alone, which is the value."""
+        return scores_named(self.head_type)
+
+    def score(self, asked: str | None = None) -> str:
+        """The score that is asked for, the probability by default; of values the value. Else VitvizError."""
+        return require_score(asked, self.head_type, self.checkpoint)
 
     def part(self, method: str) -> Trial:
         """One method's, which `together` joins with others; the first has all sets to its account."""
@@ -57,33 +68,35 @@ class Trial(Tabled):
         sets = self.sets if method == first else 0
         return replace(self, maps=of(self.maps), curves=of(self.curves), refused=of(self.refused), sets=sets)
 
-    def areas(self, method: str, score: str = "probability") -> tuple[float, float]:
+    def areas(self, method: str, score: str | None = None) -> tuple[float, float]:
         """Most and least relevant first; see `Curves.areas`."""
-        return self.curves[method].areas(self.shares, score)
+        return self.curves[method].areas(self.shares, self.score(score))
 
-    def ranking(self, score: str = "probability") -> list[tuple[str, float]]:
+    def ranking(self, score: str | None = None) -> list[tuple[str, float]]:
         """Methods with their gap, the best first."""
+        score = self.score(score)
         gaps = {name: curves.gap(self.shares, score) for name, curves in self.curves.items()}
         return sorted(gaps.items(), key=lambda pair: -pair[1])
 
-    def chance(self, score: str = "probability") -> tuple[float, float]:
+    def chance(self, score: str | None = None) -> tuple[float, float]:
         """Mean and standard deviation of the gap of a random map; the deviation is 0 with one draw."""
+        score = self.score(score)
         gaps = torch.tensor([one.gap(self.shares, score) for one in self.draws], dtype=torch.float64)
         return gaps.mean().item(), gaps.std().item() if len(gaps) > 1 else 0.0
 
-    def beats_chance(self, score: str = "probability") -> list[str]:
+    def beats_chance(self, score: str | None = None) -> list[str]:
         """Those whose gap lies above chance's by more than its `reach`."""
         mean, reach = self.chance(score)[0], self.reach(score)
         return [name for name, gap in self.ranking(score) if gap > mean + reach and name != "random"]
 
-    def reach(self, score: str = "probability") -> float:
+    def reach(self, score: str | None = None) -> float:
         """How far above chance's mean gap any of as many random maps as methods are tried would come in one
         of twenty trials: t(1 - a, n - 1) s sqrt(1 + 1/n) of n draws, a by Sidak for all methods of the table.
         """
         draws, tail = len(self.draws), of_all(len(self.curves.keys() - {"random"}))
         return beyond(tail, draws - 1) * self.chance(score)[1] * (1 + 1 / max(1, draws)) ** 0.5
 
-    def tied(self, one: str, other: str, score: str = "probability") -> bool:
+    def tied(self, one: str, other: str, score: str | None = None) -> bool:
         """Whether two methods lie no further apart than two random maps may: then their order is none."""
         gaps, draws = dict(self.ranking(score)), len(self.draws)
         return not abs(gaps[one] - gaps[other]) > self.reach(score) * (2 / (1 + 1 / max(1, draws))) ** 0.5
@@ -93,7 +106,7 @@ class Trial(Tabled):
         found = []
         for rank, (name, _) in enumerate(self.ranking(), start=1):
             one = {"method": name, "rank": rank, "patches_as": self.patches_as, "seed": self.seed}
-            for score in SCORES:
+            for score in self.scores:
                 most, least = self.areas(name, score)
                 one |= {f"most_{score}": most, f"least_{score}": least, f"gap_{score}": least - most}
             more = {"saco": self.curves[name].saco, "unexplained": self.maps[name].unexplained}
@@ -127,13 +140,14 @@ def trial_of(
             tried[draw] = torch.rand(maps["random"].map.shape, generator=numbers, dtype=torch.float64)
     curves, sets = curves_of(
         tried, passes.answers, classes, answer, shares, seed, min(draws, ORDERS), groups,
-        lambda done, total: tell(0.5 + 0.5 * done / total, "removal"), passes.trace.probabilities,
+        lambda done, total: tell(0.5 + 0.5 * done / total, "removal"), passes.trace.head_type,
     )  # fmt: skip
     single = tuple(curves.pop(draw) for draw in range(draws) if draw in curves)
     if single:
         curves["random"] = mean_of(single)
     checkpoint = passes.trace.checkpoint
-    return Trial(checkpoint, classes, answer, patches_as, seed, shares, maps, curves, single, refused, sets)
+    found = maps, curves, single, refused, sets, passes.trace.head_type
+    return Trial(checkpoint, classes, answer, patches_as, seed, shares, *found)
 
 
 def together(parts: Sequence[Trial]) -> Trial:
@@ -165,13 +179,13 @@ def maps_of(
     return maps, refused
 
 
-def _classes(passes: Passes) -> tuple[tuple[int, ...], int]:
+def _classes(passes: Passes) -> tuple[tuple[int, ...], int | None]:
     if isinstance(passes.target, Tensor) or passes.trace.logits is None:
         raise VitvizError(
-            "A trial asks about classes, whose probability it watches; hand in a class, or (a, b) for a"
+            "A trial asks about classes, whose scores it watches; hand in a class, or (a, b) for a"
             " rather than b."
         )
-    return tuple(classes_of(passes.trace, passes.target)), int(passes.trace.logits.argmax())
+    return tuple(classes_of(passes.trace, passes.target)), passes.trace.prediction
 
 
 def _names(methods: Sequence[str] | None, chance: bool, trace: Trace) -> list[str]:
@@ -179,7 +193,7 @@ def _names(methods: Sequence[str] | None, chance: bool, trace: Trace) -> list[st
     names = usual if methods is None else [methods] if isinstance(methods, str) else list(methods)
     unknown = [name for name in names if name not in METHODS]
     if unknown or not names:
-        raise VitvizError(f"Given methods={methods!r}; expected some of {', '.join(METHODS)}.")
+        raise VitvizError(f"Given methods={quoted(methods)}; expected some of {', '.join(METHODS)}.")
     return [*dict.fromkeys([*names, "random"] if chance else names)]
 
 
@@ -187,5 +201,5 @@ def _shares(shares: Sequence[float]) -> tuple[float, ...]:
     found = tuple(float(share) for share in shares)
     growing = all(a < b for a, b in zip(found, found[1:], strict=False))
     if len(found) < 2 or (found[0], found[-1]) != (0, 1) or not growing:
-        raise VitvizError(f"Given shares={shares!r}; expected them growing from 0 to 1, both included.")
+        raise VitvizError(f"Given shares={quoted(shares)}; expected them growing from 0 to 1, both included.")
     return found

@@ -16,6 +16,7 @@ from vitviz.analyses.relevance import CONTROLS
 from vitviz.analyses.trials.curves import SCORES, beyond, of_all
 from vitviz.analyses.trials.trial import Trial
 from vitviz.errors import UnsupportedModel
+from vitviz.record.head_type import require_score, scores_named
 from vitviz.record.sentence import Sentence
 
 ALIKE = "alike"
@@ -38,7 +39,7 @@ def trial_in(survey: Any) -> Any:
     return measure
 
 
-def standing(survey: Any, protocol: int = 0, score: str = "probability") -> list[dict[str, Any]]:
+def standing(survey: Any, protocol: int = 0, score: str | None = None) -> list[dict[str, Any]]:
     """Methods by the mean of their gap over pictures, best first: {method, rank, most, least, gap, ahead,
     ...}. Those that do not apply to every picture are not among them; `refused` says why.
 
@@ -48,6 +49,7 @@ def standing(survey: Any, protocol: int = 0, score: str = "probability") -> list
     `most`, `least` and `ahead` there are standard errors, NaN for one picture. UnsupportedModel for no trial.
     """
     measure = trial_in(survey)
+    score = require_score(score, survey.head_type, survey.checkpoint)
     k, ahead = SCORES.index(score), survey.moments("trial.ahead")
     most, least = (survey.moments(f"trial.{side}") for side in ("most", "least"))
     chance = measure.methods.index("random")
@@ -101,25 +103,34 @@ def _surely(
 
 
 def table(survey: Any, protocol: int = 0) -> list[tuple[str, ...]]:
-    """For people: rank, method, areas in %, gap, correlation between two classes, pointing and energy."""
+    """For people: rank, method, areas in % (of values as they are), gap, correlation between two classes,
+    pointing and energy.
+    """
+    per = 1 if survey.head_type == "value" else 100
 
-    def share(row: Mapping[str, Any], name: str) -> str:
-        return f"{100 * row[name]:.1f}" if name in row and row[name] == row[name] else "–"
+    def share(row: Mapping[str, Any], name: str, per: float = 100) -> str:
+        known, places = name in row and row[name] == row[name], 1 if per > 1 else 3
+        return f"{per * row[name]:.{places}f}" if known else "–"
 
     def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-        areas = (f"{share(row, side)} ± {share(row, f'{side}_error')}" for side in ("most", "least"))
+        areas = (
+            f"{share(row, side, per)} ± {share(row, f'{side}_error', per)}" for side in ("most", "least")
+        )
         alike = f"{row['alike']:.2f}" if row["alike"] == row["alike"] else "–"
-        rest = share(row, "gap"), alike, share(row, "hit"), share(row, "energy")
+        rest = share(row, "gap", per), alike, share(row, "hit"), share(row, "energy")
         return (str(row["rank"]), TITLES[row["method"]], *areas, *rest)
 
     return [cells(row) for row in standing(survey, protocol)]
 
 
 def in_all_scores(survey: Any, protocol: int = 0) -> list[dict[str, Any]]:
-    """A row a method, best first by probability, with every score's numbers ("gap_logit"): for tables."""
-    by_score = {score: standing(survey, protocol, score) for score in ("probability", *SCORES)}
+    """A row a method, best first by probability (of values by value), with every score's numbers
+    ("gap_logit"): for tables.
+    """
+    usual, scores = require_score(None, survey.head_type, ""), scores_named(survey.head_type)
+    by_score = {score: standing(survey, protocol, score) for score in (usual, *scores)}
     found = []
-    for first in by_score["probability"]:
+    for first in by_score[usual]:
         one: dict[str, Any] = {"method": first["method"]}
         for score, rows in by_score.items():
             (row,) = (row for row in rows if row["method"] == first["method"])
@@ -151,7 +162,7 @@ OVER_ONE = (
 )
 
 
-def verdict(trial: Trial, score: str = "probability") -> Sentence:
+def verdict(trial: Trial, score: str | None = None) -> Sentence:
     """Which map told best what the answer hangs on; controls count as rivals, and not among the maps."""
     beats = trial.beats_chance(score)
     if not beats:
@@ -161,13 +172,13 @@ def verdict(trial: Trial, score: str = "probability") -> Sentence:
     return Sentence(TIED if _near(trial, score) else BEST, **values)
 
 
-def level(trial: Trial, score: str = "probability") -> str:
+def level(trial: Trial, score: str | None = None) -> str:
     """Which others cannot be told from the best; empty for none."""
     near = _near(trial, score)
     return Sentence(LEVEL, others=listed(near)) if near else ""
 
 
-def _near(trial: Trial, score: str) -> list[str]:
+def _near(trial: Trial, score: str | None) -> list[str]:
     best, *rest = trial.beats_chance(score) or ("",)
     return [name for name in rest if trial.tied(best, name, score)]
 

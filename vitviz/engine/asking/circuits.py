@@ -15,14 +15,15 @@ from vitviz.analyses import writers as formulas
 from vitviz.analyses.effects import SIDES, Edge, EdgeEffects, edges_into, sampled
 from vitviz.analyses.evidence import account_of, directions
 from vitviz.analyses.ledger import Ledger
+from vitviz.analyses.paths import OPENED, Paths, paths_of
 from vitviz.analyses.smallest import SmallestPart
 from vitviz.analyses.target import Asked, classes_of, score_of, target_of
-from vitviz.analyses.writers import Paths, Score, Stream, Writers
+from vitviz.analyses.writers import Score, Stream, Writers
 from vitviz.engine.asking.models import balanced_ledger
 from vitviz.engine.forks import lock_of
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes.edges import less, stream_of, usual_of, without_edges
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.record.sentence import Sentence, not_applicable
 from vitviz.record.trace import Trace
 
@@ -32,6 +33,10 @@ TOLERANCE = 1e-4  # of the largest line
 ASTRAY = (
     "what its heads read is explained by its writers only to {found} of the largest, where {allowed} is"
     " expected"
+)
+NO_PREDICTION = (
+    "Not applicable to {checkpoint}: its outputs are values (regression) and predict no class that some"
+    " edges could keep."
 )
 _streams: WeakKeyDictionary[Trace, Stream] = WeakKeyDictionary()
 _lock = lock_of(sys.modules[__name__])
@@ -90,22 +95,26 @@ def score_account(
 
 
 def paths(
-    inspector: Inspector, trace: Trace, target: Asked, count: int = 12, *, opened: int = 24, relative=False
-) -> Paths:
-    """The `count` largest paths, by |share|, from writers through heads into an answer, by opening so many.
+    inspector: Inspector, trace: Trace, target: Asked, count: int = 12, *, opened: int = OPENED,
+    relative: bool = False,
+) -> Paths:  # fmt: skip
+    """Return the `count` largest paths, by |share|, from writers through heads into an answer.
 
     `.paths`: (heads from the answer back, writer, share in logits); with `.left_out` they add up to `.total`,
-    the heads' shares of the logit. They stop at an MLP's result. Raises as `writers`.
+    the heads' shares of the logit. A path stops at an MLP's result. The search opens at most `opened` chains
+    of heads, and every head once: `.proven` says whether it went far enough to exclude a larger path that is
+    not listed, `.bound` what no unlisted path exceeds. Large paths of opposite sign cancel, so a list says
+    nothing about the sum of all others. Raises as `writers`. Source: `vitviz.analyses.paths`.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
     >>> found = paths(inspector, inspector.trace(vitviz.sample_image("chelsea")), 0, count=5)
-    >>> abs(sum(path.share for path in found.paths) + found.left_out - found.total) < 1e-5
-    True
+    >>> abs(sum(path.share for path in found.paths) + found.left_out - found.total) < 1e-5, found.proven
+    (True, True)
     """
     ledger, basis = _asked(inspector, trace, target, relative)
     shares = account_of(ledger, target, relative).heads
-    return formulas.paths_of(ledger, recorded(inspector, trace), basis, shares, count, opened)
+    return paths_of(ledger, recorded(inspector, trace), basis, shares, count, opened)
 
 
 def edge_effects(
@@ -129,7 +138,8 @@ def edge_effects(
     torch.Size([4])
     """
     if into not in SIDES or (layer is None) != (head is None):
-        raise VitvizError(f"Given into={into!r}, layer={layer!r}, head={head!r}; expected into to be one of"
+        raise VitvizError(f"Given into={quoted(into)}, layer={quoted(layer)}, head={quoted(head)};"
+                          " expected into to be one of"
                           f" {', '.join(SIDES)}, and a layer with its head, or neither.")  # fmt: skip
     (ledger, basis), stream = _asked(inspector, trace, target, False), recorded(inspector, trace)
     layers, heads = len(trace.layers), trace.layers[0].heads
@@ -174,20 +184,24 @@ def smallest_part(
     effects: EdgeEffects | None = None, draws: int = 3, seed: int = 0,
     progress: Callable[[int, int], bool | None] | None = None,
 ) -> SmallestPart:  # fmt: skip
-    """How few edges an answer needs: its margin over the next class with the edges of largest |share| alone,
-    by real passes, beside `draws` random orders and that of known `effects`.
+    """Measure with how many edges a prediction is preserved: its margin over the next class with the edges of
+    largest |share| alone, by real passes, beside `draws` random orders and that of known `effects`.
 
     Edges end in heads' values and in the answer; what others carry is replaced as in `edge_effects`.
-    `target`: the model's answer, or as for `edge_effects`. `.least`: so many edges, and from there on the
-    answer stands; `.margins` by order (draw, count) in logits, `.faithfulness()`. `progress(done, of)` ends
-    it by returning False. Raises as `edge_effects`. Source: `vitviz.analyses.smallest`.
+    `target`: the model's prediction, or as for `edge_effects`. Margins need not grow with the number of
+    edges, and only some sizes are tried: `.curve` has each with its margin in logits, `.tried` how many.
+    `.smallest_preserving` is the smallest tried size that preserves the prediction, `.preserving_from` the
+    one from which on every tried size does. `.margins` by order (draw, count), `.faithfulness()`.
+    `progress(done, of)` ends it by returning False. Raises as `edge_effects`. Source:
+    `vitviz.analyses.smallest`.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
     >>> found = smallest_part(inspector, inspector.trace(vitviz.sample_image("coffee")), draws=1)
-    >>> 0 < found.least < len(found.edges)
+    >>> 0 < found.smallest_preserving <= found.preserving_from < len(found.edges)
     True
     """
+    require_prediction(inspector.answered(trace))
     target = int(trace.logits.argmax()) if target is None else target
     edges, shares = ranked_edges(inspector, trace, target, parts_as)
     orders, counts = smallest.orders_of(len(edges), draws, seed), smallest.kept_counts(len(edges))
@@ -205,15 +219,21 @@ def smallest_part(
             table[:, column] = torch.tensor([next(found) for _ in table])
         if progress is not None and progress(column + 1, len(counts)) is False:
             break
-    by_share = margins["share"][0].tolist()
-    first = max((i for i, one in enumerate(by_share) if not one > 0), default=-1) + 1
-    least = None
-    if first < len(counts):
-        low, least = counts[first - 1] if first else 0, counts[first]
-        while least - low > max(1, len(edges) // 500):
-            middle = (low + least) // 2
-            low, least = (low, middle) if kept([range(middle)])[0] > 0 else (middle, least)
-    return SmallestPart(edges, shares, counts, margins, parts_as, least)
+    curve = {size: one for size, one in zip(counts, margins["share"][0].tolist(), strict=True) if one == one}
+    stable = smallest.preserving([*curve], [*curve.values()])[1]
+    if counts[-1] in curve and stable:  # between the last tried size that fails and the next one
+        low = max(size for size in curve if size < stable)
+        while stable - low > max(1, len(edges) // 500):
+            middle = (low + stable) // 2
+            (curve[middle],) = kept([range(middle)])
+            low, stable = (low, middle) if curve[middle] > 0 else (middle, stable)
+    return SmallestPart(edges, shares, counts, margins, parts_as, tuple(sorted(curve.items())))
+
+
+def require_prediction(trace: Trace) -> None:
+    """UnsupportedModel for a head of values: no part of the model could keep its prediction."""
+    if trace.head_type == "value":
+        raise UnsupportedModel(Sentence(NO_PREDICTION, checkpoint=trace.checkpoint))
 
 
 def ranked_edges(
@@ -235,6 +255,8 @@ def margins_of(
     inspector: Inspector, trace: Trace, target: Asked, kept: Sequence[Sequence[Edge]], parts_as: str = "mean"
 ) -> list[float]:
     """The target's margin over the next class with each set of edges alone, in logits."""
+    trace = inspector.answered(trace)
+    require_prediction(trace)
     ledger, stream = balanced_ledger(inspector, trace), recorded(inspector, trace)
     usual, classes = _usual(inspector, ledger, stream, parts_as), classes_of(trace, target)
     heads, positions = trace.layers[0].heads, stream.positions is not None
@@ -250,7 +272,7 @@ def margins_of(
                 if edge not in some:
                     removals[-1][edge.reader].append(edge.writer)
         logits = without_edges(inspector, ledger, stream, removals, usual)
-        found += smallest.margin_of(logits.double(), classes).tolist()
+        found += smallest.margin_of(logits.double(), classes, trace.prediction).tolist()
     return found
 
 
@@ -269,7 +291,7 @@ def recorded(inspector: Inspector, trace: Trace) -> Stream:
 
 def _usual(inspector: Inspector, ledger: Ledger, stream: Stream, parts_as: str) -> Stream | None:
     if parts_as not in ("mean", "zero"):
-        raise VitvizError(f"Given parts_as={parts_as!r}; expected 'mean' or 'zero'.")
+        raise VitvizError(f"Given parts_as={quoted(parts_as)}; expected 'mean' or 'zero'.")
     return usual_of(inspector, ledger, stream) if parts_as == "mean" else None
 
 

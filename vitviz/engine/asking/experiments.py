@@ -21,7 +21,7 @@ from vitviz.engine.passes import experiments
 from vitviz.engine.passes.removal import AT_ONCE, Removal, answers_to
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import Prepared, prepare
-from vitviz.errors import VitvizError, whole_number
+from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.record.samples import sample_image, samples
 from vitviz.record.trace import Trace
 
@@ -98,7 +98,7 @@ def experiment(
     ((1, 4, 49, 196), torch.Size([4, 2]))
     """
     if whole_number(draws, least=1) is None:
-        raise VitvizError(f"Given draws={draws!r}; expected a whole number from 1.")
+        raise VitvizError(f"Given draws={quoted(draws)}; expected a whole number from 1.")
     trace = inspector.answered(image) if isinstance(image, Trace) else inspector.trace(image, size)
     if not isinstance(others, list | tuple | None):
         raise VitvizError(f"Given others of {type(others).__name__}; expected a list of pictures.")

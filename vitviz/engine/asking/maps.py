@@ -20,7 +20,7 @@ from vitviz.engine.explained import Explained as explained
 from vitviz.engine.forward import Forward
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import capture
-from vitviz.errors import UnsupportedModel, VitvizError, whole_number
+from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
 
 
 def relevance(
@@ -59,7 +59,7 @@ def patch_scores(
     torch.Size([200, 14, 14])
     """
     if method not in DENSE:
-        raise VitvizError(f"Given the method {method!r}; expected one of {', '.join(DENSE)}.")
+        raise VitvizError(f"Given the method {quoted(method)}; expected one of {', '.join(DENSE)}.")
     return dense.patch_scores(explained(inspector, image, 0, size=size), method)
 
 
@@ -138,7 +138,7 @@ def randomised(inspector: Inspector, blocks: int, seed: int) -> Inspector:
     count = len(capture.transformer_blocks(inspector.model))
     if whole_number(blocks, below=count + 1) is None:
         raise VitvizError(
-            f"Given {blocks!r} blocks to draw at random; expected 0 (the head alone) to {count}."
+            f"Given {quoted(blocks)} blocks to draw at random; expected 0 (the head alone) to {count}."
         )
     twin = inspector.over(Forward(copy.copy(inspector.placed)))  # a copy shares the weights
     parts = [getattr(twin.model, name, None) for name in HEADS]

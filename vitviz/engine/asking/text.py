@@ -28,10 +28,11 @@ from vitviz.engine.inspector import Inspector
 from vitviz.engine.reading.contrastive import CONFIG, TOWERS, projecting
 from vitviz.engine.reading.folder import read_json, understood
 from vitviz.engine.reading.weights import bytes_held, shapes
-from vitviz.errors import CheckpointError, HubError, UnsupportedModel, VitvizError, said
+from vitviz.errors import CheckpointError, HubError, UnsupportedModel, VitvizError, quoted, said
 from vitviz.record import stopping
 from vitviz.record.asked import plain, with_text
 from vitviz.record.classes import Classes
+from vitviz.record.unicode import require_unicode
 
 AT_ONCE = 64  # sentences
 TOKENIZERS = ("tokenizer_config.json", "tokenizer.json", "special_tokens_map.json")
@@ -67,9 +68,11 @@ def text(
     labels = [sentences] if isinstance(sentences, str) else list(sentences)
     templates = [templates] if isinstance(templates, str) else list(templates or ["{}"])
     if not labels or not all(isinstance(one, str) and one.strip() for one in labels):
-        raise VitvizError(f"Given sentences={sentences!r:.200}; expected texts, none of them empty.")
+        raise VitvizError(f"Given sentences={quoted(sentences)}; expected texts, none of them empty.")
     if not all(isinstance(one, str) and "{}" in one for one in templates):
-        raise VitvizError(f"Given templates={templates!r:.200}; expected texts with {{}} for a sentence.")
+        raise VitvizError(f"Given templates={quoted(templates)}; expected texts with {{}} for a sentence.")
+    for one in (*labels, *templates):
+        require_unicode(one, "the sentence")
     name = plain(inspector.checkpoint.name)
     with memory_guard(inspector.device, f"The text tower of {name}"):
         tower, tokenizer = tower_of(inspector, progress)
@@ -120,7 +123,7 @@ def _require_short(tokenizer: Any, sentence: str, name: str) -> None:
         count = len(tokenizer.tokenizer(tokenizer.clean_fn(sentence)).input_ids)
     if count > tokenizer.context_length:
         raise VitvizError(
-            f"{sentence[:60]!r}… is {count} tokens long; the text tower of {name} reads"
+            f"{quoted(sentence)} is {count} tokens long; the text tower of {name} reads"
             f" {tokenizer.context_length}. Shorten it."
         )
 

@@ -28,9 +28,10 @@ from vitviz.engine.reading.folder import SUFFIXES, config_beside, config_file, p
 from vitviz.engine.reading.given import split
 from vitviz.engine.reading.mapping import mapping_file
 from vitviz.engine.reading.weights import shapes
-from vitviz.errors import CheckpointError
+from vitviz.errors import CheckpointError, quoted
 
-BESIDE = ("config.json", "preprocessor_config.json", CONFIG)  # what is read with a weights file
+PREPROCESSORS = ("processor_config.json", "preprocessor_config.json")  # of transformers, the first preferred
+BESIDE = ("config.json", *PREPROCESSORS, CONFIG)  # what is read with a weights file
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 # Parts of a tag, longest first where one contains another.
 _DATA = {
@@ -87,7 +88,7 @@ def find(
         close = get_close_matches(name, [*names, *_on_hub(), *architectures()], n=4, cutoff=0.5)
         here = ", ".join([*names, "timm's names such as vit_base_patch16_224"])
         instead = f"Close to it: {', '.join(close)}." if close else f"There are {here}."
-        raise CheckpointError(f"There is no checkpoint {name!r}. {instead}")
+        raise CheckpointError(f"There is no checkpoint {quoted(name)}. {instead}")
     found = replace(found, architecture=architecture) if architecture else found
     return replace(found, name=f"{found.name}?{given.text()}") if given else found
 
@@ -129,7 +130,7 @@ def _registered(name: str, trusted: bool) -> Checkpoint | None:
         return None
     tags = [one for one in known if one.partition(".")[0] == architecture]
     raise CheckpointError(
-        f"timm has no trained weights {plain!r} on the hub. Of {architecture} there are:"
+        f"timm has no trained weights {quoted(plain)} on the hub. Of {architecture} there are:"
         f" {', '.join(tags) or 'none'}."
     )
 
@@ -164,7 +165,7 @@ def _elsewhere(name: str) -> Checkpoint | None:
             )
         return described(path, weights, "local")
     if name.endswith(SUFFIXES) or name.startswith((".", "~", os.sep, "local-dir:")):
-        raise CheckpointError(f"There is no file or folder {name!r}. Check the path.")
+        raise CheckpointError(f"There is no file or folder {quoted(name)}. Check the path.")
     repository = re.sub(r"^hf[-_]hub:", "", name)
     if not _HUB_ID.fullmatch(repository):
         return None
@@ -225,7 +226,7 @@ def described(path: Path, weights: Path, source: Any) -> Checkpoint:
         config = config_beside(weights)
         nested = config.get("pretrained_cfg") or {}
         if not isinstance(config.get("architecture") or "", str):
-            raise ValueError(f"architecture is {config['architecture']!r} where a name was expected")
+            raise ValueError(f"architecture is {quoted(config['architecture'])} where a name was expected")
         about = {"licence": nested.get("license"), "note": nested.get("description")}
         about |= config.get("vitviz") or {}
         return replace(

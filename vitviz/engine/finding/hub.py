@@ -22,11 +22,12 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock, Timeout
 from huggingface_hub import (
     constants,
     errors,
@@ -38,13 +39,14 @@ from huggingface_hub import (
 )
 
 from vitviz.engine.reading.folder import HUB_FILES, is_index, listed, read_json
-from vitviz.errors import CheckpointError, HubError, said
+from vitviz.errors import CheckpointError, HubError, quoted, said
 
 if TYPE_CHECKING:
     from vitviz.engine.checkpoint import Checkpoint
 
 ANSWER_SECONDS = 4.5  # the page promises a sentence within 5
 STALL_SECONDS = 20.0  # no byte for so long: given up
+IDLE_SECONDS = 5.0  # since which an unlocked file that is no longer written is left over
 Progress = Callable[[int, int], Any]  # bytes done, bytes in all (0 where unknown)
 Wanted = tuple[str, str | None, str]  # repository, revision, file
 
@@ -130,6 +132,20 @@ def cached_repositories() -> set[str]:
     """The ids of all repositories of which anything lies in the cache, read from one folder."""
     folders = Path(constants.HF_HUB_CACHE).glob("models--*")
     return {one.name.removeprefix("models--").replace("--", "/") for one in folders}
+
+
+def remove_leftovers() -> None:
+    """Remove what killed downloads have left in the cache, of this and of other programs that use the hub.
+
+    Whoever downloads a file holds a lock on its name, and writes; on a filesystem where locks mean nothing
+    the writing tells.
+    """
+    cache = Path(constants.HF_HUB_CACHE)
+    for path in cache.glob("models--*/blobs/*.incomplete"):
+        lock = cache / ".locks" / path.parent.parent.name / f"{path.name.partition('.')[0]}.lock"
+        with suppress(OSError, Timeout), FileLock(lock, timeout=0) if lock.exists() else nullcontext():
+            if time.time() - path.stat().st_mtime > IDLE_SECONDS:
+                path.unlink()
 
 
 def _answer(repo: str, revision: str | None, filename: str) -> Any:
@@ -317,7 +333,10 @@ def _in_words(error: Exception, repo: str, filename: str) -> HubError:
         (errors.GatedRepoError, f"{repo} is gated: accept its conditions at {page}, then {log_in}."),
         (errors.RevisionNotFoundError, f"{repo} does not have the revision that was asked for."),
         (errors.RepositoryNotFoundError, f"The hub has no repository {repo}, {private} {log_in}."),
-        (errors.HFValidationError, f"{repo!r} cannot be a repository's name; expected is organisation/name."),
+        (
+            errors.HFValidationError,
+            f"{quoted(repo)} cannot be a repository's name; expected is organisation/name.",
+        ),
         (errors.FileMetadataError, _no_hub()),
     ):
         if isinstance(error, kind):

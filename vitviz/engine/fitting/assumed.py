@@ -33,6 +33,7 @@ _SAID_IN_WORDS = {
     "interpolation": "how its pictures are resized", "activation": "its activation",
     "epsilon": "its norms' epsilon", "mapping": "what its tensors are", "pool": "what its classifier reads",
     "block": "where its norms stand", "weights": "which of its sets of weights to show",
+    "head_type": "what its one output is",
 }  # fmt: skip
 
 
@@ -65,6 +66,9 @@ def question(name: str, choices: Iterable[Any]) -> list[Assumption]:
     """One question, the first of whose answers was taken; none where there is one answer alone."""
     spelled = [Given.parse(urlencode({name: choice})).text() for choice in choices]
     return [Assumption(name, spelled[0], tuple(spelled))] if len(spelled) > 1 else []
+
+
+OF_ONE_OUTPUT = tuple(question("head_type", ("sigmoid", "value")))
 
 
 def of_pictures(data: Mapping[str, Any]) -> tuple[Assumption, ...]:

@@ -26,11 +26,12 @@ from vitviz.engine.checkpoint import Assumption, Checkpoint
 from vitviz.engine.finding.files import Files, registered
 from vitviz.engine.fitting import assumed
 from vitviz.engine.passes.record import patch_size
-from vitviz.engine.reading import google, huggingface, inferred, limits, naflex, timm_config
+from vitviz.engine.reading import google, huggingface, inferred, limits, naflex, processors, timm_config
 from vitviz.engine.reading.families import architectures, require_plain, timm_module
 from vitviz.engine.reading.folder import refusing, stem, understood
 from vitviz.engine.reading.given import Given, pools_of
 from vitviz.errors import CheckpointError
+from vitviz.record.head_type import HeadType
 
 _NOTHING = Given()
 _WORDS = {"num_classes": "classes", "img_size": "input", "global_pool": "pooling"}
@@ -47,6 +48,7 @@ class Filled:
     notes: tuple[str, ...] = ()
     assumed: tuple[Assumption, ...] = ()
     labels: tuple[str, ...] = ()  # as far as they are read here: of models in memory
+    head_type: HeadType | None = None  # likewise; None where nothing tells it
 
 
 def filled(
@@ -133,7 +135,7 @@ def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: s
 def _by_transformers(files: Files, tensors: Mapping[str, Tensor], name: str, told: Given) -> Filled:
     with understood(name):
         build, entry = huggingface.builder(files.config, tensors, name)
-        data, notes = huggingface.data_config(files.config, files.preprocessor)
+        data, notes = processors.data_config(files.config, files.preprocessor)
     model = empty(build, name, tensors)
     fill(model, tensors, name, f"its config.json ({files.config['model_type']})")
     known = files.preprocessor is not None

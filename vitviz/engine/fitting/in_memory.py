@@ -25,11 +25,12 @@ from vitviz.engine.fitting.proposal import proposed
 from vitviz.engine.passes import copies
 from vitviz.engine.passes.record import grid_of
 from vitviz.engine.pictures.preprocess import Preprocessing
-from vitviz.engine.reading import huggingface, inferred, naflex, timm_config
+from vitviz.engine.reading import huggingface, inferred, naflex, processors, timm_config
 from vitviz.engine.reading.families import FAMILIES, require_plain
 from vitviz.engine.reading.given import ACTIVATIONS, Given, blocks_of, pools_of
 from vitviz.engine.reading.mapping import PATCH_ORDERS, NameMap, written
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError, said
+from vitviz.record.head_type import require_head_type
 
 _numbers = itertools.count(1)
 _ALIKE = {torch.float32: 1e-4, torch.float64: 1e-4}  # of the largest answer; of halves a twentieth
@@ -77,7 +78,15 @@ def loaded_of(
     if names and len(names) != taken.model.num_classes:
         raise VitvizError(f"Given {len(names)} labels; {kind} has {taken.model.num_classes} classes.")
     ready = taken.model.eval().requires_grad_(False)
-    return Loaded(known, ready, Preprocessing.from_config(data), tuple(names))
+    head_type = given.head_type or taken.head_type
+    if head_type is None and ready.num_classes == 1:
+        raise VitvizError(
+            f"{kind} has one output and does not tell what it is; expected head_type='sigmoid' for the logit"
+            " of a yes or no, or head_type='value' for a regression."
+        )
+    head_type = head_type or "softmax"
+    require_head_type(head_type, ready.num_classes, kind)
+    return Loaded(known, ready, Preprocessing.from_config(data), tuple(names), head_type)
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
@@ -108,12 +117,12 @@ def _of_timm(model: nn.Module, given: Given) -> Filled:
     copied = copies.placed(model, memory.CPU, torch.float32)
     _forget_training(copied)
     copied = naflex.at_one_size(copied, tuple(size), architecture)
-    data = {**timm_config.default(architecture), **record} if timm.is_model(architecture) else record
-    data["input_size"] = (3, *size)
+    data = {**record, "input_size": (3, *size)}
     tag = str(data.get("tag") or "")
     labels = timm_config.labels_of(record, model.num_classes, tag)
-    notes = () if given.mean else ("Its mean and deviation are those of its timm configuration.",)
-    return Filled(copied, architecture, data, notes=notes, labels=labels)
+    notes = [] if given.mean else ["Its mean and deviation are those of its timm configuration."]
+    notes += timm_config.on_request(record)
+    return Filled(copied, architecture, data, notes=tuple(notes), labels=labels)
 
 
 def _at_size(taken: Filled, size: tuple[int, int], kind: str) -> Filled:
@@ -122,8 +131,7 @@ def _at_size(taken: Filled, size: tuple[int, int], kind: str) -> Filled:
         own = tuple(taken.data["input_size"][-2:])
         raise UnsupportedModel(f"{kind} has a fixed input of {own[0]} x {own[1]} pixels.")
     placed.require_size(size, grid_of(taken.model), taken.model, memory.CPU, kind)
-    data = {**taken.data, "input_size": (3, *size)}
-    return replace(taken, model=copies.sized(taken.model, size), data=data)
+    return replace(taken, data={**taken.data, "input_size": (3, *size)})
 
 
 def _of_transformers(model: nn.Module, kind: str) -> Filled:
@@ -138,8 +146,9 @@ def _of_transformers(model: nn.Module, kind: str) -> Filled:
     build, entry = huggingface.builder(config, tensors, kind)
     ours = empty(build, kind, tensors)
     fill(ours, tensors, kind, f"its configuration ({config['model_type']})")
-    data, _ = huggingface.data_config(config, None)
-    return Filled(ours, entry, data, labels=huggingface.labels(config, ours.num_classes))
+    data, _ = processors.data_config(config, None)
+    told = {one: getattr(huggingface, one)(config, ours.num_classes) for one in ("labels", "head_type")}
+    return Filled(ours, entry, data, **told)
 
 
 def _forget_training(model: nn.Module) -> None:

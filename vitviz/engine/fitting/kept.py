@@ -2,7 +2,8 @@
 
 In a folder of its own the file's config is `config.json`, as timm writes it; beside other weights it is
 `vit.config.json`. timm reads such a folder, too (`local-dir:`), but for the epsilon of the norms and where
-they stand, for which its form has no word: that stands under `vitviz`. A proposed mapping is kept with it.
+they stand and for the type of the head, for which its form has no word: these stand under `vitviz`.
+A proposed mapping is kept with it.
 """
 
 import json
@@ -24,13 +25,15 @@ from vitviz.engine.reading.given import Given, activation_in, block_in, split
 from vitviz.engine.reading.mapping import mapping_beside, mapping_file, written
 from vitviz.engine.reading.weights import read
 from vitviz.errors import CheckpointError
+from vitviz.record.head_type import HeadType
 
 _EPSILON = 1e-6  # timm's
 
 
 def config_of(
-    checkpoint: Checkpoint, model: nn.Module, preprocessing: Preprocessing, labels: tuple[str, ...] = ()
-) -> dict[str, Any]:
+    checkpoint: Checkpoint, model: nn.Module, preprocessing: Preprocessing, labels: tuple[str, ...] = (),
+    head_type: HeadType = "softmax",
+) -> dict[str, Any]:  # fmt: skip
     """A loaded checkpoint as timm's config.json, with all that was said of it and all that is assumed.
 
     CheckpointError for what timm's form cannot describe by a plain ViT's arguments.
@@ -56,8 +59,8 @@ def config_of(
     if labels:
         pictures["label_names"] = list(labels)
     epsilon = next((part.eps for part in model.modules() if isinstance(part, nn.LayerNorm)), _EPSILON)
-    own = {"epsilon": epsilon, "block": block_in(model), "weights": given.weights}
-    usual = {"epsilon": _EPSILON, "block": "pre-norm", "weights": None}
+    own = {"epsilon": epsilon, "block": block_in(model), "weights": given.weights, "head_type": head_type}
+    usual = {"epsilon": _EPSILON, "block": "pre-norm", "weights": None, "head_type": "softmax"}
     own = {key: value for key, value in own.items() if value != usual[key]}
     return {
         "architecture": checkpoint.architecture, "num_classes": args.pop("num_classes"), "model_args": args,
@@ -66,8 +69,9 @@ def config_of(
 
 
 def keep(
-    checkpoint: Checkpoint, model: nn.Module, preprocessing: Preprocessing, labels: tuple[str, ...] = ()
-) -> Path:
+    checkpoint: Checkpoint, model: nn.Module, preprocessing: Preprocessing, labels: tuple[str, ...] = (),
+    head_type: HeadType = "softmax",
+) -> Path:  # fmt: skip
     """Writes it beside the weights, and returns where; from then on nothing of them is assumed.
 
     CheckpointError for no file of this machine, one that has a config, or a folder not to be written to.
@@ -81,7 +85,7 @@ def keep(
         raise CheckpointError(f"{checkpoint.name} has a config.json already. Say there what it leaves open.")
     _, given = split(checkpoint.name)
     path = place / "config.json" if place.is_dir() else weights.with_name(f"{stem(weights)}.config.json")
-    content = config_of(checkpoint, model, preprocessing, labels)
+    content = config_of(checkpoint, model, preprocessing, labels, head_type)
     with refusing(f"{path.name} cannot be written: {{said}}. Write it by hand.", OSError):
         if any(one.name == "mapping" for one in checkpoint.assumed) and mapping_beside(weights) is None:
             _write(mapping_file(weights), written(proposed(read(weights, given.weights).tensors).mapping))
@@ -93,7 +97,7 @@ def own_in(config: Mapping[str, Any]) -> Given:
     """What such a config says that timm's form has no word for."""
     own = config.get("vitviz")
     own = own if isinstance(own, Mapping) else {}
-    return Given(**{name: own.get(name) for name in ("epsilon", "block", "weights")})
+    return Given(**{name: own.get(name) for name in ("epsilon", "block", "weights", "head_type")})
 
 
 def _write(path: Path, text: str) -> None:

@@ -28,6 +28,7 @@ from vitviz.engine.reading.given import split
 from vitviz.engine.reading.timm_config import labels_of
 from vitviz.engine.reading.weights import bytes_held, read, shapes
 from vitviz.errors import CheckpointError, HubError
+from vitviz.record.head_type import require_head_type
 
 _AGAIN = "Wait until it has been written, and choose it again."
 
@@ -112,7 +113,14 @@ def load(
         if huggingface.is_transformers(files.config):
             named = huggingface.labels(files.config, classes)
         shared = projects(files.weights, names, called, classes, bool(labels or named))
-    return Loaded(replace(known, projects=shared), model, preprocessing, labels or named)
+        head_type = given.head_type
+        if head_type is None and huggingface.is_transformers(files.config):
+            head_type = huggingface.head_type(files.config, classes)
+    if head_type is None and classes == 1 and not shared:
+        known, head_type = replace(known, assumed=(*known.assumed, *assumed.OF_ONE_OUTPUT)), "sigmoid"
+    require_head_type(head_type or "softmax", classes, checkpoint.name)
+    known = replace(known, projects=shared)
+    return Loaded(known, model, preprocessing, labels or named, head_type or "softmax")
 
 
 def _require_reasonable(found: Filled, name: str) -> None:
@@ -125,7 +133,8 @@ def _require_reasonable(found: Filled, name: str) -> None:
         )
     embedding = getattr(found.model, "patch_embed", None)
     own = getattr(embedding, "img_size", None)
-    if own is not None and getattr(embedding, "strict_img_size", False) and tuple(own) != size:
+    strict = getattr(embedding, "strict_img_size", False) and "processor" not in found.data
+    if own is not None and strict and tuple(own) != size:
         raise CheckpointError(
             f"{name}: its config.json asks for an input of {size[0]} x {size[1]} pixels, and its model was"
             f" made for {own[0]} x {own[1]}. Correct its input_size or img_size."

@@ -27,7 +27,7 @@ from vitviz.engine.passes.wiring import mlp_of
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.painted import painted
 from vitviz.engine.pictures.preprocess import Prepared, prepare
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.record.grid import Grid
 from vitviz.record.runs import Without
 from vitviz.record.samples import sample_image, samples
@@ -214,7 +214,7 @@ def _other(without: Without, other: Any) -> Any:
         return other
     if without.other in {one.name for one in samples()}:
         return sample_image(without.other)
-    of = f" for {without.other!r}" if without.other else ""
+    of = f" for {quoted(without.other)}" if without.other else ""
     raise VitvizError(f"Given no other picture{of}; hand it in as other=, or name one of vitviz's samples.")
 
 

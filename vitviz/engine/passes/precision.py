@@ -31,7 +31,9 @@ def deviation(trace: Trace, exact: nn.Module, pixels: Float[Tensor, "1 channel h
         logits = exact(pixels)
     read, queries = readouts.read(exact, trace.readout, recording.tokens[-1]), readouts.queries_read(exact)
     logits = None if trace.logits is None else logits
-    shared = {name: getattr(trace, name) for name in ("checkpoint", "grid", "readout", "labels")}
+    shared = {
+        name: getattr(trace, name) for name in ("checkpoint", "grid", "readout", "labels", "own_head_type")
+    }
     place = torch.device("cpu")
     (twin,) = record.traces_of(recording, logits, shared, [trace.view], place, read, queries)
     largest = 0.0
@@ -42,7 +44,7 @@ def deviation(trace: Trace, exact: nn.Module, pixels: Float[Tensor, "1 channel h
     if trace.logits is None:
         return Deviation(largest, None)
     mine, true = trace.logits.cpu().double(), twin.logits.double()
-    classes = (torch.softmax(mine, -1) - torch.softmax(true, -1)).abs().max().item()
+    classes = (trace.scores(mine) - trace.scores(true)).abs().max().item()
     gap = None  # by which the float32 model's account fails to add up, of its largest logit; or it has none
     with suppress(UnsupportedModel):
         gaps = largest_gap(ledger_of(twin, tail_of(exact, twin.checkpoint)))

@@ -23,7 +23,7 @@ from vitviz.engine.passes import capture
 from vitviz.engine.passes.biases import additive
 from vitviz.engine.pictures.painted import instead
 from vitviz.engine.pictures.preprocess import Preprocessing
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.record import stopping
 from vitviz.record.grid import Grid
 from vitviz.record.runs import PATCHES_AS
@@ -52,7 +52,9 @@ class Removal:
         preprocessing: Preprocessing,
     ):  # fmt: skip
         if patches_as not in PATCHES_AS:
-            raise VitvizError(f"Given patches_as={patches_as!r}; expected one of {', '.join(PATCHES_AS)}.")
+            raise VitvizError(
+                f"Given patches_as={quoted(patches_as)}; expected one of {', '.join(PATCHES_AS)}."
+            )
         self._model, self._pixels, self._grid, self._as = model, pixels, grid, patches_as
         self._blocks = capture.transformer_blocks(model)
         self._needs_patches = not pool.startswith("class") or pool == "class and average" or grid.prefix == 0

@@ -21,7 +21,7 @@ from vitviz.engine.forward import Forward
 from vitviz.engine.passes import capture, wiring
 from vitviz.engine.passes.interventions import heads_of, in_place, put_instead
 from vitviz.engine.pictures.preprocess import Prepared
-from vitviz.errors import VitvizError, whole_number
+from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.record.runs import Without
 
 BATCH = 16  # parts that are taken away at once
@@ -59,7 +59,7 @@ class _Ready:
         self.parts: list[int | None] = [*heads, *own]  # of every layer: its heads, then None for its MLP
         everything = Without(
             heads=list(itertools.product(layers, heads)), mlps=layers if own else (), heads_as=heads_as,
-            other="" if heads_as == "other" else None,
+            other="other" if heads_as == "other" else None,
         )  # fmt: skip
         self.instead = put_instead(forward, size, everything, other, None)
         with capture.heard(self.model, self.blocks, self):
@@ -106,7 +106,9 @@ def swept(
 ) -> Effects:  # fmt: skip
     """All heads' and MLPs' effects on a target; VitvizError for what cannot be asked, Stopped as always."""
     if whole_number(batch, least=1) is None:
-        raise VitvizError(f"Given batch={batch!r}; expected how many parts are taken away at once, from 1.")
+        raise VitvizError(
+            f"Given batch={quoted(batch)}; expected how many parts are taken away at once, from 1."
+        )
     stands = forward.reference(size).sentence if heads_as == "mean" else ""
     trace = forward.traces([prepared], size)[0]
     trace.require_logits("there is no answer on which to see an effect")

@@ -25,7 +25,7 @@ from torch.utils.hooks import RemovableHandle
 from vitviz.engine.forks import lock_of
 from vitviz.engine.passes.branches import points
 from vitviz.engine.passes.recording import Change, transformer_blocks
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 
 MOMENTS = ("input", "attn", "mlp", "output")  # of a block, in the order of the paper's equations 2 and 3
 # A pass: its `heard(moment, layer, args, output)` is called at each; what it returns replaces the tensor.
@@ -156,8 +156,8 @@ class Hooks:
         require_point(model, point, name)
         if not callable(fn):
             raise VitvizError(
-                f"Given {fn!r} for {point}; expected a function that takes a tensor and returns one, or None"
-                " to leave it."
+                f"Given {quoted(fn)} for {point}; expected a function that takes a tensor and returns"
+                " one, or None to leave it."
             )
         return self._held((point, fn))
 
@@ -186,12 +186,12 @@ def require_point(model: nn.Module, point: str, name: str) -> None:
     known = len(parts) == 3 and parts[0] == "blocks" and parts[1].isdecimal() and parts[2] in MOMENTS
     if not known or int(parts[1]) >= len(blocks):
         expected = f"blocks.N.{{{'|'.join(MOMENTS)}}} with N from 0 to {len(blocks) - 1}"
-        raise VitvizError(f"There is no hook point {point!r}: expected {expected}.")
+        raise VitvizError(f"There is no hook point {quoted(point)}: expected {expected}.")
     part = getattr(blocks[int(parts[1])], parts[2], None)
     if parts[2] in ("attn", "mlp") and not isinstance(part, nn.Module):
         raise VitvizError(
-            f"The blocks of {name} have no part {parts[2]!r} of its own; hook blocks.{parts[1]}.input or"
-            " .output."
+            f"The blocks of {name} have no part {quoted(parts[2])} of its own; hook"
+            f" blocks.{parts[1]}.input or .output."
         )
 
 

@@ -4,8 +4,10 @@ What can be refused is refused from the header, before a pixel is decoded: the f
 many pixels it declares, how elongated it is, and how often a JPEG goes over it. A progressive one comes in
 scans, each at the whole's cost, and a file of 2.6 MB can ask for 20,000 of them, which keeps a core busy for
 an hour; usual are about ten (10 for colour and 6 for grey by libjpeg's own script, 9 to 12 by mozjpeg's), in
-baseline files one to four. A picture is decoded once, at full resolution, because overlays are drawn on the
-upload itself. Colour profiles are not applied, as the models were trained without them.
+baseline files one to four. The model's input and strokes are made of the picture at full resolution; what is
+drawn is made smaller first (`for_drawing`). Conversions go band by band, and large pictures are decoded one
+at a time, because 80 million pixels take 320 MB however few bytes the file has. Colour profiles are not
+applied, as the models were trained without them.
 
 A value is always scaled to 8 bits from the range of its type, never from the darkest and brightest pixel
 found, so that a dark picture stays dark; where a type has no range of its own (floating point), 0 to 1 is
@@ -15,6 +17,9 @@ expected.
 import io
 import os
 import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +28,14 @@ from jaxtyping import Num, Shaped, UInt8
 from PIL import ExifTags, Image
 
 from vitviz.errors import ImageError
+from vitviz.record import stopping
 
-MAX_BYTES = 20 * 2**20  # what the page's upload accepts as "20mb"
+MAX_BYTES = 20 * 2**20  # of a picture
 MAX_PIXELS = 80_000_000  # phones deliver 50 million; decoded, a pixel takes 4 bytes
+MOST_OF = {"WEBP": 50_000_000}  # its decoder takes 16 bytes a pixel, three times what others do
+MAX_DRAWN = 3_200  # pixels of a side of what is drawn: 400 mm, the widest figure, at 200 pixels an inch
+BAND = 2**21  # pixels that are converted at once
+LARGE = 10 * BAND  # pixels of a picture of which one is decoded at a time
 MAX_ELONGATION = 20  # longer side to shorter; beyond, the model would see next to nothing of the picture
 
 # Pillow's names and the usual ones. No formats beyond these: reading EPS, for one, starts a program.
@@ -74,8 +84,66 @@ def open_image(source: Any) -> Image.Image:
         image = _identified(name, data)
         if data[:3] == b"\xff\xd8\xff":
             require_few_scans(name, data, image.size)
-    check_size(name, image.size)
-    return _upright_rgb(name, image)
+    check_size(name, image.size, MOST_OF.get(image.format, MAX_PIXELS))
+    with _turn_of_large(image.size):
+        return _upright_rgb(name, image)
+
+
+def for_drawing(source: Any) -> UInt8[np.ndarray, "height width 3"]:
+    """Return the pixels of `open_image(source)`, at most `MAX_DRAWN` a side; a larger picture is averaged.
+
+    >>> for_drawing(np.zeros((100, 1000), np.uint8)).shape, for_drawing(np.zeros((99, 8000), np.uint8)).shape
+    ((100, 1000, 3), (40, 3200, 3))
+    """
+    image = open_image(source)
+    share = MAX_DRAWN / max(image.size)
+    if share < 1:
+        image = image.resize([max(1, round(share * side)) for side in image.size], Image.Resampling.BOX)
+    return np.asarray(image)
+
+
+def pixels_of(image: Image.Image) -> UInt8[np.ndarray, "height width 3"]:
+    """Return an RGB picture's pixels as an array of its own; np.array would hold them three times for it."""
+    pixels = np.empty((image.height, image.width, 3), np.uint8)
+    for top, band in _bands(image):
+        pixels[top : top + band.height] = np.asarray(band)
+    return pixels
+
+
+def _bands(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    """Yield the picture in bands of about `BAND` pixels, each with its first row."""
+    rows = max(1, BAND // image.width)
+    for top in range(0, image.height, rows):
+        stopping.check()
+        yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
+
+
+_large = threading.Lock()
+
+
+@contextmanager
+def _turn_of_large(size: tuple[int, int]) -> Iterator[None]:
+    """Wait until no other large picture is being decoded, where one of this (width, height) is large."""
+    if size[0] * size[1] <= LARGE:
+        yield
+        return
+    lock = _large
+    while not lock.acquire(timeout=0.2):
+        stopping.check()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _forget() -> None:
+    """In a forked process nobody opens a lock that a thread of the parent's holds."""
+    global _large
+    _large = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _read(source: object) -> tuple[str, bytes]:
@@ -143,15 +211,15 @@ def _identified(name: str, data: bytes) -> Image.Image:
     )
 
 
-def check_size(name: str, size: tuple[int, int]) -> None:
+def check_size(name: str, size: tuple[int, int], most: int = MAX_PIXELS) -> None:
     """Raises ImageError where a picture (width, height) is empty, too large, or too elongated."""
     width, height = size
     this = f"{name} is {width} x {height} pixels"
     if min(size) < 1:
         raise ImageError(f"{this}: expected at least 1 x 1. Choose another picture.")
-    if width * height > MAX_PIXELS:
+    if width * height > most:
         raise ImageError(
-            f"{this}, {width * height / 1e6:.4g} million: at most {MAX_PIXELS // 10**6} million are accepted."
+            f"{this}, {width * height / 1e6:.4g} million: at most {most // 10**6} million are accepted."
             " Make it smaller and try again."
         )
     if max(size) > MAX_ELONGATION * min(size):
@@ -241,15 +309,18 @@ def rgb_of(image: Image.Image) -> Image.Image:
     >>> rgb_of(Image.new("RGBA", (1, 1), (255, 0, 0, 0))).getpixel((0, 0))
     (255, 255, 255)
     """
-    # Pillow would cut these off at 255.
-    if image.mode == "F" or image.mode.startswith("I") or _signed(image):
-        return rgb_of_array(_grey_values(image))
-    if not image.has_transparency_data:
-        return image if image.mode == "RGB" else image.convert("RGB")
-    # Pillow writes a palette's transparency into the picture that it converts, which may be the caller's.
-    rgba = (image.copy() if image.mode == "P" else image).convert("RGBA")
-    canvas = Image.new("RGB", image.size, "white")
-    canvas.paste(rgba, mask=rgba.getchannel("A"))
+    if image.mode == "RGB" and not image.has_transparency_data:
+        return image
+    canvas, tags = Image.new("RGB", image.size, "white"), getattr(image, "tag_v2", {})
+    for top, band in _bands(image):
+        # Pillow would cut these off at 255.
+        if band.mode == "F" or band.mode.startswith("I") or _signed(band.mode, tags):
+            canvas.paste(rgb_of_array(_grey_values(band, tags)), (0, top))
+        elif band.has_transparency_data:
+            rgba = band.convert("RGBA")
+            canvas.paste(rgba, (0, top), rgba.getchannel("A"))
+        else:
+            canvas.paste(band.convert("RGB"), (0, top))
     return canvas
 
 
@@ -311,17 +382,18 @@ def _eight_bit(array: np.ndarray) -> UInt8[np.ndarray, "height width *channel"]:
     return np.rint(np.clip(array.astype(np.float32), 0, 1) * 255).astype(np.uint8)
 
 
-def _grey_values(image: Image.Image) -> Num[np.ndarray, "height width"]:
+def _grey_values(image: Image.Image, tags: Mapping[int, Any]) -> Num[np.ndarray, "height width"]:
     """The pixels of a grey picture other than of 8 plain bits: floats as they are, integers as uint16."""
     values = np.asarray(image)
     if image.mode == "L":
         values = values.view(np.int8)
     # Pillow hands over the numbers as they stand in a TIFF; what they mean, its tags say.
-    tags = getattr(image, "tag_v2", {})
     bits, white_is_zero = (tags.get(BITS) or (16,))[0], tags.get(PHOTOMETRIC) == 0
     if values.dtype.kind == "f":
         return 1 - values if white_is_zero else values
-    highest = {8: 127, 16: 32767}.get(bits, 65535) if _signed(image) else 4095 if bits == 12 else 65535
+    highest = (
+        {8: 127, 16: 32767}.get(bits, 65535) if _signed(image.mode, tags) else 4095 if bits == 12 else 65535
+    )
     if highest != 65535:  # 12 bits in 16, or signed numbers, whose lower half is darker than black
         if values.min() < 0:
             raise ImageError(
@@ -341,7 +413,6 @@ def _grey_values(image: Image.Image) -> Num[np.ndarray, "height width"]:
     return values.astype(np.uint16)
 
 
-def _signed(image: Image.Image) -> bool:
+def _signed(mode: str, tags: Mapping[int, Any]) -> bool:
     """Whether a grey picture's numbers are signed, which Pillow's mode does not tell of those of 8 bits."""
-    signed = (getattr(image, "tag_v2", {}).get(SAMPLE_FORMAT) or (1,))[0] == SIGNED
-    return signed and (image.mode == "L" or image.mode.startswith("I"))
+    return (tags.get(SAMPLE_FORMAT) or (1,))[0] == SIGNED and (mode == "L" or mode.startswith("I"))

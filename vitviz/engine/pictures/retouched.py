@@ -11,18 +11,22 @@
     brightness  v + 255 b / 100; contrast 128 + (v - 128)(1 + c / 100); hue: H turned in HSV
     rotate      against the clock about the middle, bilinear, the mean colour where nothing is
 
+Everything is painted in place, in bands or one channel after the other, and asked between two of them whether
+somebody still waits: a picture of 80 million pixels takes 240 MB, and each copy as much again.
+
 What it does not show: no photograph in training was painted over; a hard edge is part of what is answered.
 """
 
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
 import cv2
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Bool, UInt8
 from PIL import Image, ImageFilter
 
-from vitviz.engine.pictures.images import open_image
+from vitviz.engine.pictures.images import BAND, open_image, pixels_of
 from vitviz.errors import ImageError
 from vitviz.record import stopping
 from vitviz.record.samples import sample_image
@@ -30,6 +34,8 @@ from vitviz.record.strokes import NONE, Stroke, Strokes
 
 MARK = "retouched"  # in a picture's info, where a file may say so too, but only in words
 WORK = 1_000_000_000  # pixels that all strokes may go over: a minute
+FILLED = 20  # pixels of a path's shape are filled in the time in which one is painted
+_PIECES = ("move", "copy", "onto", "shift")
 Pixels = UInt8[np.ndarray, "height width 3"]
 
 
@@ -48,31 +54,42 @@ def retouched(image: Any, strokes: str | Strokes, other: Any = None) -> Image.Im
     ((255, 136, 0), (0, 0, 0))
     """
     strokes = strokes if isinstance(strokes, Strokes) else Strokes.parse(strokes)
-    original = np.asarray(open_image(image))
+    return marked(painted_over(image, strokes, other), strokes)
+
+
+def painted_over(image: Any, strokes: Strokes, other: Any = None) -> Pixels:
+    """Return the pixels of `retouched(image, strokes, other)`, an array of their own."""
+    original = pixels_of(open_image(image))
     found, left = original.copy(), WORK
     mean = _mean(original)
     for stroke in strokes.each:
         stopping.check()
         box = _box(stroke, original.shape)
         across, down = max(0, box[2] - box[0]), max(0, box[3] - box[1])
-        left -= across * down + abs(prod(stroke.goal or (0,)))
-        if stroke.tool == "onto":
-            if stroke.ink == "other" and other is None:
-                raise ImageError(
-                    "Given a piece to be laid onto.other, but no other photograph; expected one."
-                )
-            original = np.asarray(open_image(other) if stroke.ink == "other" else sample_image(stroke.ink))
-            mean, left = _mean(original), left - original.size // 3
+        left -= across * down + abs(prod(stroke.goal or (0,))) + _filled(stroke, across * down) // FILLED
+        if stroke.tool == "onto" and stroke.ink == "other" and other is None:
+            raise ImageError("Given a piece to be laid onto.other, but no other photograph; expected one.")
         if left < 0:
-            raise ImageError(
-                f"Given strokes that go over more than {WORK // 10**6:,} million pixels of a picture of"
-                f" {original.shape[1]} x {original.shape[0]}; take some back, or make the picture smaller."
-            )
-        if across and down:
-            found = _painted(found, original, mean, stroke, box)
-        elif stroke.tool == "onto":
-            found = original.copy()
-    return marked(found, strokes)
+            _refuse(original.shape)
+        piece = _cut(found, stroke, box) if stroke.tool in _PIECES and across and down else None
+        if stroke.tool == "onto":
+            del found, original  # one picture in memory at a time
+            original = pixels_of(open_image(other) if stroke.ink == "other" else sample_image(stroke.ink))
+            found, mean, left = original.copy(), _mean(original), left - original.size // 3
+            if left < 0:
+                _refuse(original.shape)
+        if piece is not None:
+            _laid_down(found, piece, mean, stroke, box)
+        elif across and down:
+            _painted(found, original, mean, stroke, box)
+    return found
+
+
+def _refuse(shape: tuple[int, ...]) -> None:
+    raise ImageError(
+        f"Given strokes that go over more than {WORK // 10**6:,} million pixels of a picture of"
+        f" {shape[1]} x {shape[0]}; take some back, or make the picture smaller."
+    )
 
 
 def marked(pixels: Pixels, strokes: Strokes) -> Image.Image:
@@ -90,7 +107,7 @@ def strokes_on(image: Image.Image) -> Strokes:
 
 def _mean(pixels: Pixels) -> tuple[int, ...]:
     """The mean colour, to the nearest."""
-    sums = pixels.sum((0, 1), np.int64)
+    sums = sum(pixels[rows].sum((0, 1), np.int64) for rows in _bands(pixels))
     return tuple(map(int, (2 * sums // (pixels.size // 3) + 1) // 2))
 
 
@@ -113,39 +130,127 @@ def _path(stroke: Stroke) -> np.ndarray:
     return np.cumsum(np.reshape(stroke.numbers[first:], (-1, 2)), axis=0)
 
 
+def _filled(stroke: Stroke, area: int) -> int:
+    """Return how many pixels are filled, again and again, for the shape of a path within a box of `area`."""
+    if stroke.tool not in ("brush", "erase"):
+        return 0
+    wide = stroke.numbers[0]
+    steps = np.diff(_path(stroke), axis=0, prepend=_path(stroke)[:1])
+    return int(np.minimum(area, wide * (wide + np.hypot(*steps.T))).sum())
+
+
+def _bands(pixels: np.ndarray, rows: int = 8) -> Iterator[slice]:
+    """Yield bands of about `BAND` pixels, each of a multiple of `rows` rows but the last."""
+    step = rows * max(1, BAND // (rows * pixels.shape[1]))
+    for top in range(0, len(pixels), step):
+        stopping.check()
+        yield slice(top, top + step)
+
+
+def _channels(pixels: Pixels) -> Iterator[tuple[int, Image.Image]]:
+    """Yield each channel as a picture of its own, a quarter of what Pillow takes for RGB."""
+    for channel in range(3):
+        stopping.check()
+        yield channel, Image.fromarray(np.ascontiguousarray(pixels[..., channel]))
+
+
+def _brushed(stroke: Stroke, box: tuple[int, int, int, int]) -> Bool[np.ndarray, "height width"]:
+    """Return where in its box a path is, painted piece by piece until it covers the whole box."""
+    left, top, right, bottom = box
+    under = np.zeros((bottom - top, right - left), np.uint8)
+    path = (_path(stroke) - (left, top)).astype(np.int32)
+    path = path if len(path) > 1 else np.repeat(path, 2, 0)
+    step = max(1, BAND // under.size)
+    for start in range(0, len(path) - 1, step):
+        stopping.check()
+        cv2.polylines(under, [path[start : start + step + 1]], False, 1, stroke.numbers[0])
+        if step == 1 and under.all():
+            break
+    return under.view(bool)
+
+
 def _painted(
     pixels: Pixels, original: Pixels, mean: tuple[int, ...], stroke: Stroke, box: tuple[int, int, int, int]
-) -> Pixels:
+) -> None:
     left, top, right, bottom = box
-    tool, numbers = stroke.tool, stroke.numbers
     here = np.s_[top:bottom, left:right]
-    if tool in ("brush", "erase"):
-        under = np.zeros((bottom - top, right - left), np.uint8)
-        path = (_path(stroke) - (left, top)).astype(np.int32)
-        cv2.polylines(under, [path if len(path) > 1 else np.repeat(path, 2, 0)], False, 1, numbers[0])
-        new = original[here] if tool == "erase" else _ink(pixels, mean, stroke, box)
-        pixels[here] = np.where(under[..., None] > 0, new, pixels[here])
-        return pixels
-    if tool in ("move", "copy", "onto", "shift"):
-        image, (across, down) = Image.fromarray(pixels), numbers if tool == "shift" else numbers[4:6]
-        outlined = len(numbers) > 8
-        under = np.full((bottom - top, right - left), 0 if outlined else 255, np.uint8)
-        if outlined:
-            cv2.fillPoly(under, [(_path(stroke) - (left, top)).astype(np.int32)], 255)
-        piece, under = image.crop(box), Image.fromarray(under)
-        if tool == "onto":
-            image = Image.fromarray(original)
-        elif tool != "copy":
-            image.paste(mean, box, under)
-        if stroke.goal:
-            piece, under = _laid(piece, stroke, Image.Resampling.BILINEAR), _laid(under, stroke)
-        image.paste(piece, (left + across, top + down), under)
-        return np.array(image)
-    return _whole(pixels, mean, tool, numbers[0])
+    if stroke.tool in ("brush", "erase"):
+        under, region = _brushed(stroke, box)[..., None], pixels[here]
+        if stroke.ink == "blur":
+            return _blurred(pixels, under, stroke.numbers[0], box)
+        noise = np.random.PCG64(int(stroke.ink[5:])) if stroke.ink.startswith("noise") else None
+        colour = (
+            mean if noise or stroke.tool == "erase" or stroke.ink == "mean" else bytes.fromhex(stroke.ink)
+        )
+        for rows in _bands(region):
+            new, shape = np.uint8(list(colour)), region[rows].shape
+            if noise:
+                raw = noise.random_raw(-(-prod(shape) // 8)).astype("<u8", copy=False)
+                new = raw.view(np.uint8)[: prod(shape)].reshape(shape)
+            elif stroke.tool == "erase":
+                new = original[here][rows]
+            np.copyto(region[rows], new, where=under[rows])
+    elif stroke.tool == "rotate":
+        for channel, image in _channels(pixels):
+            how = {"resample": Image.Resampling.BILINEAR, "fillcolor": mean[channel]}
+            pixels[..., channel] = image.rotate(stroke.numbers[0], **how)
+    else:
+        for rows in _bands(pixels):
+            pixels[rows] = _recoloured(pixels[rows], stroke.tool, stroke.numbers[0])
 
 
-def _laid(piece: Image.Image, stroke: Stroke, how: Image.Resampling = Image.Resampling.NEAREST):
-    """A piece, or its outline, as wide and high as it becomes, mirrored where that is negative."""
+def _blurred(pixels: Pixels, under: np.ndarray, wide: int, box: tuple[int, int, int, int]) -> None:
+    """Blur what is under a brush."""
+    left, top, right, bottom = box  # four deviations: nothing from further away reaches the box
+    x, y = max(0, left - wide), max(0, top - wide)
+    for channel, image in _channels(pixels[y : bottom + wide, x : right + wide]):
+        smooth = np.asarray(image.filter(ImageFilter.GaussianBlur(wide / 4)))
+        smooth = smooth[top - y : bottom - y, left - x : right - x]
+        np.copyto(pixels[top:bottom, left:right, channel], smooth, where=under[..., 0])
+
+
+def _cut(
+    pixels: Pixels, stroke: Stroke, box: tuple[int, int, int, int]
+) -> tuple[Pixels, Bool[np.ndarray, "height width"]]:
+    """Return a piece of the picture, and where within it the outline is."""
+    left, top, right, bottom = box
+    outlined = len(stroke.numbers) > 8
+    under = np.full((bottom - top, right - left), not outlined, np.uint8)
+    if outlined:
+        cv2.fillPoly(under, [(_path(stroke) - (left, top)).astype(np.int32)], 1)
+    return pixels[top:bottom, left:right].copy(), under.view(bool)
+
+
+def _laid_down(
+    pixels: Pixels, cut: tuple[Pixels, np.ndarray], mean: tuple[int, ...], stroke: Stroke,
+    box: tuple[int, int, int, int],
+) -> None:  # fmt: skip
+    """Lay a piece down further on, and where it is taken away leave the mean colour behind."""
+    piece, under = cut
+    if stroke.tool in ("move", "shift"):
+        left, top, right, bottom = box
+        region = pixels[top:bottom, left:right]
+        for rows in _bands(region):
+            np.copyto(region[rows], np.uint8(mean), where=under[rows, :, None])
+    if stroke.goal:
+        shown = Image.fromarray(under.view(np.uint8))
+        under = np.asarray(_scaled(shown, stroke, Image.Resampling.NEAREST)).view(bool)
+        channels = [image for _, image in _channels(piece)]
+        del piece
+        piece = np.stack([_scaled(one, stroke, Image.Resampling.BILINEAR) for one in channels], axis=-1)
+    across, down = stroke.numbers if stroke.tool == "shift" else stroke.numbers[4:6]
+    left, top = box[0] + across, box[1] + down
+    x, y, left, top = max(0, -left), max(0, -top), max(0, left), max(0, top)
+    piece, under = piece[y:, x:], under[y:, x:]
+    region = pixels[top : top + len(piece), left : left + piece.shape[1]]
+    piece, under = piece[: len(region), : region.shape[1]], under[: len(region), : region.shape[1], None]
+    if region.size:
+        for rows in _bands(region):
+            np.copyto(region[rows], piece[rows], where=under[rows])
+
+
+def _scaled(piece: Image.Image, stroke: Stroke, how: Image.Resampling) -> Image.Image:
+    """Return a piece, or its outline, as wide and high as it becomes, mirrored where that is negative."""
     sides = zip(piece.size, stroke.numbers[2:4], stroke.goal, strict=True)
     piece = piece.resize([max(1, abs(now) * one // was) for one, was, now in sides], how)
     for side, way in zip(stroke.goal, Image.Transpose, strict=False):  # left to right, then top to bottom
@@ -153,36 +258,16 @@ def _laid(piece: Image.Image, stroke: Stroke, how: Image.Resampling = Image.Resa
     return piece
 
 
-def _ink(
-    pixels: Pixels, mean: tuple[int, ...], stroke: Stroke, box: tuple[int, int, int, int]
-) -> Pixels | UInt8[np.ndarray, " 3"]:
-    """What a brush paints with, over its box."""
-    left, top, right, bottom = box
-    if stroke.ink == "blur":
-        wide = stroke.numbers[0]  # four deviations: nothing from further away reaches the box
-        x, y = max(0, left - wide), max(0, top - wide)
-        around = Image.fromarray(pixels[y : bottom + wide, x : right + wide])
-        smooth = np.asarray(around.filter(ImageFilter.GaussianBlur(wide / 4)))
-        return smooth[top - y : bottom - y, left - x : right - x]
-    if stroke.ink.startswith("noise"):
-        count = (bottom - top) * (right - left) * 3
-        raw = np.random.PCG64(int(stroke.ink[5:])).random_raw(-(-count // 8)).astype("<u8")
-        return raw.view(np.uint8)[:count].reshape(bottom - top, right - left, 3)
-    return np.uint8(mean if stroke.ink == "mean" else list(bytes.fromhex(stroke.ink)))
-
-
-def _whole(pixels: Pixels, mean: tuple[int, ...], tool: str, number: int) -> Pixels:
-    """What goes over the whole picture."""
-    image, values = Image.fromarray(pixels), np.arange(256)
-    if tool == "rotate":
-        return np.array(image.rotate(number, Image.Resampling.BILINEAR, fillcolor=mean))
+def _recoloured(pixels: Pixels, tool: str, number: int) -> Pixels:
+    """Return pixels with another brightness, contrast or hue."""
+    values = np.arange(256)
     if tool == "hue":
         turn = round(number * 256 / 360)
-        hue, *rest = image.convert("HSV").split()
+        hue, *rest = Image.fromarray(pixels).convert("HSV").split()
         turned = Image.merge("HSV", (hue.point([(value + turn) % 256 for value in range(256)]), *rest))
-        return np.array(turned.convert("RGB"))
+        return np.asarray(turned.convert("RGB"))
     if tool == "brightness":
         table = values + (255 * number + 50) // 100
     else:
         table = 128 + ((values - 128) * (100 + number) + 50) // 100
-    return np.clip(table, 0, 255).astype(np.uint8)[pixels]
+    return cv2.LUT(np.ascontiguousarray(pixels), np.clip(table, 0, 255).astype(np.uint8))

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 import timm
 
-from vitviz.errors import CheckpointError, UnsupportedModel
+from vitviz.errors import CheckpointError, UnsupportedModel, quoted
 
 # timm's module -> the family's name on the page, in the order of the picker.
 FAMILIES = {
@@ -57,7 +57,7 @@ def refusal(architecture: str) -> str | None:
         return "subtracts two attention maps from one another, so a head has no one map"
     if module in FAMILIES:
         return None
-    return _REASONS.get(module, f"has no attention over patches (timm's family {module!r})")
+    return _REASONS.get(module, f"has no attention over patches (timm's family {quoted(module)})")
 
 
 def require_plain(architecture: str) -> None:
@@ -71,7 +71,7 @@ def require_plain(architecture: str) -> None:
     if not timm.is_model(architecture):
         close = get_close_matches(architecture, architectures(), n=3, cutoff=0.5)
         instead = f" Close to it: {', '.join(close)}." if close else ""
-        raise CheckpointError(f"timm has no architecture {architecture!r}.{instead}")
+        raise CheckpointError(f"timm has no architecture {quoted(architecture)}.{instead}")
     if reason := refusal(architecture):
         raise UnsupportedModel(
             f"{architecture} {reason}. Choose a plain Vision Transformer such as vit_base_patch16_224."

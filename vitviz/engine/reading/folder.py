@@ -4,7 +4,6 @@ Of weights in several files an index says which tensor lies in which shard. It i
 may name files only that lie beside it, and of its own kind: one of safetensors never leads to a pickle.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from vitviz.engine.reading import limits
-from vitviz.errors import CheckpointError, VitvizError, said
+from vitviz.errors import CheckpointError, VitvizError, quoted, said
 from vitviz.record.sentence import filled
+from vitviz.record.unicode import parse_json
 
 INDICES = (".safetensors.index.json", ".bin.index.json")  # of weights in several files
 SUFFIXES = (".safetensors", ".pth", ".pth.tar", ".pt", ".bin", ".npz", *INDICES)
@@ -57,8 +57,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > limits.JSON:
             raise ValueError(f"it has more than {limits.JSON:,} bytes")
-        content = json.loads(path.read_text(encoding="utf-8"))
-        json.dumps(content, ensure_ascii=False).encode()  # half a character could be told to nobody
+        content = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(f"{path.name} cannot be read: {said(error)}.") from error
     except (ValueError, RecursionError) as error:
@@ -116,8 +115,8 @@ def listed(index: Path) -> dict[str, set[str]]:
     for tensor, name in tensors.items():
         if not isinstance(name, str) or not _PLAIN.fullmatch(name) or not name.endswith(ending):
             raise CheckpointError(
-                f"{_place(index)} leads to {name!r}, which was not opened: expected are names of {ending}"
-                f" files in its own folder, such as model-00001-of-00002{ending}."
+                f"{_place(index)} leads to {quoted(name)}, which was not opened: expected are names of"
+                f" {ending} files in its own folder, such as model-00001-of-00002{ending}."
             )
         found.setdefault(name, set()).add(tensor)
     return dict(sorted(found.items()))

@@ -20,8 +20,9 @@ from timm.models.vision_transformer import Block, ResPostBlock, VisionTransforme
 from torch import Tensor, nn
 
 from vitviz.engine.pictures.preprocess import CROP_MODES, INTERPOLATIONS
-from vitviz.errors import CheckpointError, VitvizError, whole_number
+from vitviz.errors import CheckpointError, VitvizError, quoted, whole_number
 from vitviz.record.asked import plain
+from vitviz.record.head_type import HEAD_TYPES, HeadType
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "gelu": nn.GELU, "gelu_tanh": partial(nn.GELU, approximate="tanh"), "quick_gelu": QuickGELU,
@@ -70,6 +71,7 @@ class Given:
     pool: str | None = None
     block: str | None = None
     weights: str | None = None  # which of several sets of weights in one file
+    head_type: HeadType | None = None  # what the classifier's outputs are
 
     def __post_init__(self) -> None:
         said = self.said()
@@ -79,16 +81,18 @@ class Given:
         if self.labels is not None:
             object.__setattr__(self, "labels", tuple(map(str, self.labels)))
         if self.heads is not None and whole_number(self.heads, least=1) is None:
-            raise VitvizError(f"Given heads={self.heads!r}; expected a whole number from 1.")
-        named = {"activation": ACTIVATIONS, "pool": POOLS, "block": BLOCKS}
+            raise VitvizError(f"Given heads={quoted(self.heads)}; expected a whole number from 1.")
+        named = {"activation": ACTIVATIONS, "pool": POOLS, "block": BLOCKS, "head_type": HEAD_TYPES}
         named |= {"crop_mode": CROP_MODES, "interpolation": INTERPOLATIONS}
         for name, known in named.items():
             if name in said and said[name] not in known:
-                raise VitvizError(f"Given {name}={said[name]!r}; expected one of {', '.join(known)}.")
+                raise VitvizError(f"Given {name}={quoted(said[name])}; expected one of {', '.join(known)}.")
         for name, most in (("crop_pct", 10.0), ("epsilon", 1.0)):
             value = said.get(name, most)
             if not (isinstance(value, int | float) and 0 < value <= most):
-                raise VitvizError(f"Given {name}={value!r}; expected a number above 0 and up to {most:g}.")
+                raise VitvizError(
+                    f"Given {name}={quoted(value)}; expected a number above 0 and up to {most:g}."
+                )
 
     def __bool__(self) -> bool:
         return bool(self.said())
@@ -131,7 +135,7 @@ class Given:
             ) from error
         except ValueError as error:
             raise CheckpointError(
-                f"{text[:80]!r}, behind the question mark, cannot be followed: {error}"
+                f"{quoted(text)}, behind the question mark, cannot be followed: {error}"
             ) from error
 
     def applied(self, model: nn.Module, name: str) -> None:
@@ -155,7 +159,7 @@ class Given:
         if self.pool is not None and self.pool != pool_in(model):
             if self.pool not in pools_of(model):
                 raise CheckpointError(
-                    f"The classifier of {name} cannot read {self.pool!r}; expected"
+                    f"The classifier of {name} cannot read {quoted(self.pool)}; expected"
                     f" {' or '.join(pools_of(model)) or 'what its architecture fixes'}."
                 )
             kind = self.pool.removesuffix(" of all")
@@ -172,7 +176,11 @@ class Given:
     def data(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """A timm data config with what is said about pictures."""
         own = ("mean", "std", "crop_pct", "crop_mode", "interpolation")
-        return {**config, **{name: value for name, value in self.said().items() if name in own}}
+        said = {name: value for name, value in self.said().items() if name in own}
+        data = {**config, **said}
+        if said.keys() & {"crop_pct", "crop_mode"} and data.get("processor"):
+            data["processor"] = data["processor"].cutting(data["crop_mode"], data["crop_pct"])
+        return data
 
 
 def activation_in(module: Any) -> str | None:
@@ -244,7 +252,9 @@ def _three(name: str, value: Any) -> tuple[float, float, float]:
         numbers = ()
     if len(numbers) != 3 or not all(map(math.isfinite, numbers)) or name == "std" and min(numbers) <= 0:
         number = "number above 0" if name == "std" else "number"
-        raise VitvizError(f"Given {name}={value!r}; expected one {number} or three, of values from 0 to 1.")
+        raise VitvizError(
+            f"Given {name}={quoted(value)}; expected one {number} or three, of values from 0 to 1."
+        )
     return numbers
 
 
@@ -255,4 +265,5 @@ def _listed(text: str) -> Any:
 _READ = {
     "heads": int, "mean": _listed, "std": _listed, "crop_pct": float, "crop_mode": str, "interpolation": str,
     "activation": str, "epsilon": float, "pool": str, "block": str, "weights": str,
+    "head_type": str,
 }  # fmt: skip

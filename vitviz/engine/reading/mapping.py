@@ -41,7 +41,7 @@ from torch import Tensor
 
 from vitviz.engine.reading.folder import refusing, stem
 from vitviz.engine.reading.given import Given
-from vitviz.errors import CheckpointError
+from vitviz.errors import CheckpointError, quoted
 
 PATCH_ORDERS = ("row col channel", "channel row col")
 _STANDS_FOR = {"{layer}": ("layer", r"\d+"), "{head}": ("head", r"\d+"), "*": ("rest", ".+")}
@@ -228,7 +228,7 @@ def parsed(text: str, name: str) -> NameMap:
     ] if not strange else []  # fmt: skip
     strange += [key for key in content.get("model", {}) if key not in _MODEL] if not strange else []
     if strange or not all(isinstance(one, str) for one in texts):
-        what = f"has {strange[0]!r}" if strange else "has something else than names in quotes"
+        what = f"has {quoted(strange[0])}" if strange else "has something else than names in quotes"
         raise CheckpointError(
             f"{name} {what}; expected are [names], [stack], [model] with {', '.join(_MODEL)}, and lists"
             " called transpose and leave_out, in which every name stands in quotes."
@@ -236,7 +236,7 @@ def parsed(text: str, name: str) -> NameMap:
     patterns = [*content.get("names", {}), *content.get("stack", {}), *texts]
     if strange := [one for one in patterns if len(_STANDS.findall(one)) > MOST or _OTHER.search(one)]:
         raise CheckpointError(
-            f"{name} has {strange[0][:60]!r}; in a name stand at most {MOST} of {{layer}}, {{head}} and *,"
+            f"{name} has {quoted(strange[0])}; in a name stand at most {MOST} of {{layer}}, {{head}} and *,"
             " and no other braces."
         )
     mapping = NameMap(**content)

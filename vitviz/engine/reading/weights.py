@@ -36,7 +36,7 @@ from vitviz.engine.forks import lock_of
 from vitviz.engine.memory import is_shortage
 from vitviz.engine.reading import limits
 from vitviz.engine.reading.folder import is_index, refusing, shards
-from vitviz.errors import CheckpointError, OutOfMemory, said
+from vitviz.errors import CheckpointError, OutOfMemory, quoted, said
 
 
 def require_whole(path: Path) -> None:
@@ -250,7 +250,7 @@ def read(path: Path, chosen: str | None = None) -> Read:
     name = next(iter(sets), "") if chosen is None else chosen
     if chosen is not None and (chosen not in sets or len(sets) == 1):
         there = f"one of {', '.join(sets)}" if len(sets) > 1 else "none, as it holds one set of weights alone"
-        raise CheckpointError(f"{path.name} holds no weights {chosen!r}; expected {there}.")
+        raise CheckpointError(f"{path.name} holds no weights {quoted(chosen)}; expected {there}.")
     found = sets.get(name, content)
     others = [other for other in sets if other != name and _alike(sets[other], found)]
     if re.search(r"(^|[._])ema([._]|$)", name):

@@ -19,7 +19,7 @@ from jaxtyping import UInt8
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.figures.chart import Chart, told
 from vitviz.figures.paper.panels import draw
 from vitviz.figures.paper.pen import DARK, LIGHT, Letters, Pen, families
@@ -153,11 +153,11 @@ def spoken(language: str, say: Callable[[str], str]) -> tuple[Letters, Callable[
 def checked(form: str, width: float, dpi: int) -> float:
     """The width in mm; VitvizError for a format, width or resolution that there is not."""
     if form not in FORMATS:
-        raise VitvizError(f"There is no format {form!r}; expected one of {', '.join(FORMATS)}.")
+        raise VitvizError(f"There is no format {quoted(form)}; expected one of {', '.join(FORMATS)}.")
     if not isinstance(width, int | float) or not 40 <= width <= 400:
-        raise VitvizError(f"Given a width of {width!r}; expected 40 to 400 mm.")
+        raise VitvizError(f"Given a width of {quoted(width)}; expected 40 to 400 mm.")
     if dpi not in DPI:
-        raise VitvizError(f"Given {dpi!r} dpi; expected one of {', '.join(map(str, DPI))}.")
+        raise VitvizError(f"Given {quoted(dpi)} dpi; expected one of {', '.join(map(str, DPI))}.")
     return float(width)
 
 

@@ -12,7 +12,8 @@ import torch
 from vitviz import analyses
 from vitviz.analyses.cka import LEAST
 from vitviz.engine.asking import circuits, models
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.errors import UnsupportedModel, VitvizError, quoted
+from vitviz.record.head_type import NO_DECISION, HeadType, predictions_of
 from vitviz.record.samples import sample_image, samples
 from vitviz.record.trace import Trace, on_cpu
 from vitviz.surveys.measure import Measure, Quantity, Seen
@@ -87,21 +88,28 @@ class Similarity:
 
 
 class Ledger:
-    """The lines of a picture add up to its top logit less the mean over classes, and so do their averages."""
+    """The lines of a picture add up to its top logit, and so do their averages. Of a softmax, which adding a
+    number to all logits leaves as it is, and of given classes: to the top logit less the mean over classes.
+    """
 
     name = "ledger"
-    says = "each head's and MLP's share of the answer's logit against the mean class, in logits"
+    says = (
+        "each head's and MLP's share of the answer's logit, in logits; of a softmax, and of given classes,"
+        " against the mean class"
+    )
     quantities = (
         Quantity("heads", "layer head", "Heads' shares of the answer", "logits"),
         Quantity("mlps", "layer", "MLPs' shares of the answer", "logits"),
         Quantity("rest", "", "What entered the first block, and all biases", "logits"),
-        Quantity("answer", "", "The answer's logit less the mean over classes", "logits"),
+        Quantity("answer", "", "The answer's logit (of a softmax: less the mean over classes)", "logits"),
     )
 
     def of(self, seen: Seen):
-        answer = int(seen.trace.require_logits("there is no answer to account for").argmax())
-        ledger = models.balanced_ledger(seen.inspector, seen.trace)
-        account = analyses.account_of(ledger, answer, relative=True)
+        logits, trace = seen.trace.require_logits("there is no answer to account for"), seen.trace
+        if trace.head_type == "value" and len(logits) > 1:
+            raise VitvizError(f"{trace.checkpoint} gives {len(logits)} values, none of which is its answer.")
+        ledger, relative = models.balanced_ledger(seen.inspector, trace), trace.head_type == "softmax"
+        account = analyses.account_of(ledger, int(logits.argmax()), relative or trace.classes is not None)
         lines = {"heads": account.heads.cpu().numpy(), "mlps": account.mlps.cpu().numpy()}
         rest = account.total - lines["heads"].sum() - lines["mlps"].sum()
         return {**lines, "rest": np.asarray(rest), "answer": np.asarray(account.logit)}
@@ -117,8 +125,8 @@ class Lens:
 
     def of(self, seen: Seen):
         # layer 0 enters the first block
-        named = models.lens(seen.inspector, seen.trace).argmax(dim=-1).cpu().numpy()
-        found = {"agrees": (named == int(seen.trace.logits.argmax())).astype(np.float64)}
+        named = predictions_of(models.lens(seen.inspector, seen.trace), _predicting(seen.trace)).cpu().numpy()
+        found = {"agrees": (named == seen.trace.prediction).astype(np.float64)}
         if seen.label is not None:
             found["correct"] = (named == seen.label).astype(np.float64)
         return found
@@ -130,18 +138,36 @@ class Accuracy:
     quantities = (
         Quantity("first", "", "The answer is the true class", "share of pictures"),
         Quantity("first_five", "", "The true class is among the first five", "share of pictures"),
-        Quantity("loss", "", "Cross-entropy of the true class", "nats"),
+        Quantity("loss", "", "Cross-entropy of the true class", "nats"),  # none of several labels
     )
 
     def of(self, seen: Seen):
-        logits = seen.trace.require_logits("there is no accuracy")
+        logits, one_of = seen.trace.require_logits("there is no accuracy").double(), True
+        head_type = _predicting(seen.trace)
         if seen.label is None:
             return {}
-        scores = torch.log_softmax(logits.double(), dim=-1)
-        before = int((scores > scores[seen.label]).sum())  # classes that the model finds likelier
-        first = int(scores.argmax()) == seen.label
-        found = {"first": float(first), "first_five": float(before < 5), "loss": -scores[seen.label].item()}
+        if len(logits) == 1:  # no and yes, as two classes of a softmax
+            logits = torch.cat([torch.zeros_like(logits), logits])
+        elif head_type == "sigmoid":
+            one_of, seen.refused["accuracy.loss"] = False, SEVERAL
+        before = int((logits > logits[seen.label]).sum())  # classes that the model finds likelier
+        first = seen.trace.prediction == seen.label
+        loss = -torch.log_softmax(logits, dim=-1)[seen.label].item() if one_of else np.nan
+        found = {"first": float(first), "first_five": float(before < 5), "loss": loss}
         return {name: np.asarray(value) for name, value in found.items()}
+
+
+SEVERAL = (
+    "It is the loss of one class among others, and each class of this model has a sigmoid of its own: which"
+    " others are true is not known."
+)
+
+
+def _predicting(trace: Trace) -> HeadType:
+    """The type of a head that predicts a class; VitvizError for one of values."""
+    if trace.head_type == "value":
+        raise VitvizError(f"{NO_DECISION.format(name=trace.checkpoint)}; leave this measure out.")
+    return trace.head_type
 
 
 class Words:
@@ -166,13 +192,17 @@ class Smallest:
     """Its passes, two for each share of the edges, cost as much as some forty pictures."""
 
     name = "smallest_part"
-    says = "how few edges the answer needs: its margin and whether it stands, by share and at random; dear"
+    says = "with how many edges the prediction is preserved, of sizes tried by share and at random; expensive"
     quantities = (
         *(Quantity(f"margin_by_{one}", "kept", f"Margin with few edges, {says}", "logits")
           for one, says in _ORDERS),
-        *(Quantity(f"stands_by_{one}", "kept", f"The answer stands, edges {says}", "share of pictures")
+        *(Quantity(f"stands_by_{one}", "kept", f"Prediction preserved, edges {says}", "share of pictures")
           for one, says in _ORDERS),
-        Quantity("least", "", "The smallest part that answers", "share of edges"),
+        Quantity("smallest_preserving", "", "The smallest tried part that preserves the prediction",
+                 "share of edges"),
+        Quantity("preserving_from", "", "From here on every tried part preserves the prediction",
+                 "share of edges"),
+        Quantity("tried", "", "Parts tried, by the largest share", "sizes"),
     )  # fmt: skip
 
     def of(self, seen: Seen):
@@ -180,8 +210,10 @@ class Smallest:
         rows = {name: rows[0].double().cpu().numpy() for name, rows in found.margins.items()}
         margins = {f"margin_by_{name}": row for name, row in rows.items()}
         stands = {f"stands_by_{name}": (row > 0).astype(np.float64) for name, row in rows.items()}
-        least = np.nan if found.least is None else found.least / len(found.edges)
-        return {**margins, **stands, "least": np.asarray(least)}
+        sizes = {name: getattr(found, name) for name in ("smallest_preserving", "preserving_from")}
+        sizes = {name: np.nan if size is None else size / len(found.edges) for name, size in sizes.items()}
+        singles = {name: np.asarray(value, float) for name, value in (sizes | {"tried": found.tried}).items()}
+        return {**margins, **stands, **singles}
 
 
 KINDS = (
@@ -202,11 +234,12 @@ def chosen(asked: Iterable[str | Measure]) -> tuple[Measure, ...]:
         measure = MEASURES.get(one) if isinstance(one, str) else one
         if not isinstance(measure, Measure):
             raise VitvizError(
-                f"There is no measure {one!r}; expected of {', '.join(MEASURES)}, or an object like them."
+                f"There is no measure {quoted(one)}; expected of {', '.join(MEASURES)}, or an object"
+                " like them."
             )
         if found.setdefault(measure.name, measure) is not measure:
             raise VitvizError(
-                f"Two different measures are called {measure.name!r}; give one of them another name."
+                f"Two different measures are called {quoted(measure.name)}; give one of them another name."
             )
     if not found:
         raise VitvizError(f"A survey needs at least one measure; expected of {', '.join(MEASURES)}.")

@@ -87,8 +87,8 @@ class TrialMeasure:
         logits = seen.trace.require_logits("no map can be tried")
         if self.label and seen.label is None:
             return {}
-        first, second = logits.topk(2).indices.tolist() if len(logits) > 1 else (0, 0)
-        target = seen.label if self.label else first
+        first, *second = logits.topk(min(2, len(logits))).indices.tolist()
+        target = seen.label if self.label and len(logits) > 1 else first
         made, seed = {}, self._seed_of(seen)
         trials, asked = [], {"draws": 1, "groups": 10 * self.saco}
         for protocol in self.protocols:
@@ -97,8 +97,9 @@ class TrialMeasure:
             made = dict(trials[0].maps)
         for method, reason in trials[0].refused.items():
             seen.refused[f"{self.name}.{method}"] = reason
-        other = second if target == first else first
-        found = self._areas(trials) | {"alike": self._alike(seen, made, other)}
+        others = [one for one in (first, *second) if one != target]  # none beside a single output
+        alike = self._alike(seen, made, others[0]) if others else np.full(len(self.methods), np.nan)
+        found = self._areas(trials) | {"alike": alike}
         return found | self._pointing(seen, made, seed)
 
     def _areas(self, trials: Sequence[Trial]) -> dict[str, np.ndarray]:
@@ -109,8 +110,9 @@ class TrialMeasure:
             for j, method in enumerate(self.methods):
                 if method in trial.curves:
                     saco[i, j] = trial.curves[method].saco
-                    for k, score in enumerate(SCORES):
-                        sides[:, i, j, k] = trial.areas(method, score)
+                    for k, score in enumerate(SCORES):  # not a number: a score that the head has not
+                        if score in trial.scores:
+                            sides[:, i, j, k] = trial.areas(method, score)
         gaps = sides[1] - sides[0]
         found = {"most": sides[0], "least": sides[1], "ahead": gaps[:, :, None] - gaps[:, None]}
         return found | ({"saco": saco} if self.saco else {})

@@ -12,6 +12,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ import gradio as gr
 
 from vitviz import analyses
 from vitviz.engine.asking import models
-from vitviz.errors import VitvizError, WrongSetting
+from vitviz.errors import VitvizError, WrongSetting, quoted
 from vitviz.record.runs import Without
 from vitviz.record.samples import samples
 from vitviz.record.strokes import Strokes
@@ -71,12 +72,18 @@ class Endpoints:
         """The likeliest classes of a picture.
 
         Returns:
-            {checkpoint, dtype, top: [{label, probability}], input: [height, width] px, grid: {rows, cols,
-            patch, prefix}}
+            {checkpoint, dtype, head_type, top: [{label, probability}], or value for probability,
+            input: [height, width] px, grid: {rows, cols, patch, prefix}}
         """
         trace = self._subject(image, checkpoint).trace
         top = _top(trace, whole(count, "count", 1, 100_000))
-        return {**_of(trace), "top": top, "input": list(trace.grid.pixels), "grid": cells(trace.grid)}
+        return {
+            **_of(trace),
+            "head_type": trace.head_type,
+            "top": top,
+            "input": list(trace.grid.pixels),
+            "grid": cells(trace.grid),
+        }
 
     def rollout(
         self, image: Picture, checkpoint: str = "", query: str = "auto",
@@ -137,7 +144,7 @@ class Endpoints:
             {checkpoint, dtype, patches: rows x cols, prefix: {name: weight}, grid}
         """
         if direction not in ("attends to", "attended by"):
-            raise WrongSetting(f"direction={direction!r} is neither 'attends to' nor 'attended by'.")
+            raise WrongSetting(f"direction={quoted(direction)} is neither 'attends to' nor 'attended by'.")
         trace = self._subject(image, checkpoint).trace
         layer = whole(layer, "layer", 1, len(trace.layers))
         head = whole(head, "head", 1, trace.layers[layer - 1].heads)
@@ -191,7 +198,8 @@ class Endpoints:
             without: such as "heads=8.2_1.1 mlps=3 patches=0.17 heads_as=zero"; layers and heads from 1
 
         Returns:
-            {checkpoint, dtype, without, before: [{label, probability}], after: [{label, probability}]}
+            {checkpoint, dtype, without, before: [{label, probability}], after: [{label, probability}]},
+            or value for probability
         """
         count, asked = whole(count, "count", 1, 100_000), Without.parse(str(without))
         name = self._name(checkpoint)
@@ -323,13 +331,14 @@ class Endpoints:
     def trial(
         self, image: Picture, checkpoint: str = "", target: str = "top",
         patches_as: Literal["dropped", "mean", "blur", "black"] = "dropped",
-        score: Literal["probability", "logit", "kept"] = "probability", method: METHOD = "",
+        score: Literal["", "probability", "logit", "kept"] = "", method: METHOD = "",
     ) -> dict:  # fmt: skip
         """Maps on trial: patches are taken away in each map's order, and the model is asked again.
 
         Args:
             patches_as: what is taken away is dropped from the sequence, or painted over
-            score: what is watched, for the ranking and the verdict
+            score: what is watched, for the ranking and the verdict; empty for the probability, and for the
+                value (logit) of a model that predicts values
             method: one alone, beside the random maps; empty for all
 
         Returns:
@@ -337,7 +346,8 @@ class Endpoints:
             rows: [{method, areas: [most, least relevant first], gap, saco, beats, unexplained}], maps:
             {method: rows x cols}, curves: {method: {most, least}}, refused: {method: why}, grid}
         """
-        given = {"target": target, "patches_as": patches_as, "score": score, "method": method}
+        given = {"target": target, "patches_as": patches_as, "method": method}
+        given |= {"score": score} if score else {}
         view, subject, settings = self._asked("trial", image, checkpoint, given)
         if reason := view.refused(subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
@@ -415,7 +425,7 @@ PUBLIC = tuple(name for name in vars(Endpoints) if not name.startswith("_"))
 
 def _top(trace: Any, count: int) -> list[dict[str, Any]]:
     """The likeliest classes."""
-    return [{"label": label, "probability": plain(probability)} for label, probability in trace.top(count)]
+    return [{"label": label, trace.quantity: plain(score)} for label, score in trace.top(count)]
 
 
 def _writer(writer: Any) -> dict[str, Any]:
@@ -506,16 +516,18 @@ def publish(studio: Studio) -> None:
     endpoints = Endpoints(studio)
     made = (endpoint(view, endpoints) for view in answering())
     for one in (*(getattr(endpoints, name) for name in PUBLIC), *made):
-        gr.api(_documented(_spoken(one)), api_name=one.__name__)
+        gr.api(_documented(_spoken(one, studio.work.request_turn)), api_name=one.__name__)
 
 
-def _spoken(fn: Callable) -> Callable:
-    """The same, with what it refuses as Gradio's error, whose text reaches the caller; else it is logged."""
+def _spoken(fn: Callable, turn: Callable[[], AbstractContextManager] = nullcontext) -> Callable:
+    """The same within a turn. What it refuses is Gradio's error, whose text reaches the caller; all else is
+    logged.
+    """
 
     @wraps(fn)
     def answer(*given, **named):
         try:
-            with visitor.asking(visitor.direct()), one_answer():
+            with visitor.asking(visitor.direct()), one_answer(), turn():
                 return fn(*given, **named)
         except Exception as error:  # which would reach the caller as "error: null"
             if not isinstance(error, VitvizError):

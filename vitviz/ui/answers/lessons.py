@@ -13,19 +13,24 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 import vitviz
 from vitviz.errors import Unknown
 from vitviz.prints.figure import view_called
+from vitviz.record.sentence import Sentence
+from vitviz.record.unicode import parse_json
 from vitviz.ui.answers import links, prints
 from vitviz.ui.answers.plain import cells
 from vitviz.ui.answers.prints import Texts
 from vitviz.ui.door import zips
 from vitviz.ui.memory.studio import Studio
 from vitviz.views import VIEWS, Needs, Subject
+
+if TYPE_CHECKING:
+    from vitviz.engine import Inspector
 
 # the last is a file of classes as it was given, whatever its ending
 TOLD, PICTURE, OTHER, VECTORS = "settings.json", "upload.jpg", "other.jpg", "classes"
@@ -34,6 +39,10 @@ MOST_OFFERED = 100
 NO_LESSON = (
     "This zip is no lesson. Expected one that “Everything (.zip)” of this or another vitviz page has made,"
     " as it was downloaded."
+)
+OUTDATED = (
+    "The scores in this lesson’s files are wrong: its outputs were read as {before}, and {checkpoint} has"
+    " {head_type} outputs. The page shows the right scores; download the lesson again."
 )
 GONE = "This lesson is no longer on the server. Load the page again to see which there are."
 
@@ -78,6 +87,15 @@ class Lesson:
     picture: bytes | None  # none of a sample, which every page has
     vectors: bytes | None = None  # a file of classes
     other: bytes | None = None  # one's own photograph that a piece was laid onto
+    head_type: str | None = None  # by which its files were made; None of one written before that was read
+
+    def outdated(self, inspector: "Inspector") -> Sentence | None:
+        """That its files hold other scores than this model has; None where they hold the same."""
+        before = self.head_type or ("softmax" if inspector.classes is None else inspector.head_type)
+        if before == inspector.head_type or not inspector.model.num_classes:
+            return None
+        told = {"before": before, "head_type": inspector.head_type}
+        return Sentence(OUTDATED, checkpoint=inspector.checkpoint.name, **told)
 
 
 def everything(studio: Studio, key: str, given: Texts) -> bytes:
@@ -100,7 +118,7 @@ def everything(studio: Studio, key: str, given: Texts) -> bytes:
         names |= {"retouched.jpg": "upload"} if strokes else {}
         names |= {OTHER: "other"} if strokes.own else {}
         for name, which in names.items():
-            archive.writestr(name, studio.image(key, which), zipfile.ZIP_STORED)
+            archive.writestr(name, studio.image(key, which, whole=True), zipfile.ZIP_STORED)
         name = studio.subject(key).checkpoint
         if (vectors := studio.checkpoints.vectors.of(name)) is not None:
             archive.writestr(VECTORS, vectors[1])
@@ -208,7 +226,8 @@ def _about(
         "grid": cells(grid),
         "retouched": view.retouched.text(),  # what was painted over the picture, in pixels of upload.jpg
         "without": trace.without.text(),  # what was taken away, heads and layers counted from 1
-        "prediction": [{"label": label, "probability": probability} for label, probability in trace.top(5)],
+        "head_type": trace.head_type,
+        "prediction": [{"label": label, trace.quantity: score} for label, score in trace.top(5)],
         "averages_are_of": {view.slug: of[view.slug] for view in VIEWS if view.averages},
         "views": {slug: values for slug, values in settings.items() if slug not in left_out},
         "left_out": dict(left_out),
@@ -237,10 +256,12 @@ def read(data: bytes) -> Lesson:
 
 def _read(file: BinaryIO) -> Lesson:
     from vitviz.engine.pictures.images import MAX_BYTES
+    from vitviz.record.head_type import HEAD_TYPES
 
     found = zips.files(file, {TOLD: MOST_TOLD, **dict.fromkeys((PICTURE, OTHER, VECTORS), MAX_BYTES)})
     try:
-        lesson = json.loads(found[TOLD])["lesson"]
+        about = parse_json(found[TOLD])
+        lesson, head_type = about["lesson"], about.get("head_type")
         seen, settings = links.read(lesson), [lesson["settings"].get(view.slug) for view in VIEWS]
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
         raise NoLesson(NO_LESSON) from None
@@ -249,7 +270,8 @@ def _read(file: BinaryIO) -> Lesson:
     asked = [one if isinstance(one, dict) else {} for one in settings]
     checked = {view.slug: links.fitting(view, one) for view, one in zip(VIEWS, asked, strict=True)}
     picture = None if seen.sample else found[PICTURE]
-    return Lesson(seen, checked, picture, found.get(VECTORS), found.get(OTHER))
+    head_type = head_type if head_type in HEAD_TYPES else None
+    return Lesson(seen, checked, picture, found.get(VECTORS), found.get(OTHER), head_type)
 
 
 def offered(folder: Path) -> dict[str, Path]:

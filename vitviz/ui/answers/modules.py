@@ -8,7 +8,7 @@ import hashlib
 import json
 from functools import cache
 
-from vitviz.errors import Unknown
+from vitviz.errors import Unknown, quoted
 from vitviz.ui import words
 from vitviz.views import scripts
 
@@ -20,7 +20,7 @@ def source(path: str) -> str:
     """A module's text; Unknown for any other path."""
     found = _sources().get(path)
     if found is None:
-        raise Unknown(f"There is no script {path[:80]!r}.")
+        raise Unknown(f"There is no script {quoted(path)}.")
     return found
 
 

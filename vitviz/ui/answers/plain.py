@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.errors import VitvizError, WrongSetting, whole_number
+from vitviz.errors import VitvizError, WrongSetting, quoted, whole_number
 from vitviz.record.sentence import Sentence, said, travelling
 from vitviz.ui.words import told
 
@@ -53,7 +53,7 @@ def whole(value: Any, name: str, least: int, most: int) -> int:
     """
     given = int(value) if isinstance(value, float) and value.is_integer() else value  # not infinite or NaN
     if (number := whole_number(given, least, most + 1)) is None:
-        raise WrongSetting(f"{name}={value!r} is no whole number from {least} to {most}.")
+        raise WrongSetting(f"{name}={quoted(value)} is no whole number from {least} to {most}.")
     return number
 
 
@@ -61,7 +61,7 @@ def truth(value: object, name: str) -> bool:
     """True or false as a client may send it, words too (any text is true in Python); else WrongSetting."""
     found = {"true": True, "false": False}.get(str(value).lower())
     if found is None:
-        raise WrongSetting(f"{name}={value!r} is neither true nor false.")
+        raise WrongSetting(f"{name}={quoted(value)} is neither true nor false.")
     return found
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vitviz.errors import TooMuch, Unknown, VitvizError, WrongSetting
+from vitviz.errors import TooMuch, Unknown, VitvizError, WrongSetting, quoted
 from vitviz.prints import Figure, printed
 from vitviz.record.sentence import Sentence
 from vitviz.ui.memory.studio import Studio
@@ -79,7 +79,7 @@ def settings_of(text: str) -> dict[str, str]:
     for part in text.split():
         name, sign, value = part.partition("=")
         if not sign or not name:
-            raise WrongSetting(f"settings holds {part[:60]!r}; expected name=value, such as fusion=max.")
+            raise WrongSetting(f"settings holds {quoted(part)}; expected name=value, such as fusion=max.")
         found[name] = value
     return found
 
@@ -95,13 +95,13 @@ class Wanted:
         self._prefix, (self._ours, self.theirs) = prefix, apart(given, prefix)
         for one, known in (*((name, asked) for name in sorted(self._ours)), (ending, formats)):
             if one not in known:
-                raise Unknown(f"{what} have no {one[:60]!r}; expected one of {', '.join(known)}.")
+                raise Unknown(f"{what} have no {quoted(one)}; expected one of {', '.join(known)}.")
 
     def text(self, name: str, usual: str, form: str = ".*", expected: str = "") -> str:
         """What is said of one thing; WrongSetting where it has another form than is `expected`."""
         value = self._ours.get(name, usual)
         if not re.fullmatch(form, value, re.DOTALL):
-            raise WrongSetting(f"Given {self._prefix}{name}={value[:60]!r}; expected {expected}.")
+            raise WrongSetting(f"Given {self._prefix}{name}={quoted(value)}; expected {expected}.")
         return value
 
     def number(self, name: str, usual: str) -> int | None:

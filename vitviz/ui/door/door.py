@@ -7,9 +7,10 @@ used.
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import ipaddress
-import json
+import logging
 import os
 import re
 import secrets
@@ -30,11 +31,13 @@ from starlette.responses import JSONResponse, Response
 
 from vitviz.errors import whole_number
 from vitviz.record.sentence import said
+from vitviz.record.unicode import parse_json
 from vitviz.ui.door import uploads, visitor
 from vitviz.ui.door.pages import Pages, meant
 from vitviz.ui.door.turns import Turns
 from vitviz.ui.words import translated, wanted
 
+_log = logging.getLogger("vitviz")
 LARGEST = 4 * 2**20  # bytes of a question; one that names a thousand uploads has a tenth of it
 # Gradio's that the page does not use: they fetch any address for a stranger, write on the disk, or call
 # components.
@@ -61,6 +64,14 @@ NO_FORM = (
 )
 
 
+DISK_FULL = (
+    "This upload could not be taken: the server's disk for uploads is full. The oldest uploads have been"
+    " removed to make room. Send it again; if it fails once more, whoever runs the server has to make room on"
+    " its disk."
+)
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
 class Door:
     """ASGI middleware around the whole app."""
 
@@ -76,8 +87,9 @@ class Door:
             if scope["type"] == "http" and scope["method"] == "POST":
                 path = scope["path"]
                 uploading = path.rstrip("/").endswith("/upload") and not BY_NAME.search(path)
-                receive = self._counted(scope, receive) if uploading else await self._read(scope, receive)
-                send = _worded(scope, receive, send) if uploading else send
+                if uploading:
+                    return await self._upload(scope, self._counted(scope, receive), send)
+                receive = await self._read(scope, receive)
         except Refused as refused:
             return await _told(refused.detail, refused.status_code, scope)(scope, receive, send)
         stream = STREAM.search(scope["path"])
@@ -121,8 +133,7 @@ class Door:
             more = message.get("more_body")
         asked = meant(bytes(body))
         try:
-            parsed = json.loads(asked) if asked else None
-            json.dumps(parsed, ensure_ascii=False).encode()  # half a character would break off what quotes it
+            parsed = parse_json(asked) if asked else None
         except (ValueError, RecursionError):
             raise Refused(400, "The question is no JSON that can be read.") from None
         self._calls.check(scope["path"], parsed)
@@ -132,6 +143,35 @@ class Door:
             return whole.pop() if whole else await receive()
 
         return again
+
+    async def _upload(self, scope, receive, send) -> None:
+        """Hands an upload on, and says why where Gradio fails over it: its own answer is HTTP 500 without a
+        word. Of one that fails nothing stays on the disk.
+        """
+        begun = failed = False
+
+        async def worded(message) -> None:
+            nonlocal begun, failed
+            failed = failed or (not begun and message.get("status") == 500)
+            begun = True
+            if not failed:
+                await send(message)
+
+        full = False
+        try:
+            with uploads.receiving():
+                await self._app(scope, receive, worded)
+        except OSError as error:
+            full = error.errno in FULL
+            if not full:
+                raise
+            _log.warning("An upload found no room on the disk (%s).", error.strerror)
+        finally:
+            if full:
+                await asyncio.to_thread(self._quota.make_room)
+            if failed or (full and not begun):
+                told = (DISK_FULL, 507) if full else (NO_FORM, 400)
+                await _told(*told, scope)(scope, receive, send)
 
     def _counted(self, scope, receive) -> Callable:
         """What hands an upload on as it arrives, counted; none of whoever would be refused its answer."""
@@ -203,21 +243,6 @@ def _headed(scope, send) -> Callable:
         await send(message)
 
     return headed
-
-
-def _worded(scope, receive, send) -> Callable:
-    """Says so where Gradio fails over an upload: its own answer is HTTP 500 without a word."""
-    failed = False
-
-    async def worded(message) -> None:
-        nonlocal failed
-        if not failed and message["type"] == "http.response.start" and message["status"] == 500:
-            failed = True
-            await _told(NO_FORM, 400, scope)(scope, receive, send)
-        elif not failed:
-            await send(message)
-
-    return worded
 
 
 def _told(sentence: str, status: int, scope) -> JSONResponse:

@@ -116,11 +116,12 @@ class Turns:
                 raise refusal
             line = self._answers.setdefault(visitor, _Line(UNDER_WAY, UNDER_WAY))
             line.waiting.append(wish := _Wish(visitor))
-            if at_once:
+            if at_once or line.first(self._fits) is wish:
                 line.admit(wish)
         try:
-            if not at_once:
-                self._wait(line, wish)
+            if wish in line.waiting:
+                with self.given_back():  # which those who have places may be waiting for
+                    self._wait(line, wish)
             yield
         finally:
             with self._changed:
@@ -162,11 +163,12 @@ class Turns:
         if held is None:
             yield
             return
-        self._leave(*held)
-        try:
-            yield
-        finally:
-            self._enter(*held, patient=True)
+        with _not_counted():
+            self._leave(*held)
+            try:
+                yield
+            finally:
+                self._enter(*held, patient=True)
 
     def _enter(self, kind: str, wish: _Wish, patient: bool) -> None:
         line = self._lines[kind]
@@ -224,11 +226,11 @@ class Turns:
 
 class _Answer:
     """Seconds of turns that are over, and when the present one began; `held` is left at its end, and `known`
-    are the checkpoints that it has asked for, by their names.
+    are the checkpoints that it has asked for, by their names. `begun` once something has been computed.
     """
 
     def __init__(self, held: ExitStack | None = None):
-        self.held, self.placed, self.before, self.began = held, False, 0.0, None
+        self.held, self.placed, self.before, self.began, self.begun = held, False, 0.0, None, False
         self.known: WeakValueDictionary = WeakValueDictionary()
 
     def seconds(self) -> float:
@@ -260,7 +262,21 @@ def within_the_answer(place: Callable[[], AbstractContextManager]) -> Iterator[N
 def begun() -> bool:
     """Whether something has been computed for the answer already, which would be lost if it were refused."""
     answer = _answer.get()
-    return answer is not None and answer.seconds() > 0
+    return answer is not None and answer.begun
+
+
+@contextmanager
+def _not_counted() -> Iterator[None]:
+    """Around waiting within a turn, which is none of the answer's time; a turn inside counts by itself."""
+    answer = _answer.get()
+    if answer is None or answer.began is None:
+        yield
+        return
+    answer.before, answer.began = answer.seconds(), None
+    try:
+        yield
+    finally:
+        answer.began = time.monotonic()
 
 
 @contextmanager
@@ -269,6 +285,7 @@ def timed(seconds: float) -> Iterator[None]:
     answer = _answer.get() or _Answer()
     if answer.began is not None:  # within another turn
         yield
+        answer.begun = True
         return
 
     def over() -> bool:
@@ -281,7 +298,7 @@ def timed(seconds: float) -> Iterator[None]:
         with stopping.when(over):
             yield
     finally:
-        answer.before, answer.began = answer.seconds(), None
+        answer.before, answer.began, answer.begun = answer.seconds(), None, True
 
 
 def known() -> dict | WeakValueDictionary:

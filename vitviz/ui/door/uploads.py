@@ -6,19 +6,24 @@ payloads that carry its mark (`meta._type`); without it any path on the server w
 
 import contextlib
 import os
+import shutil
 import stat
 import threading
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from gradio import route_utils
 from gradio.utils import get_upload_folder
 
 from vitviz.errors import ImageError
 from vitviz.ui.words import told
 
 LIFETIME = 3_600  # seconds that an upload lies on the disk
+NEAR = 8 * 2**20  # free bytes of the disk below which room is made
 # The same whether there is such a file elsewhere or not: the difference would tell a stranger what lies on
 # the server.
 NOT_UPLOADED = told(
@@ -73,9 +78,69 @@ def read(path: Any) -> bytes:
     return data
 
 
+_used: Counter[str] = Counter()  # files that are being received or read
+_lock = threading.Lock()  # around that count
+_parts: ContextVar[list[Any] | None] = ContextVar("vitviz_parts", default=None)
+
+
+@contextlib.contextmanager
+def using(paths: Iterable[Any]) -> Iterator[None]:
+    """Inside, these files are not removed to make room."""
+    names = [os.path.realpath(path) for path in paths]
+    _take(names)
+    try:
+        yield
+    finally:
+        _release(names)
+
+
+def _take(names: Iterable[str]) -> None:
+    with _lock:
+        _used.update(names)
+
+
+def _release(names: Iterable[str]) -> None:
+    with _lock:
+        _used.subtract(names)
+        for name in [name for name, count in _used.items() if count <= 0]:
+            del _used[name]
+
+
+@contextlib.contextmanager
+def receiving() -> Iterator[None]:
+    """Around a request that brings files: what Gradio has not put in its place by the end is removed. Gradio
+    leaves the parts of a request that breaks off, or finds no room, and those under a name of no meaning.
+    """
+    parts: list[Any] = []
+    token = _parts.set(parts)
+    try:
+        yield
+    finally:
+        _parts.reset(token)
+        for part in parts:
+            with contextlib.suppress(OSError):  # what was still to be written finds no room
+                part.close()
+            Path(part.name).unlink(missing_ok=True)
+        _release(os.path.realpath(part.name) for part in parts)
+
+
+def _part(*given: Any, **named: Any) -> Any:
+    """Gradio's temporary file for a part of an upload, known to the request that brings it."""
+    part, parts = _temporary(*given, **named), _parts.get()
+    if parts is not None:
+        parts.append(part)
+        _take([os.path.realpath(part.name)])
+    return part
+
+
+_temporary = route_utils.NamedTemporaryFile
+route_utils.NamedTemporaryFile = _part  # type: ignore[assignment]
+
+
 class Quota:
     """Bounds what uploads take on the disk: the oldest go first, and what is older than an hour in any case.
-    Gradio removes only what it has registered, and bounds no sum. `kept` are the page's own files.
+    Gradio removes only what it has registered, and bounds no sum. `kept` are the page's own files. Where the
+    disk has less room than the limit, that is the limit.
     """
 
     def __init__(self, limit: int, kept: Iterable[str] = ()):
@@ -93,15 +158,20 @@ class Quota:
         """Counts bytes that have arrived; whether it is time to make room."""
         with self._lock:
             self._held += arrived
-            return self._held > self.limit
+            return self._held > self.limit or _free() < NEAR
 
     def make_room(self) -> None:
-        """Removes what is too old, and then the oldest until a quarter of the room is free again."""
+        """Removes what is too old, and then the oldest until a quarter of the room is free again; never what
+        is in use.
+        """
         with self._lock:
             files, now = self._files(), time.time()
             held = sum(size for _, size, _ in files)
+            room = min(self.limit, held + _free())
             for touched, size, path in sorted(files):
-                if now - touched > LIFETIME or held > self.limit - self.request:
+                if os.path.realpath(path) not in _used and (
+                    now - touched > LIFETIME or held > room - room // 4
+                ):
                     Path(path).unlink(missing_ok=True)
                     held -= size
             self._held = held
@@ -119,3 +189,11 @@ class Quota:
                 if old and folder != get_upload_folder():
                     os.rmdir(folder)
         return found
+
+
+def _free() -> int:
+    """Return how many bytes the disk of the uploads has left."""
+    try:
+        return shutil.disk_usage(get_upload_folder()).free
+    except OSError:  # there is no folder yet
+        return NEAR

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -13,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from gradio.utils import LRUCache
 
-from vitviz.errors import CheckpointError, Unknown, VitvizError
+from vitviz.errors import CheckpointError, Unknown, VitvizError, quoted
 from vitviz.record.asked import vectors_of, with_vectors, without_text
 from vitviz.record.classes import Classes, tensors_in
 from vitviz.ui import zerogpu
@@ -80,7 +79,9 @@ class Checkpoints:
             return known().setdefault(name, self._about(name, self.inspector(own, progress), said, progress))
         allowed = self.settings.allowed
         if allowed and re.split("[@?]", name)[0] not in allowed:  # a step of an allowed film is allowed
-            raise CheckpointError(f"This site offers only {', '.join(allowed)}; {name!r} was asked for.")
+            raise CheckpointError(
+                f"This site offers only {', '.join(allowed)}; {quoted(name)} was asked for."
+            )
         given = self.settings
         asked = {"device": given.device, "dtype": given.dtype, "folder": given.weights, "trusted": False}
 
@@ -89,7 +90,7 @@ class Checkpoints:
                 found = engine.find(name, given.weights, trusted=False)
             # what comes over the network holds no turn meanwhile
             here = found.source != "hub" or found.on_disk
-            with self.work.drawing(0, alone=False) if here else nullcontext():
+            with self.work.drawing(0, alone=False) if here else self.work.turns.given_back():
                 inspector = zerogpu.lent(engine.load(name, **asked, progress=progress))
             if again:
                 inspector.placed.checkpoint = replace(inspector.checkpoint, replaced=True)
@@ -112,7 +113,8 @@ class Checkpoints:
                 asked = inspector.with_classes(given[0])
                 asked.placed.checkpoint = replace(asked.checkpoint, name=name)
             else:
-                tower_of(inspector, progress)
+                with self.work.turns.given_back():  # which may come over the network
+                    tower_of(inspector, progress)
                 with self.work.computing(inspector, None, len(said[0]) * max(1, len(said[1]))):
                     asked = asked_about(inspector, *said, progress)
             kept[name] = zerogpu.lent(asked)

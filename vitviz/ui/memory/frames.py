@@ -154,7 +154,7 @@ class Videos:
 
     def keep(self, path: Any) -> str:
         """Decodes an upload and returns its key; ImageError for no video, TooMuch for too long a one."""
-        with self._work.drawing(ROOM):
+        with self._work.drawing(ROOM), uploads.using([uploads.uploaded(path)]):
             video = self._decoded(uploads.uploaded(path))
         key = self._keys.of(secrets.token_bytes(16))
         self._videos.forget(lambda _, other: other.whose == video.whose)

@@ -3,6 +3,7 @@
 import io
 import os
 import secrets
+from functools import partial
 
 import numpy as np
 
@@ -79,23 +80,41 @@ class Pictures:
             return marked(self.pixels(key, strokes), strokes.told())
         from vitviz.engine.pictures.images import open_image
 
+        return open_image(self._file(key))
+
+    def _file(self, key: str) -> bytes:
+        """Return the bytes of an upload; ImageError for one that has been put away."""
         data = self._pictures.peek(key)
         if data is None:
             raise ImageError(PUT_AWAY)
-        return open_image(io.BytesIO(data))
+        return data
 
     def pixels(self, key: str, strokes: Strokes = NONE) -> np.ndarray:
         """The same as an array that nobody may write into: one for all frames of a film."""
 
         def made() -> np.ndarray:
-            from vitviz.engine.pictures.retouched import retouched
+            from vitviz.engine.pictures.images import pixels_of
+            from vitviz.engine.pictures.retouched import painted_over
 
-            opened, other = self.opened(key), self.opened(strokes.own) if strokes.own else None
-            pixels = np.array(retouched(opened, strokes.told(), other) if strokes else opened)
-            pixels.setflags(write=False)
-            return pixels
+            if not strokes:
+                return _held(pixels_of(self.opened(key)))
+            other = self._file(strokes.own) if strokes.own else None
+            return _held(painted_over(self._file(key), strokes.told(), other))
 
         return self._pixels.get((key, strokes.text()), made)
 
+    def drawn(self, key: str, strokes: Strokes = NONE) -> np.ndarray:
+        """Return the same no larger than it is drawn anywhere: no figure or page needs 80 million pixels."""
+        from vitviz.engine.pictures.images import for_drawing
+
+        made = partial(self.pixels, key, strokes) if strokes else partial(self.opened, key)
+        return self._pixels.get(("drawn", key, strokes.text()), lambda: _held(for_drawing(made())))
+
     def _sample_key(self, name: str) -> str:
         return self._keys.of(b"sample", name.encode(errors="surrogatepass"))
+
+
+def _held(pixels: np.ndarray) -> np.ndarray:
+    """Return pixels that nobody may write into from here on."""
+    pixels.setflags(write=False)
+    return pixels

@@ -3,6 +3,8 @@
 import secrets
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,23 +80,16 @@ class Sets:
 
     def thumbnails(self, given: str) -> bytes:
         """The first of a set beside each other, each a square of SIDE (JPEG); empty what is no picture."""
-        from vitviz.engine.pictures.images import open_image
-
         pictures = self.pictures(given)[:SEEN]
         strip = np.full((SIDE, SIDE * len(pictures), 3), 127, np.uint8)
         for place, picture in enumerate(pictures):
-            try:
-                opened = open_image(uploads.read(picture) if self.own(given) else picture)
-            except ImageError:
-                continue
-            least, (wide, tall) = min(opened.size), opened.size
-            box = (wide - least) / 2, (tall - least) / 2, (wide + least) / 2, (tall + least) / 2
-            small = opened.resize((SIDE, SIDE), box=box, reducing_gap=3)
-            strip[:, SIDE * place : SIDE * (place + 1)] = np.asarray(small)
+            with suppress(ImageError):
+                small = _thumbnail(uploads.read(picture) if self.own(given) else picture)
+                strip[:, SIDE * place : SIDE * (place + 1)] = small
         return encoded(strip, ".jpg")
 
     def answers(self, given: str, key: str) -> list[list | None]:
-        """Of each picture that is seen [answer, probability]: [] without an answer, None before a look."""
+        """Of each picture that is seen [answer, score, head type]: [] for no answer, None before a look."""
         known = self._answers.peek(_asked(given, self._runs.run(key))) or {}
         return [known.get(place) for place in range(min(SEEN, self.count(given)))]
 
@@ -108,9 +103,10 @@ class Sets:
     def _hear(self, given: str, run: Run, survey: Any) -> None:
         known = self._answers.get(_asked(given, run), dict)
         known.update({one.index: [] for one in survey.skipped if one.index < SEEN})
-        for place, answer, probability in survey.answers:
+        for place, answer, score in survey.answers:
             if place < SEEN:
-                known[place] = [] if answer is None else [survey.named(answer), round(probability, 4)]
+                told = () if answer is None else (survey.named(answer), round(score, 4), survey.head_type)
+                known[place] = [*told]
 
     def survey(self, key: str | None):
         """A survey that was made; None where it has been put out, or was none."""
@@ -190,14 +186,25 @@ class Sets:
         elif asked:
             batch, measures = in_batches(len(pictures)), {"measures": LAYERS if asked == "all" else [asked]}
         surveys = surveying(pictures, inspector, **measures, batch=batch, size=run.size)
-        while True:
-            begun = survey is not None
-            cost = TRIED if protocol else min(batch, len(pictures))
-            with self._work.computing(inspector, run.size, cost, begun):  # a turn for a batch
-                survey = next(surveys, None)
-            if survey is None:
-                return
-            yield survey
+        with uploads.using(one for one in pictures if isinstance(one, Path)):
+            while True:
+                begun = survey is not None
+                cost = TRIED if protocol else min(batch, len(pictures))
+                with self._work.computing(inspector, run.size, cost, begun):  # a turn for a batch
+                    survey = next(surveys, None)
+                if survey is None:
+                    return
+                yield survey
+
+
+def _thumbnail(picture: Any) -> np.ndarray:
+    """Return the middle of a picture as a square of SIDE; of a large one nothing else is left in memory."""
+    from vitviz.engine.pictures.images import open_image
+
+    opened = open_image(picture)
+    least, (wide, tall) = min(opened.size), opened.size
+    box = (wide - least) / 2, (tall - least) / 2, (wide + least) / 2, (tall + least) / 2
+    return np.asarray(opened.resize((SIDE, SIDE), box=box, reducing_gap=3))
 
 
 def at_most(most: int, count: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from vitviz.errors import Unknown
+from vitviz.errors import Unknown, quoted
 from vitviz.figures.encode import encoded
 from vitviz.prints.figure import view_called
 from vitviz.record import progress
@@ -200,10 +200,12 @@ class Studio:
         """One of the further files that a view declares."""
         view = self.view(slug)
         subject = self._fitting(key, view)
-        upload = None if subject.trace is None else self.photograph(key)
+        cell = name == "figure.html"  # the figure as in a notebook's cell
+        photograph = self._photographed if cell else self.photograph
+        upload = None if subject.trace is None else photograph(key)
         settings = view.settings(given, subject.about)
         with self.work.placed():
-            if name == "figure.html":  # the figure as in a notebook's cell
+            if cell:
                 from vitviz.prints.cell import cell_of
 
                 return self.read(subject, lambda: cell_of(view, subject, given, upload).page).encode()
@@ -216,8 +218,10 @@ class Studio:
             (key, view.slug, "summary"), lambda: self.read(subject, lambda: view.summary(subject))
         )
 
-    def image(self, key: str, which: str) -> bytes:
+    def image(self, key: str, which: str, whole: bool = False) -> bytes:
         """The upload, retouched or as it was, or a set's thumbnails (JPEG); or the model's input (PNG).
+
+        Unless the `whole` is asked for, an upload is no larger than it is drawn.
 
         Where a piece of it was laid onto another photograph, "original" is that one, "first" the upload, and
         "other" that one where it is no sample.
@@ -232,16 +236,23 @@ class Studio:
         pictures = {"upload": run.picture, "original": self.pictures.ground(run.picture, strokes),
                     "first": run.picture, "other": strokes.own}  # fmt: skip
         if which not in pictures:
-            raise Unknown(f"There is no picture {which[:60]!r}; there are upload, original and input.")
+            raise Unknown(f"There is no picture {quoted(which)}; there are upload, original and input.")
         asked = pictures[which], strokes if which == "upload" else NONE
+        pixels = self.pictures.pixels if whole else self.pictures.drawn
         with self._painting(run):
-            return self._drawn.get(asked, lambda: encoded(self.pictures.pixels(*asked), ".jpg"))
+            return self._drawn.get((*asked, whole), lambda: encoded(pixels(*asked), ".jpg"))
 
     def photograph(self, key: str) -> np.ndarray:
-        """The upright upload of a run, retouched as it is seen there."""
+        """The upright upload of a run, retouched as it is seen there, and no larger than it is drawn."""
         run = self.runs.run(key)
         with self._painting(run):
-            return self.pictures.pixels(run.picture, run.strokes)
+            return self.pictures.drawn(run.picture, run.strokes)
+
+    def _photographed(self, key: str) -> Any:
+        """The same as a whole picture, as it was traced."""
+        run = self.runs.run(key)
+        with self._painting(run):
+            return self.pictures.opened(run.picture, run.strokes)
 
     def _painting(self, run: Run) -> AbstractContextManager[None]:
         """Around what may have to paint a picture anew, which takes up to a minute of many wide strokes."""

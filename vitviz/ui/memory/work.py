@@ -65,6 +65,13 @@ class Work:
         kind = DEAR if pictures * demand.operations > options.DEAR else CHEAP
         return self._turn(kind, min(pictures, BATCH) * demand.nbytes, patient)
 
+    def request_turn(self) -> AbstractContextManager[None]:
+        """Hold a turn of reading around all that one request computes, within one bound of time.
+
+        Passes and what else is expensive have turns of their own inside, for which this one is given back.
+        """
+        return self._turn(READING, 0)
+
     def reading(self, subject: Subject) -> AbstractContextManager[None]:
         """The same around what reads a trace's attention: the cheap has a line, or hovering would wait."""
         trace, operations, taken = subject.trace, 0, 0
@@ -88,4 +95,5 @@ class Work:
             held.enter_context(cache.aside(self.turns.given_back))
             held.enter_context(timed(self.limits.seconds))
             held.enter_context(device.on_threads(_threads.get() or self._threads))
+            stopping.check()
             yield

@@ -2,7 +2,7 @@
 // Until all is said, every view carries the mark "assumed".
 
 import { button, div, el, span } from '../../canvas/elements.js';
-import { percent } from '../../canvas/numbers.js';
+import { scored } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { questions } from './questions.js';
 
@@ -16,6 +16,7 @@ const titles = () => ({
   mapping: t('What its tensors are'),
   weights: t('Which of its weights'),
   pool: t('What the classifier reads'),
+  head_type: t('What its one output is'),
   block: t('Where the norms stand'),
 });
 
@@ -58,7 +59,8 @@ export default function part(element, props, watch, trigger) {
     const rows = item.choices.map((choice) => {
       const told = { name: `vv-${item.name}`, checked: choice.text === item.taken };
       const input = el('input', { type: 'radio', ...told, onchange: () => say([choice.text]) });
-      const answer = choice.answer ? `${choice.answer[0]} ${percent(choice.answer[1])}` : '';
+      const read = new URLSearchParams(choice.text).get('head_type'); // else as it is read now
+      const answer = choice.answer ? `${choice.answer[0]} ${scored(choice.answer[1], read ?? props.value.head_type)}` : '';
       return el('label', {}, input, span(named(choice)), el('span', { class: 'vv-small', text: answer }));
     });
     return el('fieldset', {}, legend, ...rows);

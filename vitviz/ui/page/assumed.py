@@ -25,6 +25,8 @@ _KNOWN = {
     "block=pre-norm": told("before attention and MLP (pre-norm)"),
     "block=res-post-norm": told("behind them, before they are added (res-post-norm)"),
     "block=post-norm": told("behind each sum (post-norm)"),
+    "head_type=sigmoid": told("logit of a yes or no (sigmoid)"),
+    "head_type=value": told("value of a regression"),
 }  # fmt: skip
 
 
@@ -55,6 +57,7 @@ def shown(
         "second": [] if second is None else [{"name": one.name} for one in second.checkpoint.assumed],
         "keeps": keeps,
         "file": plain,
+        "head_type": inspector.head_type,
         "classes": inspector.model.num_classes if keeps else 0,  # to be named, where that can be kept
         "answered": answers is not None or not items,
     }
@@ -98,6 +101,7 @@ def keep(studio: Studio, checkpoint: str, names: str = "") -> str:
     inspector = studio.checkpoints.inspector(checkpoint)
     plain, _ = split(checkpoint)
     named = in_lines(names, inspector.model.num_classes, plain) if names.strip() else inspector.labels
-    kept.keep(inspector.checkpoint, inspector.model, inspector.preprocessing, named)
+    placed = inspector.placed
+    kept.keep(placed.checkpoint, placed.model, placed.preprocessing, named, placed.head_type)
     studio.checkpoints.forget(plain)
     return plain

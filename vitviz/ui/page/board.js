@@ -3,7 +3,7 @@
 
 import { picture } from '../../canvas/data.js';
 import { button, div, el, fit, selection, span, typing } from '../../canvas/elements.js';
-import { percent } from '../../canvas/numbers.js';
+import { scored } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { questions } from './questions.js';
 
@@ -393,11 +393,11 @@ export function board(props, trigger) {
   }
 
   function answered() {
-    const { top, before } = props.value;
+    const { top, before, head_type } = props.value;
     const was = (label) => before?.find(([name]) => name === label)?.[1];
     const line = ([label, share]) => {
-      const told = was(label) === undefined ? '' : `${percent(was(label))} → `;
-      return el('li', {}, span(t(label)), span(told + percent(share)));
+      const told = was(label) === undefined ? '' : `${scored(was(label), head_type)} → `;
+      return el('li', {}, span(t(label)), span(told + scored(share, head_type)));
     };
     answers.replaceChildren(...(top || []).map(line));
   }

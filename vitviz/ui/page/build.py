@@ -121,7 +121,7 @@ def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
         theme=theme(),
         head=f"<style>{modules.style()}{_grouped()}</style>",  # Gradio's `css=` drops the container queries
         i18n=words.i18n(),
-        max_file_size="20mb",
+        max_file_size=quota.request,  # of a video; what is read as a picture is bounded where it is read
         run_history=False,
         enable_monitoring=False,
         state_session_capacity=PAGES,
@@ -225,8 +225,10 @@ def _over_a_set(page: Shown, session: gr.State) -> list[gr.events.Dependency]:
 def _warm_up(studio: Studio) -> None:
     """Imports the engine and looks at the first picture while the page is being opened."""
     import vitviz.engine.inspector  # noqa: F401 - for what it brings along: torch and timm
+    from vitviz.engine.finding.hub import remove_leftovers
 
     gc.freeze(), gc.enable()  # app.py disabled it; what has been imported need not be looked through again
     atexit.register(gc.unfreeze)  # but at the end, or libraries report it at length as leaked
     with suppress(VitvizError):  # the first visitor is told
         studio.look(studio.pictures.sample(FIRST_SAMPLE), studio.settings.checkpoint)
+    remove_leftovers()

@@ -2,7 +2,7 @@
 
 import { button, el, fold, marked, seek } from '../../canvas/elements.js';
 import { open as openView } from '../../canvas/memory.js';
-import { fixed, percent } from '../../canvas/numbers.js';
+import { fixed, scored } from '../../canvas/numbers.js';
 import { awaiting } from '../../canvas/waiting.js';
 import { t } from '../../canvas/words.js';
 
@@ -21,17 +21,22 @@ export default function part(element, props, watch, trigger) {
   /** One class: its share as a bar, over what it was before as a paler one. */
   function bar([label, share], before) {
     const was = before?.find(([name]) => name === label)?.[1];
+    const { head_type } = given();
     const part = (name, size) => el('span', { class: name, style: `width:${100 * size}%` });
     const [earlier, ghost] =
       was === undefined
         ? []
-        : [el('span', { class: 'vv-before', text: `${percent(was)} → ` }), part('vv-answer-ghost', was)];
+        : [
+            el('span', { class: 'vv-before', text: `${scored(was, head_type)} → ` }),
+            part('vv-answer-ghost', was),
+          ];
+    const bars = el('span', { class: 'vv-answer-track' }, ghost, part('vv-answer-bar', share));
     return el(
       'li',
       {},
       el('span', { class: 'vv-answer-label', text: t(label), title: label }),
-      el('span', { class: 'vv-answer-number' }, earlier, percent(share)),
-      el('span', { class: 'vv-answer-track' }, ghost, part('vv-answer-bar', share)),
+      el('span', { class: 'vv-answer-number' }, earlier, scored(share, head_type)),
+      head_type === 'value' ? null : bars, // a value is no share of anything
     );
   }
 
@@ -47,10 +52,12 @@ export default function part(element, props, watch, trigger) {
   /** By how much one class was ahead of the other before, and is now: the difference of their logits. */
   function margin(top, before) {
     // of a softmax up to what all classes have in common
-    const logit = (p) => Math.log(given().score === 'sigmoid' ? p / (1 - p) : p);
+    const { head_type } = given();
+    const logit = (p) => (head_type === 'value' ? p : Math.log(head_type === 'sigmoid' ? p / (1 - p) : p));
     const ahead = (list) => {
       const [one, other] = asked.map((name) => list?.find(([label]) => label === name)?.[1]);
-      return one && other ? fixed(logit(one) - logit(other), 2) : null;
+      const known = [one, other].every((p) => p !== undefined && Number.isFinite(logit(p)));
+      return known ? fixed(logit(one) - logit(other), 2) : null;
     };
     const [was, now] = [ahead(before), ahead(top)];
     const values = { one: asked[0], other: asked[1], margin: was && now ? `${was} → ${now}` : now };

@@ -24,6 +24,9 @@ SHOWN = {
 }  # fmt: skip
 _AMONG = told("The share of each among these {count} classes alone, even where none of them is true.")
 _EACH = told("Each class by itself: the {count} probabilities need not add up to one.")
+_OWN_EACH = told("Each of its {count} classes by itself: the probabilities need not add up to one.")
+_YES = told("It has one output: the probability of a yes. Below 50 % the answer is no.")
+_VALUES = told("It predicts {count} values (regression), which have no probability.")
 _ONLY = told("It can only answer with one of its {count} classes, even where none of them fits the picture.")
 _FAR = told(
     "Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention}."
@@ -31,6 +34,10 @@ _FAR = told(
 _FAR_BOTH = told(
     "Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention},"
     " no class probability than {classes}."
+)
+_FAR_VALUES = told(
+    "Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention},"
+    " no value than {classes}."
 )
 KNOWN = 50  # likeliest classes that the page can tell of; it shows three, and those that are asked about
 EARLIER = told("The photograph before this one")
@@ -62,7 +69,8 @@ def answer(subject: Subject, key: str = "", sample: str | None = None) -> dict[s
     return {
         "checkpoint": checkpoint.name,
         "notes": _notes(checkpoint, trace),
-        "top": [[label, float(f"{probability:.9g}")] for label, probability in trace.top(KNOWN)],
+        "top": [[label, float(f"{score:.9g}")] for label, score in trace.top(KNOWN)],
+        "head_type": trace.head_type,
         "score": "" if trace.classes is None else trace.classes.score,
         "truth": _truth(trace, sample),
         "device": trace.device,
@@ -98,16 +106,20 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
     if checkpoint.replaced:
         text = told("Its files were replaced while this site was running: these are the new weights.")
         notes.append(travelling(text))
-    text = _ONLY if trace.logits is not None and 0 < len(trace.labels) < 1000 else ""
+    outputs = 0 if trace.logits is None else trace.logits.numel()
+    text = _ONLY if outputs and 0 < len(trace.labels) < 1000 else ""
     if trace.classes is not None:
         text = _EACH if trace.classes.score == "sigmoid" else _AMONG
+    elif outputs and trace.head_type != "softmax":
+        text = _VALUES if trace.head_type == "value" else _YES if outputs == 1 else _OWN_EACH
     if text:
-        notes.append({"text": text, "values": {"count": len(trace.labels)}})
+        notes.append({"text": text, "values": {"count": outputs}})
     if trace.deviation is not None:
         attention, classes = trace.deviation.attention, trace.deviation.classes
         text, values = _FAR, {"dtype": trace.dtype, "attention": f"{attention:.2g}"}
         if classes is not None:
-            text, values = _FAR_BOTH, {**values, "classes": f"{classes:.2g}"}
+            text = _FAR_VALUES if trace.head_type == "value" else _FAR_BOTH
+            values = {**values, "classes": f"{classes:.2g}"}
         notes.append({"text": text, "values": values})
     return notes
 
@@ -132,6 +144,7 @@ def board(
     """
     told = {"key": key, "picture": state["picture"], "size": list(subject.seen.upload)}
     answers = {"top": answer.get("top", [])[:3], "before": answer.get("before", [])}
+    answers["head_type"] = answer.get("head_type", "softmax")
     grounds, earlier = [[one.name, SHOWN[one.shows], *_size(one.name)] for one in samples()], state["earlier"]
     if pictures.has(earlier) and not pictures.sample_of(earlier):
         grounds.append([earlier, EARLIER, *pictures.opened(earlier).size])

@@ -256,6 +256,11 @@ class Handlers:
         if page[0] == gr.skip():  # refused: all stays as it was
             return [*page, gr.skip(), gr.skip(), None]
         (lesson,), now = restored, page[0]
+        inspectors = map(
+            self.studio.checkpoints.inspector, filter(None, (now["checkpoint"], now.get("second")))
+        )
+        if outdated := next(filter(None, map(lesson.outdated, inspectors)), None):
+            page[self._notice] = travelling(outdated)
         page[self._link] = {**page[self._link], "tab": lesson.seen.tab}
         shown = {name: now[name] for name in ("scene", "checkpoint")}
         taken = {"settings": lesson.settings, "number": now["version"], **shown}

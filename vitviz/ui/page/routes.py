@@ -15,19 +15,20 @@ import base64
 import json
 import re
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import parse_qsl
 
 import numpy as np
-from fastapi import Body, Request, Response
+from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
-from vitviz.errors import ImageError, Unknown, VitvizError
+from vitviz.errors import ImageError, Unknown, VitvizError, WrongSetting, quoted
 from vitviz.prints.video import flicker, map_of
+from vitviz.record.unicode import parse_json
 from vitviz.ui.answers import films, lessons, modules, prints
 from vitviz.ui.answers.plain import in_english, told_of
 from vitviz.ui.door import visitor
@@ -42,6 +43,8 @@ CARD = Path(__file__).with_name("card.jpg")  # what a shared link looks like
 KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
 PASSING = {"Cache-Control": "no-store"}  # of a camera's frame
 AT_ONCE = 1_000_000  # bytes that others may wait for
+BASE = "/gradio_api/vitviz"
+STATIC = nullcontext  # in place of the turn of a route that computes nothing
 HEADS = {  # what a strip shows of each head: the view, its item, and the settings that it takes
     "distance": ("distance", "distance", ()),
     "entropy": ("tokens", "entropy", ()),
@@ -49,6 +52,7 @@ HEADS = {  # what a strip shows of each head: the view, its item, and the settin
 }
 ITEMS = 64  # that a page has drawn of one frame
 LARGEST = 2048  # pixels of a side that a frame is asked for
+TYPES = {"second": str, "last": str, "views": list, "video": str}  # of a posted question
 NO_FRAME = told("This is no frame of a camera: expected a JPEG or PNG file.")
 
 
@@ -69,6 +73,10 @@ def routes(studio: Studio) -> list[APIRoute]:
         data = lessons.everything(studio, key, given)
         return download(data, lessons.file_name(studio.subject(key).checkpoint))
 
+    def film_progress(given: dict, key: str, view: str) -> Response:
+        studio.view(view)
+        return far(given, key, given.get(f"{films.PREFIX}ticket", ""))
+
     def item(given: dict, key: str, view: str, name: str) -> Response:
         kind, dot, ending = name.partition(".")
         with studio.frames.looked_at(key) as passing:
@@ -77,8 +85,6 @@ def routes(studio: Studio) -> list[APIRoute]:
                 return download(studio.numbers(key, view, given), f"vitviz-{view}.npz")
             if name == "film.json":
                 return JSONResponse(films.offered(studio, key, view, given))
-            if name == "film.progress":
-                return far(given, key, given.get(f"{films.PREFIX}ticket", ""))
             if dot and kind in ("film", "print"):
                 files = films if kind == "film" else prints
                 return download(*files.asked_for(studio, key, view, ending, given))
@@ -100,42 +106,56 @@ def routes(studio: Studio) -> list[APIRoute]:
     def card(given: dict) -> Response:
         return Response(CARD.read_bytes(), media_type="image/jpeg", headers=KEPT)
 
-    def live(key: str, request: Request, asked: Annotated[Any, Body()] = None) -> Response:
-        def passed() -> Response:
-            with studio.work.sparing():
-                return _passed(studio, shown(studio, key, asked), asked)
+    def live(question: Any, key: str) -> Response:
+        with studio.work.sparing():
+            return _passed(studio, shown(studio, key, question), question)
 
-        return answered(passed, request)
+    def video(question: Any, key: str) -> Response:
+        return JSONResponse(decoded(studio, question), headers=PASSING)
 
-    def video(key: str, request: Request, asked: Annotated[Any, Body()] = None) -> Response:
-        return answered(lambda: JSONResponse(decoded(studio, asked), headers=PASSING), request)
-
-    made = {
-        "card.jpg": card,
-        "modules/{version}/{path:path}": module,
-        "{key}/picture/{which}": picture,
-        "{key}/everything.zip": everything,
-        "{key}/progress": far,
-        "{key}/{view}/{name}": item,
-    }
-    base, posted = "/gradio_api/vitviz", {"methods": ["POST"], "include_in_schema": False}
+    turn = studio.work.request_turn
     return [
-        *(_route(f"{base}/{path}", one, at_hand if one is item else None) for path, one in made.items()),
-        *(APIRoute(f"{base}/{{key}}/{one.__name__}", one, **posted) for one in (live, video)),
+        _route("card.jpg", card, STATIC),
+        _route("modules/{version}/{path:path}", module, STATIC),
+        _route("{key}/progress", far, STATIC),
+        _route("{key}/{view}/film.progress", film_progress, STATIC),
+        _route("{key}/picture/{which}", picture, turn),
+        _route("{key}/everything.zip", everything, turn),
+        _route("{key}/{view}/{name}", item, turn, at_hand),
+        _route("{key}/live", live, turn, method="POST"),
+        _route("{key}/video", video, turn, method="POST"),
     ]
 
 
-def _route(path: str, answer: Callable[..., Response], at_hand: Callable | None) -> APIRoute:
-    """One that answers out of its address: what is given as its query, then the parts of its path; in a
-    thread, unless it is at hand: beside others that compute, each change of threads waits for its turn.
+def _route(
+    path: str, answer: Callable[..., Response], turn: Callable[[], AbstractContextManager],
+    at_hand: Callable | None = None, method: str = "GET",
+) -> APIRoute:  # fmt: skip
+    """A route that answers what is given (as a query, or posted as JSON) and the parts of its path.
+
+    `turn` is what its answer holds: a turn with a bound of time, or STATIC for what computes nothing. It is
+    answered in a thread, unless it is at hand: beside others that compute, each change of threads waits.
     """
 
     async def asked(request: Request) -> Response:
-        given, parts = dict(request.query_params), request.path_params
+        parts = request.path_params
+        given = dict(request.query_params) if method == "GET" else await request.body()
         found = at_hand(given, **parts) if at_hand else None
-        return found or await run_in_threadpool(lambda: answered(lambda: answer(given, **parts), request))
 
-    return APIRoute(path, asked, methods=["GET"], include_in_schema=False)
+        def made() -> Response:
+            return answer(given if method == "GET" else _question(given), **parts)
+
+        return found or await run_in_threadpool(lambda: answered(made, request, turn))
+
+    return APIRoute(f"{BASE}/{path}", asked, methods=[method], include_in_schema=False)
+
+
+def _question(body: bytes) -> Any:
+    """Posted JSON; WrongSetting for none."""
+    try:
+        return parse_json(body) if body else None
+    except (ValueError, RecursionError):
+        raise WrongSetting("The question is no JSON that can be read.") from None
 
 
 def binary(array: np.ndarray, headers: dict[str, str]) -> Response:
@@ -150,10 +170,14 @@ def download(data: bytes, name: str) -> Response:
     return Response(data, media_type="application/octet-stream", headers=safe)
 
 
-def answered(answer: Callable[[], Response], request: Request) -> Response:
-    """The answer, or what was wrong with the question; given up where the connection ends meanwhile."""
+def answered(
+    answer: Callable[[], Response], request: Request, turn: Callable[[], AbstractContextManager] = nullcontext
+) -> Response:
+    """The answer, made within a turn, or what was wrong with the question; given up where the connection ends
+    meanwhile.
+    """
     try:
-        with visitor.asking(request), one_answer():
+        with visitor.asking(request), one_answer(), turn():
             return answer()
     except Exception as error:
         status = 404 if isinstance(error, Unknown) else 422 if isinstance(error, VitvizError) else 500
@@ -177,7 +201,7 @@ def _passed(studio: Studio, told: dict[str, Any], asked: Any) -> Response:
     arrays = {}
     with studio.frames.looked_at(told["key"]):
         items = asked["items"] if isinstance(asked["items"], list) else []
-        for address in map(str, items[:ITEMS]):
+        for address in dict.fromkeys(map(str, items[:ITEMS])):
             path, _, query = address.partition("?")
             slug, _, name = path.partition("/")
             with suppress(VitvizError):  # which the view asks for, and is told, by itself
@@ -204,7 +228,7 @@ def shown(studio: Studio, key: str, asked: Any) -> dict[str, Any]:
     The frame before it, `last`, is forgotten once this one stands, or if there is none; a video whose key is
     asked for no frame too.
     """
-    asked = asked if isinstance(asked, dict) else {}
+    asked = _typed(asked)
     frame, second, last, views = (asked.get(name) or "" for name in ("frame", "second", "last", "views"))
     if "at" in asked:
         data = studio.videos.frame(asked.get("video"), asked["at"])
@@ -215,9 +239,9 @@ def shown(studio: Studio, key: str, asked: Any) -> dict[str, Any]:
             raise ImageError(NO_FRAME) from None
         studio.videos.forget(asked.get("video"))
     if not data:
-        studio.frames.forget(studio.frames.picture(str(last)))
+        studio.frames.forget(studio.frames.picture(last))
         return {}
-    video = str(asked["video"]) if "at" in asked else ""
+    video = asked.get("video", "") if "at" in asked else ""
     with studio.frames.passing(data, video, stays=True) as picture:
         answer = _looked_at(studio, picture, [key, second], views)
         if video:
@@ -228,8 +252,22 @@ def shown(studio: Studio, key: str, asked: Any) -> dict[str, Any]:
             for slug, figures in answer["figures"].items():
                 still = {**studio.view(slug).still, **({} if first is None else {"target": str(first)})}
                 answer["figures"][slug] = [one and {**one, "still": still, "basis": basis} for one in figures]
-    studio.frames.forget(studio.frames.picture(str(last)))
+    studio.frames.forget(studio.frames.picture(last))
     return answer
+
+
+def _typed(asked: Any) -> dict[str, Any]:
+    """A posted question, of which nothing is null; WrongSetting for a field of another type than TYPES."""
+    if not isinstance(asked, dict | None):
+        raise WrongSetting(f"Given {quoted(asked)}; expected a JSON object, such as one with a frame.")
+    asked = {name: value for name, value in (asked or {}).items() if value is not None or name == "at"}
+    for name, kind in TYPES.items():
+        value = asked.get(name, kind())
+        texts = value if isinstance(value, list) else [value]
+        if not (isinstance(value, kind) and all(isinstance(one, str) for one in texts)):
+            expected = "a list of texts" if kind is list else "a text"
+            raise WrongSetting(f"Given {name}={quoted(value)}; expected {expected}.")
+    return asked
 
 
 def _asked(studio: Studio, key: str, asked: dict) -> int | None:
@@ -243,11 +281,13 @@ def _asked(studio: Studio, key: str, asked: dict) -> int | None:
 
 
 def _row(studio: Studio, photo: str, key: str, first: int | None, asked: dict) -> dict[str, Any]:
-    """A frame's numbers: answer, probability, one for each head, and how much the map of the view that
-    `flickers` has changed since the frame before, if that has been asked about lately.
+    """A frame's numbers: answer, probability (or value), one for each head, and how much the map of the view
+    that `flickers` has changed since the frame before, if that has been asked about lately.
     """
-    answer, probability = (studio.subject(key).trace.top(1) or [(None, None)])[0]
-    found = {"answer": answer, "probability": probability and float(probability), "flicker": None}
+    trace = studio.subject(key).trace
+    answer, score = (trace.top(1) or [(None, None)])[0]
+    found = {"answer": answer, "probability": None, "flicker": None}
+    found[trace.quantity] = score and float(score)
     if (heads := str(asked.get("heads"))) in HEADS:
         slug, name, given = HEADS[heads]
         try:
@@ -275,7 +315,7 @@ def _row(studio: Studio, photo: str, key: str, first: int | None, asked: dict) -
 
 
 def _looked_at(studio: Studio, picture: str, keys: list[str], views: Any) -> dict[str, Any]:
-    views = [studio.view(str(slug)) for slug in views]
+    views = [studio.view(slug) for slug in dict.fromkeys(views)]
     keys = [studio.frames.seen_as(key, picture) if key else "" for key in keys]
     with studio.frames.looked_at(keys[0]):  # a pass may take longer than a frame stands
         subject = studio.subject(keys[0])

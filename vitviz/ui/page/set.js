@@ -3,6 +3,7 @@
 
 import { address } from '../../canvas/data.js';
 import { button, el, running, say, seek, selection, whenChanged } from '../../canvas/elements.js';
+import { number } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 
 export default function part(element, props, watch, trigger) {
@@ -59,8 +60,9 @@ export default function part(element, props, watch, trigger) {
   function picture(answer, i) {
     const mark = el('span', { class: 'vv-set-picture' });
     mark.style.background = `url("${address(`${props.value.set}/picture/thumbnails`)}") ${-56 * i}px 0`;
-    const [name, share] = answer ?? [];
-    const text = name ? `${t(name)} ${(100 * share).toFixed(0)}\u00a0%` : answer ? '–' : '…';
+    const [name, score, headType] = answer ?? [];
+    const told = headType === 'value' ? number(score) : `${(100 * score).toFixed(0)}\u00a0%`;
+    const text = name ? `${t(name)} ${told}` : answer ? '–' : '…';
     return el('li', {}, mark, el('span', { text }));
   }
 

@@ -142,7 +142,7 @@ class Shown:
             state = {**state, "without": ""}
         without = Without.parse(state.get("without", ""))
         strokes = Strokes.parse(state.get("strokes", ""))
-        state = {**state, "strokes": strokes.text()}
+        state = {**state, "without": without.text(), "strokes": strokes.text()}
         ground = studio.pictures.ground(picture, strokes)
         untouched = self._look({**state, "strokes": ""}, ground, checkpoint, progress)
         whole = self._look(state, picture, checkpoint, progress)
@@ -232,7 +232,8 @@ class Shown:
         """What `make` gives of the newest state; else a sentence at the action, and all as it was."""
 
         def made(state: dict) -> list:
-            page = make(state)
+            with self.studio.work.request_turn():
+                page = make(state)
             if page[0].get("awaited"):  # which may yet fail
                 page[0] = {**page[0], "last": state["last"] if state.get("awaited") else state}
             return page

@@ -239,11 +239,12 @@ function overFrames(mine, { video, frames, step, most }) {
     const named = rows.find((row) => row?.heads)?.heads ?? [];
     const { heads: count } = stage().value;
     const told = (_, i) => `${heads.value} ${1 + Math.floor(i / count)}.${1 + (i % count)}`;
-    const lines = [['frame', 'time', 'answer', 'probability', 'flicker', ...named.map(told)]];
+    const quantity = stage().value.head_type === 'value' ? 'value' : 'probability';
+    const lines = [['frame', 'time', 'answer', quantity, 'flicker', ...named.map(told)]];
     for (let index = over.first; index <= over.last; index++) {
       const row = rows[index];
       const { number: counted, seconds } = frames[index];
-      const known = row && [row.answer, row.probability, flickers[index], ...(row.heads ?? [])];
+      const known = row && [row.answer, row[quantity], flickers[index], ...(row.heads ?? [])];
       if (known) lines.push([counted, seconds, ...known]);
     }
     const cell = (one) => (typeof one === 'string' ? `"${one.replaceAll('"', '""')}"` : (one ?? ''));

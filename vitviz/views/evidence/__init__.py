@@ -8,12 +8,12 @@ import numpy as np
 from vitviz.analyses.protocol import DENSE, TITLES
 from vitviz.errors import VitvizError
 from vitviz.figures.chart import Chart, travelled
-from vitviz.record.sentence import Sentence, said
+from vitviz.record.sentence import Sentence, said, travelling
 from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Control, Slider, Text, Whole, Wholes
 from vitviz.views.evidence import charts, graph, made, sentences, smallest, truth
 from vitviz.views.printing import Film, growing
-from vitviz.views.shared import ledger_of, likeliest, packed
+from vitviz.views.shared import WHOLE, ledger_of, likeliest, packed
 from vitviz.views.subject import Settings, Subject
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be accounted for."
@@ -55,7 +55,7 @@ SHOWN = (  # beside the map
     ("effects", "Each part taken away"),
     ("writers", "Who wrote it"),
     ("paths", "The largest paths"),
-    ("smallest", "The smallest part"),
+    ("smallest", "Sufficient edges"),
     ("sentences", "Each patch’s likeliest class"),
 )
 _EXPLAINED = {"show": tuple(name for name, _ in SHOWN if name != "sentences"), "difference": ("on",)}
@@ -81,10 +81,13 @@ class Evidence(View):
         *The answer forming*: $W\,\mathrm{LN}(x^l) + b$ at every depth $l$, of what the classifier reads and
         of each patch by itself. *Who wrote it*: what head $h$ reads at token $j$ is a sum over the embedding,
         the position and what every earlier head, bias and MLP wrote there; with $A$ and $\sigma$ held its
-        share is the sum of their parts, and the same can be asked of an earlier head. *Held against the
-        truth*: one writer's part is taken out of what this head alone makes its values (or queries, or keys)
-        of, by a real pass in which all else runs on (path patching, Wang et al. 2022, arXiv 2211.00593); what
-        the logit loses stands beside the share.
+        share is the sum of their parts, and the same can be asked of an earlier head. *The largest paths*: a
+        path runs from a writer through heads into the answer. A search by an upper bound either proves that
+        the paths listed are the largest, or says what no other path exceeds. Large paths of opposite sign
+        cancel. *Sufficient edges*: some numbers of edges are tried, and margins need not grow with their
+        number. *Held against the truth*: one writer's part is taken out of what this head alone makes its
+        values (or queries, or keys) of, by a real pass in which all else runs on (path patching, Wang et al.
+        2022, arXiv 2211.00593); what the logit loses stands beside the share.
 
         The final layer of equation 4; Elhage et al. 2021 and Gandelsman et al. 2024 (arXiv 2310.05916), with
         the norm's mean moved onto the direction; the answer forming: Vilas et al. 2023 (arXiv 2310.18969)
@@ -101,7 +104,8 @@ class Evidence(View):
         "edge_effects": "edge",
         "paths": "path",  # whom each passes, to the answer, from 1
         "path_shares": "path",
-        "path_sums": "line",  # of all heads, what is left out, heads that were followed
+        "path_sums": "line",  # of all heads, what is left out, chains of heads that were opened
+        "path_bound": "line",  # what no unlisted path exceeds; 1 if these are proven the largest, else 0
         "edges_kept": "count",
         "margins": "order count",  # by share, then at random
         "edge_shares": "edge",
@@ -151,10 +155,10 @@ class Evidence(View):
             depends=_ASKED,
         ),
         Item("sources", "group", "heads' shares from patches and from each prefix token", depends=_ASKED),
-        drawn("forming", "depth class", "probability by depth, norm afresh"),
+        drawn("forming", "depth class", "probability, or value, by depth, norm afresh"),
         drawn("share", "depth", "share of the target so far, logits", *_ASKED),
         drawn("own", "row col", "each patch's own answer", "target", "depth"),
-        drawn("best", "row col rank pair", "classes and probabilities", "depth"),
+        drawn("best", "row col rank pair", "classes and probabilities, or values", "depth"),
         drawn(
             "effects",
             "part",
@@ -184,10 +188,16 @@ class Evidence(View):
         return CHARTS.get(show, charts.account)(self, subject, settings)
 
     def offered(self, subject: Subject) -> tuple[Control, ...]:
-        if sentences.several(subject):
-            return self.controls
-        offered = (one for one in self.controls if one.only is not _LIKELIEST)
-        return tuple(replace(one, options=SHOWN[:-1]) if one.name == "show" else one for one in offered)
+        trace, given, offered = subject.trace, sentences.several(subject), []
+        fits = {"sentences": given, "smallest": trace.head_type != "value"}  # a value predicts no class
+        for one in self.controls:
+            if one.name == "show":
+                one = replace(one, options=tuple(each for each in SHOWN if fits.get(each[0], True)))
+            if (given or one.only is not _LIKELIEST) and (
+                one.name != "relative" or made.compares_with_mean(trace)
+            ):
+                offered.append(one)
+        return tuple(offered)
 
     def unsupported(self, subject: Subject) -> str | None:
         if subject.trace.logits is None:
@@ -205,6 +215,9 @@ class Evidence(View):
             "top": top.indices.tolist(),
             "prefix": list(subject.grid.prefix_names),
             "patches": made.patches_are(subject),
+            "refusal": travelling(Sentence(WHOLE))
+            if subject.trace.without
+            else None,  # of what goes by steps
             **({} if classes is None else {"scale": classes.scale, "bias": classes.bias}),
         }
 
@@ -227,7 +240,7 @@ class Evidence(View):
         if name in ("classes", "labels"):
             return packed(likeliest(trace, made.SHOWN) if name == "classes" else list(trace.labels))
         if name == "forming":
-            return trace.probabilities(made.lens(subject, "now"))[:, self.summary(subject)["top"]].numpy()
+            return trace.scores(made.lens(subject, "now"))[:, self.summary(subject)["top"]].numpy()
         if name == "share":
             return made.of_target(subject, settings, made.lens(subject, "share").double()).numpy()
         account = made.account(subject, settings)

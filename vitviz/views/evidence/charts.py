@@ -27,8 +27,13 @@ NO_CORRELATION = "There is no correlation: there are too few, or all are alike."
 MARKED = 3  # dots whose distance from the diagonal is drawn
 
 
-def sum_name(settings) -> Sentence:
-    """What the account adds up to: one class's logit, or by how much one's lies above another's."""
+def sum_name(subject, settings) -> Sentence:
+    """What the account adds up to: one class's logit or value, or by how much it lies above another's."""
+    if subject.trace.head_type == "value":
+        if settings.get("difference") == "on":
+            pair = "change of the difference of values"
+            return Sentence(pair) if "-" in settings["target"] else Sentence("change of the value")
+        return Sentence("difference of values") if "-" in settings["target"] else Sentence("value")
     if settings.get("difference") == "on":
         pair = "change of the difference of logits"
         return Sentence(pair) if "-" in settings["target"] else Sentence("change of the logit")
@@ -44,7 +49,7 @@ def account(view, subject, settings) -> Chart:
     steps = [start, *np.stack([heads + biases, mlps], axis=1).ravel(), norm + head + pooling]
     constants = [Sentence("biases"), *([Sentence("norm")] if scaled else [])]
     steps += [scaled] if scaled else []
-    after, total_is = np.cumsum(steps), sum_name(settings)
+    after, total_is = np.cumsum(steps), sum_name(subject, settings)
     before = after - steps
     colours = [ORANGE if step >= 0 else BLUE for step in steps]
     last = len(steps) - len(constants)
@@ -99,7 +104,7 @@ def written(view, subject, settings) -> Chart:
     told = {"of": {"writer": writer, "lit": lit}, "said": tuple(map(signed, values)), "also": also}
     told["told"] = (Sentence("{name}"), Sentence("{hint}"))
     along = Sentence("patch, place, layers (heads, MLP pale), biases")
-    up = Sentence("Share of the {sum}", sum=sum_name(settings))
+    up = Sentence("Share of the {sum}", sum=sum_name(subject, settings))
     title = Sentence("{head}: who wrote what it reads", head=writer_name("head", layer, head))
     ticks = tuple((ends + 2.0 * one + 0.5, str(one + 1)) for one in range(0, layer - 1, every))
     like = {"bars": Bars(place, np.zeros(len(bars)), values, shades, **told), "ticks": ticks, "named": LEGEND}
@@ -118,10 +123,13 @@ def forming(view, subject, settings) -> Chart:
         Series(depth, forming[:, i], name, SEVERAL[i], True, True, also={"name": [name] * len(depth)}, **told)
         for i, name in enumerate(names)
     )
-    along, up = Sentence("after so many layers"), Sentence("Probability")
+    along, across = Sentence("after so many layers"), (0, len(forming) - 1)
+    if subject.trace.head_type == "value":
+        title = Sentence("The answer forming: value if the model ended there")
+        return Chart(along, Sentence("Value"), across, roomy(forming, 0.06), title, series, aspect=0.78)
     title = Sentence("The answer forming: probability if the model ended there")
-    ends = (0, len(forming) - 1), (0.0, 1.0)
-    return Chart(along, up, *ends, title, series, percent=True, aspect=0.78)
+    like = {"percent": True, "aspect": 0.78}
+    return Chart(along, Sentence("Probability"), across, (0.0, 1.0), title, series, **like)
 
 
 def dots(view, subject, settings) -> Chart:

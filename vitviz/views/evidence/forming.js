@@ -1,6 +1,6 @@
 // The answer forming: what the classifier would say if the model ended at a depth.
 
-import { bounds, percent } from '../../canvas/numbers.js';
+import { bounds, scored } from '../../canvas/numbers.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { drawChart } from './account.js';
@@ -38,15 +38,22 @@ export const forming = (self) =>
 export function ownAnswers(self, name) {
   const { own } = self.data;
   const { depth } = self.settings;
-  const most = still(self, `own/${asked(self)}`, 0, bounds(own.values.filter(Number.isFinite))[1])[1] || 1;
+  const { head_type } = self.value;
+  const [least, largest] = bounds(own.values.filter(Number.isFinite));
+  const from = head_type === 'value' ? least : 0;
+  const [low, high] = still(self, `own/${asked(self)}`, from, largest);
+  const label =
+    head_type === 'value'
+      ? t('Value of {name}, read from the patch alone', { name })
+      : t('Probability of {name}, read from the patch alone', { name });
   return {
     values: own.values,
-    low: 0,
-    high: most,
+    low,
+    high: high > low ? high : low + 1,
     colours: 'viridis',
-    label: t('Probability of {name}, read from the patch alone', { name }),
+    label,
     title: t('Each patch’s own answer after {depth} layers', { depth }),
-    said: (cell) => percent(own.values[cell]),
+    said: (cell) => scored(own.values[cell], head_type),
   };
 }
 
@@ -56,7 +63,7 @@ export function bestOf(self, cell) {
   return Array.from({ length: ranks }, (_, rank) => {
     const start = 2 * (cell * ranks + rank);
     const [index, share] = self.data.best.values.subarray(start, start + 2);
-    return share < 0 ? '' : `${t(className(self, index))} ${percent(share)}`;
+    return Number.isNaN(share) ? '' : `${t(className(self, index))} ${scored(share, self.value.head_type)}`;
   }).filter(Boolean);
 }
 

@@ -2,6 +2,7 @@
 what enters the first block one below the other. An edge is as wide as what the paths shown carry along it.
 """
 
+import math
 from collections import defaultdict
 
 import numpy as np
@@ -10,28 +11,38 @@ from vitviz.figures.chart import BLUE, GREY, ORANGE, Chart, Series
 from vitviz.record.sentence import Sentence
 from vitviz.views import late
 from vitviz.views.evidence import made
-from vitviz.views.printing import counted, signed, writer_name
+from vitviz.views.printing import counted, fixed, signed, writer_name
 from vitviz.views.shared import recorded
 from vitviz.views.subject import Settings, Subject
 
 MOST = 60  # paths that can be asked for
 THICK = (0.25, 1.9)  # mm, of the smallest and the largest edge
 ALONG = np.linspace(0.0, 1.0, 9)  # of an edge, where a pointer finds it
-BOUNDED = (
-    "{shown} of {total} flows along these {count} paths, {rest} along others. The search is bounded: {opened}"
-    " heads were followed back, and a large path through a small head may be missed. An MLP ends a path;"
-    " attention and norms held."
+OPENED, WORK = 3000, 8e9  # chains of heads: at most, and over all numbers of attention
+SUMS = (
+    "These {count} paths add {shown}, all others {rest} (total {total}): large paths of opposite sign cancel."
 )
+PROVEN = "They are proven to be the largest: no other path exceeds {bound}."
+FOUND = (
+    "They are the largest found along {opened} chains of heads, where the search was ended. No unlisted path"
+    " exceeds {bound}."
+)
+LARGEST = "The {count} largest paths into the answer"
+LARGEST_FOUND = "The {count} largest paths found into the answer"
+HELD = "An MLP ends a path; attention and norms are held."
 
 
 def found(subject: Subject, settings: Settings):
-    """The largest paths, most first, as many as can be asked for."""
-    asked, relative = made.target(subject, settings), settings["relative"] == "yes"
+    """Return the largest paths, as many as are asked for, of a search whose work is bounded."""
+    asked, relative, trace = made.target(subject, settings), settings["relative"] == "yes", subject.trace
+    opened = min(OPENED, int(WORK // (subject.about.layers * subject.about.heads * trace.length**2)))
     recorded(subject)
-    return subject.once(
-        f"paths {asked} {relative}",
-        lambda: late.circuits.paths(subject.inspector, subject.trace, asked, MOST, relative=relative),
-    )
+
+    def search():
+        given = {"opened": opened, "relative": relative}
+        return late.circuits.paths(subject.inspector, trace, asked, MOST, **given)
+
+    return subject.once(f"paths {asked} {relative}", search).first(settings["paths"])
 
 
 def steps(path) -> list[tuple]:
@@ -47,19 +58,19 @@ def named(step: tuple) -> Sentence:
 
 def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
     paths = found(subject, settings)
-    shown = paths.paths[: settings["paths"]]
-    shares = np.asarray([one.share for one in shown])
+    names = [" > ".join(".".join(map(str, step)) for step in steps(one)) for one in paths.paths]
     return {
-        "paths": np.asarray([" > ".join(".".join(map(str, step)) for step in steps(one)) for one in shown]),
-        "path_shares": shares,
-        "path_sums": np.asarray([paths.total, paths.total - shares.sum(), paths.opened]),
+        "paths": np.asarray(names),
+        "path_shares": np.asarray([one.share for one in paths.paths]),
+        "path_sums": np.asarray([paths.total, paths.left_out, paths.opened]),
+        "path_bound": np.asarray([paths.bound, paths.proven]),
     }
 
 
 def chart(view, subject: Subject, settings: Settings) -> Chart:
     """The graph of as many paths as are asked for."""
     paths, about = found(subject, settings), subject.about
-    shown = paths.paths[: settings["paths"]]
+    shown = paths.paths
     edges, nodes, trails = defaultdict(float), defaultdict(float), {}
     for path in shown:
         passed = steps(path)
@@ -93,15 +104,17 @@ def chart(view, subject: Subject, settings: Settings) -> Chart:
         series.append(Series(x, y, "", GREY, dots=True, of=of, said=said, told=told, also=also))
     last = Sentence("MLPs"), Sentence("biases")
     names = [Sentence("patch"), Sentence("place"), *map(str, rows[2:-2]), *last]
-    sums = sum(one.share for one in shown)
-    told = {"shown": signed(sums), "total": signed(paths.total), "rest": signed(paths.total - sums)}
-    like = {"notes": (Sentence(BOUNDED, count=len(shown), opened=paths.opened, **told),), "aspect": 0.78}
+    told = {"shown": paths.total - paths.left_out, "rest": paths.left_out, "total": paths.total}
+    bound = {"bound": fixed(math.ceil(100 * paths.bound) / 100, 2), "opened": str(paths.opened)}
+    sums = Sentence(SUMS, count=len(shown), **{name: signed(one) for name, one in told.items()})
+    claim = Sentence(PROVEN if paths.proven else FOUND, **bound)
+    like = {"notes": (sums, claim, Sentence(HELD)), "aspect": 0.78}
     like["ticks"] = tuple((float(one), str(one)) for one in range(1, about.layers + 1))
     like["rungs"] = tuple((-float(i), name) for i, name in enumerate(names))
     like["named"] = (ORANGE, Sentence("for")), (BLUE, Sentence("against"))
     axes = Sentence("the input, layers, the answer"), Sentence("head")
     ends = (-0.4, about.layers + 1.4), (0.6 - len(rows), 0.6)
-    title = Sentence("The {count} largest paths into the answer", count=len(shown))
+    title = Sentence(LARGEST if paths.proven else LARGEST_FOUND, count=len(shown))
     return Chart(*axes, *ends, title, tuple(series), **like)
 
 

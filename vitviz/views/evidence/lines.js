@@ -51,8 +51,16 @@ export const added = (value, place) =>
 /** How far a scale goes to both sides of zero: ±0.30. */
 export const either = (value) => `±${value.toFixed(2)}`;
 
+/** The same of a head of values. */
+function valueName(self) {
+  if (targets(self).rather !== null)
+    return differs(self) ? t('change of the difference of values') : t('difference of values');
+  return differs(self) ? t('change of the value') : t('value');
+}
+
 /** What the account adds up to, by name: one class's logit, or by how much one's lies above another's. */
 export function sumName(self) {
+  if (self.value.head_type === 'value') return valueName(self);
   if (targets(self).rather !== null)
     return differs(self) ? t('change of the difference of logits') : t('difference of logits');
   return differs(self) ? t('change of the logit') : t('logit');
@@ -62,7 +70,8 @@ export function sumName(self) {
 export function balanced(self, sum, logit) {
   const alone = targets(self).rather === null;
   const change = alone ? t('Change of the logit') : t('Change of the difference of logits');
-  const name = differs(self) ? change : alone ? t('Logit') : t('Difference of logits');
+  const logit_ = differs(self) ? change : alone ? t('Logit') : t('Difference of logits');
+  const name = self.value.head_type === 'value' ? valueName(self) : logit_;
   return `${name}: ${t('{sum} of {logit}', { sum: fixed(sum, 3), logit: fixed(logit, 3) })}`;
 }
 

@@ -39,6 +39,11 @@ def target(subject: Subject, settings: Settings) -> Target:
     return target_of(subject, settings["target"])
 
 
+def compares_with_mean(trace) -> bool:
+    """Whether classes are compared with their mean: not sigmoids of a model's own, nor values."""
+    return trace.head_type == "softmax" or trace.classes is not None
+
+
 def of_target(subject: Subject, settings: Settings, table):
     """One target's column of (row, class): of a alone, of a rather than b, or against the mean class."""
     asked = target(subject, settings)
@@ -104,21 +109,23 @@ def patches_are(subject: Subject) -> str:
 
 
 def _answers(subject: Subject, depth: int):
-    """Every patch's own probabilities at a depth: class, row, col."""
+    """Every patch's own probabilities, or values, at a depth: class, row, col."""
     if patches_are(subject) not in ("reading", "probe"):
         raise UnsupportedModel(Sentence(patches_are(subject)))
     return analyses.lens_probabilities(ledger_of(subject), depth)
 
 
 def own(subject: Subject, settings: Settings) -> np.ndarray:
-    """Every patch's own probability of the class that is asked about, at a depth: row, col."""
+    """Every patch's own probability, or value, of the class that is asked about, at a depth: row, col."""
     asked = target(subject, settings)
     return _answers(subject, settings["depth"])[asked[0] if isinstance(asked, tuple) else asked].numpy()
 
 
 def best(subject: Subject, settings: Settings) -> np.ndarray:
-    """The likeliest classes of every patch at a depth, each with its probability: row, col, rank, pair."""
-    found = _answers(subject, settings["depth"]).nan_to_num(nan=-1.0)  # left out: no probability at all
+    """The likeliest classes of every patch at a depth, each with its probability, or value, not a number
+    where the patch was left out: row, col, rank, pair.
+    """
+    found = _answers(subject, settings["depth"])
     top = found.topk(min(BEST, len(found)), dim=0)
     pairs = np.stack([top.indices.numpy(), top.values.numpy()], axis=-1)  # rank row col pair
     return np.moveaxis(pairs, 0, 2)

@@ -27,7 +27,7 @@ def plate(view, subject, settings, asked) -> Plate:
     values = np.asarray(view.item(subject, "writer_map" if deeper else "map", settings), float)
     most, direct = balanced(values), settings["method"] == "ledger"
     label = Sentence("Relevance of each patch, as the method gives it")
-    label = _share(settings) if direct else label
+    label = _share(subject, settings) if direct else label
     marks = tuple(Mark(patch, "#111111") for patch in settings["patches"])
     what = _written(subject, settings) if deeper else _what(settings)
     title = joined(target_name(subject, settings["target"]), what)
@@ -58,7 +58,7 @@ def _writers(view, subject, settings, main, asked) -> Plate:
         return Plate(((main,),), chart.notes, width=NARROW)
     most = balanced(heads)
     title = Sentence("Every earlier head, up to {most}", most=signed(most))
-    label = _share(settings)
+    label = _share(subject, settings)
     wall = _cells(heads, {**settings, "chosen": ""}, most, title, label)
     held = (truth.chart(subject, settings),) if settings["beside"] == "truth" else ()
     notes = (*chart.notes, *(note for one in held for note in one.notes))
@@ -110,7 +110,9 @@ def _balance(subject, settings, total: float, logit: float) -> Sentence:
     classes, pair = subject.trace.classes, "-" in settings["target"]
     change = settings["difference"] == "on"
     name = Sentence("Difference of logits") if pair else Sentence("Logit")
-    if change:
+    if subject.trace.head_type == "value":
+        name = charts.sum_name(subject, settings)
+    elif change:
         name = Sentence("Change of the difference of logits") if pair else Sentence("Change of the logit")
     told = joined(name, Sentence("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), by=": ")
     if classes is None or change or settings["relative"] == "yes":
@@ -135,7 +137,7 @@ def _walls(view, subject, settings) -> tuple[Matrix, ...]:
     own = "Of the chosen patches, up to {most}" if chosen else "The share of every head, up to {most}"
     return (
         *(_cells(one, settings, most, lost, Sentence("Loss of the logit: against, for")) for one in losses),
-        _cells(shares, settings, most, Sentence(own, most=f"±{most:.2f}"), _share(settings)),
+        _cells(shares, settings, most, Sentence(own, most=f"±{most:.2f}"), _share(subject, settings)),
     )
 
 
@@ -149,6 +151,6 @@ def _cells(values: np.ndarray, settings, most: float, title: str, label: str) ->
     return Matrix(values.T, scale, Sentence("layer"), Sentence("head"), title, chosen)
 
 
-def _share(settings) -> Sentence:
+def _share(subject, settings) -> Sentence:
     """The label of a scale of shares of it."""
-    return Sentence("Share of the {sum}: against, for", sum=charts.sum_name(settings))
+    return Sentence("Share of the {sum}: against, for", sum=charts.sum_name(subject, settings))

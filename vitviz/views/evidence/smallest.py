@@ -1,4 +1,4 @@
-"""The smallest part that answers, step by step: the answer's margin with some edges alone."""
+"""Sufficient edges, step by step: the answer's margin with some edges alone."""
 
 import numpy as np
 
@@ -12,10 +12,16 @@ from vitviz.views.shared import WHOLE
 from vitviz.views.subject import Settings, Subject
 
 STEPS, DRAWS = 11, 3  # counts of edges that are tried, in turn; random orders
-STANDS = (
-    "The answer stands from {share} % of the edges on ({count} of {edges}), kept by the largest share; the"
-    " random orders keep it from {chance}."
+PRESERVE = (
+    "The {count} largest edges ({share} %) preserve the prediction. Of {tried} sizes tried, this is the"
+    " smallest that does; from {stable} edges ({part} %) on, all do."
 )
+AHEAD = "ahead of the next class, in logits"
+OTHER = "below, the answer is the other of yes and no"
+ONE_AHEAD = "beyond even odds of yes and no, in logits"
+CHANCE = "Of these sizes, random subsets first preserve it at {chance}."
+UNTRIED = "The margin need not grow with the number of edges, so sizes that were not tried may differ."
+NONE = "Another class is ahead with all edges kept, so there is no prediction to preserve."
 RANDOM = "at random, {count} orders"
 
 
@@ -23,6 +29,7 @@ def ranked(subject: Subject, settings: Settings):
     """All edges and what flows along them, the largest first."""
     if subject.trace.without:
         raise UnsupportedModel(Sentence(WHOLE))
+    late.circuits.require_prediction(subject.trace)
     asked = made.target(subject, settings)
     return subject.once_by_passes(
         f"ranked {asked}", lambda: late.circuits.ranked_edges(subject.inspector, subject.trace, asked)
@@ -62,9 +69,10 @@ def chart(view, subject: Subject, settings: Settings) -> Chart:
     by_share = line(found[0], Sentence("by the largest share"), BLUE)
     band, name = (found[1:].min(axis=0), found[1:].max(axis=0)), Sentence(RANDOM, count=DRAWS)
     chance = line(found[1:].mean(axis=0), name, GREY, band)
-    along, up = Sentence("edges kept, in %"), Sentence("ahead of the next class, in logits")
+    one = subject.trace.logits.numel() == 1  # output: a yes or no
+    along, up = Sentence("edges kept, in %"), Sentence(ONE_AHEAD if one else AHEAD)
     title = Sentence("What is left of the answer with some edges alone")
-    level = Level(0.0, Sentence("below, another class is the answer"), colour=ORANGE)
+    level = Level(0.0, Sentence(OTHER if one else "below, another class is the answer"), colour=ORANGE)
     like = {"whole": False, "aspect": 0.78, "question": f"{settings['target']}/smallest"}
     like["notes"] = _notes(counts, found, edges) if len(counts) == STEPS else ()
     ends = (0.0, 100.0), roomy(found, 0.06)
@@ -72,11 +80,16 @@ def chart(view, subject: Subject, settings: Settings) -> Chart:
 
 
 def _notes(counts: np.ndarray, found: np.ndarray, edges: int) -> tuple[Sentence, ...]:
-    """From how many edges on the answer stands."""
-    first = [int(np.flatnonzero(~(row > 0)).max(initial=-1)) + 1 for row in found]
-    if first[0] == len(counts):
-        return (Sentence("The answer does not stand: another class lies above it with all edges kept."),)
-    shares = [f"{fixed(100 * counts[one] / edges, 0)} %" for one in sorted(first[1:])]
-    own = counts[first[0]]
-    told = {"share": fixed(100 * own / edges, 0), "count": str(own), "edges": str(edges)}
-    return (Sentence(STANDS, **told, chance=" · ".join(shares)),)
+    """Return which of the tried sizes preserve the prediction, by share and in each random order."""
+    (smallest, stable), *chance = (late.smallest.preserving(counts.tolist(), row.tolist()) for row in found)
+    if stable is None:
+        return (Sentence(NONE),)
+
+    def percent(size: int) -> str:
+        return fixed(100 * size / edges, 0)
+
+    told = {"count": str(smallest), "share": percent(smallest), "tried": str(len(counts))}
+    sizes = sorted(edges if size is None else size for size, _ in chance)
+    first = " · ".join(f"{percent(size)} %" for size in sizes)
+    own = Sentence(PRESERVE, **told, stable=str(stable), part=percent(stable))
+    return own, Sentence(CHANCE, chance=first), Sentence(UNTRIED)

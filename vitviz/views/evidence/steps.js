@@ -28,8 +28,12 @@ export function stepwise(self, { next, draw: drawn, item = 'chart', pick = undef
     draw();
   }
 
+  /** Why nothing can be computed, where that is known: nothing is asked for then. */
+  const refusal = () => self.value.summary.refusal;
+
   async function run() {
     flight?.abort();
+    if (refusal()) return halt();
     const own = new AbortController();
     [flight, problem.textContent] = [own, ''];
     draw();
@@ -53,14 +57,15 @@ export function stepwise(self, { next, draw: drawn, item = 'chart', pick = undef
   function about(goal) {
     const other = made.goal !== goal;
     if (other) Object.assign(made, { goal, done: 0, figure: null });
+    if (other) problem.textContent = refusal() ? t(refusal()) : '';
     return other;
   }
 
   function progress(count, said, done = made.done) {
     bar.value = done / count;
-    bar.hidden = go.hidden = done === count;
+    bar.hidden = go.hidden = done === count || Boolean(refusal());
     go.textContent = flight ? t('Stop') : done ? t('Go on') : t('Begin');
-    told.textContent = done === count ? '' : said;
+    told.textContent = bar.hidden ? '' : said;
     made.node.dataset.done = done === count ? 'all' : String(done);
   }
 

@@ -49,7 +49,9 @@ export default () => ({
             ? [t('cosine of the patch alone')]
             : differs(self)
               ? [t('change of its share, in logits')]
-              : [value >= 0 ? t('speaks for it, in logits') : t('speaks against it, in logits')]),
+              : self.value.head_type === 'value'
+                ? [value >= 0 ? t('raises the value') : t('lowers the value')]
+                : [value >= 0 ? t('speaks for it, in logits') : t('speaks against it, in logits')]),
         t('Click to choose, drag for several'),
       ],
       pick: (cell) => toggle(self, [cell]),
@@ -78,7 +80,21 @@ export default () => ({
     const plot = drawn.heat.parentElement;
     const marks = Array.from({ length: 64 }, () => outline(plot, 'vv-key'));
     drags(self, drawn);
-    return { ...asks, drawn, balance, parts, picked, away, back, made, tried, wrote, least, marks };
+    return {
+      ...asks,
+      pair: [than, rather],
+      drawn,
+      balance,
+      parts,
+      picked,
+      away,
+      back,
+      made,
+      tried,
+      wrote,
+      least,
+      marks,
+    };
   },
 
   draw(self) {
@@ -86,6 +102,7 @@ export default () => ({
     const { of, rather } = targets(self);
     [ui.classes, ui.labels] = [unpacked(data.classes), unpacked(data.labels)];
     showPickers(self, of, rather);
+    ui.pair.forEach((node) => (node.hidden = ui.classes.length < 2)); // a single output has no other
     const names = [of, rather].filter((one) => one !== null).map((one) => className(self, one));
     if (!self.value.second) document.dispatchEvent(new CustomEvent('vitviz:asked', { detail: names }));
     const values = data.map.values;

@@ -16,7 +16,7 @@ import numpy as np
 from vitviz import analyses
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, WAYS
 from vitviz.errors import UnsupportedModel, WrongSetting
-from vitviz.figures.chart import GREY, SEVERAL, Chart, Level, Series, spoken
+from vitviz.figures.chart import GREY, SEVERAL, Chart, Level, Series, roomy, spoken
 from vitviz.figures.paper.plates import NARROW, WIDE, Map, Plate
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence, said, travelling
@@ -24,7 +24,7 @@ from vitviz.views import late
 from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import Asked, joined
-from vitviz.views.shared import likeliest, packed
+from vitviz.views.shared import likeliest, packed, score_text
 from vitviz.views.subject import Settings, Subject
 
 if TYPE_CHECKING:
@@ -75,7 +75,10 @@ class Experiment(View):
             "kind", "What is done",
             options=tuple((name, kind.name) for name, kind in KINDS.items()),
         ),
-        Choice("score", "Watched", options=(("probability", "Probability"), ("kept", "Answer kept"))),
+        Choice(
+            "score", "Watched", options=(("probability", "Probability"), ("kept", "Answer kept")),
+            of_values=(("logit", "Value"),),
+        ),
         Whole("step", maximum=MOST, default=5),  # the point of the curves that is looked at
         Whole("draw", minimum=1, maximum=DRAWS, default=1),
         Whole("known", maximum=MOST + 1, passing=True),  # up to which point the chart goes
@@ -88,6 +91,11 @@ class Experiment(View):
             depends=("kind",),
         ),
         Item("kept", "way step draw", "1 where the answer stays the likeliest, else 0", depends=("kind",)),
+        Item(
+            "value", "way step draw",
+            "of a head of values, which has no probability and keeps no answer, the largest; else NaN",
+            depends=("kind",),
+        ),
         Item("steps", "step", "how many patches, pieces, pixels, degrees or per cent",
              "int32", depends=("kind",)),
         Item(
@@ -134,9 +142,10 @@ class Experiment(View):
         if name == "shown":
             step = min(settings["step"], len(steps) - 1)
             return np.stack([_shown(subject, way, step, settings["draw"] - 1) for way in WAYS[kind]])
-        if name in SCORES:
+        if name in (*SCORES, "value"):
             whole = late.experiment.experiment_of(subject.trace, kind, partial(_known, subject))
-            known, missing = getattr(whole, name), np.full((len(steps), DRAWS), np.nan)
+            known = getattr(whole, "logit" if name == "value" else name)
+            missing = np.full((len(steps), DRAWS), np.nan)
             return np.stack([known.get(way, missing) for way in WAYS[kind]])
         if settings["step"] >= len(steps):
             raise WrongSetting(f"Given step={settings['step']}; expected one of 0 to {len(steps) - 1}.")
@@ -148,7 +157,8 @@ class Experiment(View):
         told, grid = KINDS[kind], subject.grid
         names, x = step_names(grid, kind), late.experiment.places_of(grid, kind)
         answer, label = int(subject.trace.logits.argmax()), likeliest(subject.trace, 1)[0]["name"]
-        of = Sentence("probability of {class}", **{"class": label})
+        of_values = subject.trace.head_type == "value"
+        of = Sentence("value of {class}" if of_values else "probability of {class}", **{"class": label})
         of = Sentence("draws that keep the answer") if score == "kept" else of
         done = [done_at(grid, kind, step) for step in range(len(x))]
         series, notes = [], []
@@ -163,10 +173,12 @@ class Experiment(View):
             scores = (late.experiment.scores_of(one, answer, subject.trace) for one in found)
             means = [analyses.mean_and_error(one[score]) for one in scores]
             mean, error = np.asarray(means, float).reshape(-1, 2).T
+            times, unit = (1, "") if of_values else (100, "%")
+            ends = (None, None) if of_values else (0, 1)
             more = {
-                "band": (np.clip(mean - 2 * error, 0, 1), np.clip(mean + 2 * error, 0, 1)),
+                "band": (np.clip(mean - 2 * error, *ends), np.clip(mean + 2 * error, *ends)),
                 "of": {"step": range(len(found))},
-                "said": [spoken(100 * one, 200 * spread, "%") for one, spread in means],
+                "said": [spoken(times * one, 2 * times * spread, unit) for one, spread in means],
                 "told": (joined(of, way_name(way), by=", "), "{done}"),
                 "also": {"done": done[: len(found)]},
             }
@@ -179,8 +191,10 @@ class Experiment(View):
         title = Sentence("{name}: {value}", name=Sentence("The answer to the whole picture"), value=label)
         levels = tuple(Level(float(at), name, upright=True, colour=GREY) for at, name in marks)
         ticks = tuple(zip(x, names, strict=True))[:: 1 if shuffle else max(1, len(x) // 4)]
-        like = {"levels": levels, "percent": True, "ticks": ticks, "notes": tuple(notes)}
-        return Chart(Sentence(told.along), of, across, (0.0, 1.0), title, tuple(series), **like)
+        like = {"levels": levels, "percent": not of_values, "ticks": ticks, "notes": tuple(notes)}
+        every = [end for one in series for end in one.band] if of_values else []
+        up = roomy(np.concatenate([np.zeros(1), *every]), 0.06) if any(map(len, every)) else (0.0, 1.0)
+        return Chart(Sentence(told.along), of, across, up, title, tuple(series), **like)
 
     def plate(self, subject: Subject, settings: Settings, asked: Asked) -> Plate:
         """The curves; with detail also the pictures of the draw and step in view, with what was answered."""
@@ -197,7 +211,8 @@ class Experiment(View):
         notes = [*chart.notes, Sentence("Shown: {what}, draw {draw}.", what=done, draw=Sentence(draws[draw]))]
         for way, answers in zip(ways, answered(subject, kind, step), strict=True):
             if "tops" in answers:
-                named = joined(*(f"{name} {100 * share:.1f} %" for name, share in answers["tops"][draw]))
+                named = (f"{name} {score_text(one, subject)}" for name, one in answers["tops"][draw])
+                named = joined(*named)
                 notes.append(Sentence("{name}: {value}", name=way_name(way), value=named))
         panels = replace(chart, levels=(*chart.levels, here)), *maps
         return Plate((panels,), tuple(notes), ((2.4, *[1.0] * len(maps)),), width=WIDE)
@@ -313,9 +328,9 @@ def answered(subject: Subject, kind: str, step: int) -> list[dict[str, Any]]:
             found.append({"refused": travelling(logits)})
             continue
         scores = late.experiment.scores_of(logits, answer, subject.trace)
-        drawn = {name: draws.tolist() for name, draws in scores.items() if name in SCORES}
+        drawn = {name: draws.tolist() for name, draws in scores.items()}
         means = {name: analyses.mean_and_error(scores[name]) for name in drawn}
         tops = [likeliest(replace(subject.trace, logits=one), TOLD) for one in logits]
-        named = [[[one["name"], one["probability"]] for one in top] for top in tops]
+        named = [[[one["name"], one[subject.trace.quantity]] for one in top] for top in tops]
         found.append({"draws": drawn, "means": means, "tops": named})
     return found

@@ -33,7 +33,7 @@ function sketching(self, { plot, at, up }) {
   let last = null;
   const draw = (event) => {
     const { run } = self.ui;
-    if (!(event.buttons & 1) || run.life || run.points.some(Boolean)) return;
+    if (!(event.buttons & 1) || run.life || run.points.some(Boolean) || valued(self)) return;
     const far = run.places.map((place) => Math.abs(place - at(event)));
     const step = far.indexOf(Math.min(...far));
     const share = Math.max(0, Math.min(1, up(event)));
@@ -56,6 +56,7 @@ function sketching(self, { plot, at, up }) {
 function guessed(self, run, { guess, names }) {
   const known = run.points.filter(Boolean).length;
   const first = t('First draw your guess over the axes; the curve then appears beside it.');
+  if (valued(self)) return known ? '' : t(guess); // no axis is known on which a value could be guessed
   if (!known) return run.life ? t(guess) : `${t(guess)} ${first}`;
   const apart = run.points
     .map((point, step) => ({
@@ -75,14 +76,21 @@ function guessed(self, run, { guess, names }) {
 /** A mean with twice its error, both per cent. */
 const spoken = ([mean, error]) => `${number(100 * mean)} ± ${number(200 * error, 2)} %`;
 
+const valued = (self) => self.value.head_type === 'value';
+
 /** What a point's draws say together. */
 const overDraws = (self, { means, draws }) =>
-  t('All draws: {class} {probability}, the answer in {kept} of {count}.', {
-    class: self.summary.answer.name,
-    probability: spoken(means.probability),
-    kept: draws.kept.filter(Boolean).length,
-    count: draws.kept.length,
-  });
+  valued(self)
+    ? t('All draws: {class} {value}.', {
+        class: self.summary.answer.name,
+        value: `${number(means.logit[0])} ± ${number(2 * means.logit[1], 2)}`,
+      })
+    : t('All draws: {class} {probability}, the answer in {kept} of {count}.', {
+        class: self.summary.answer.name,
+        probability: spoken(means.probability),
+        kept: draws.kept.filter(Boolean).length,
+        count: draws.kept.length,
+      });
 
 /** A picture as the model got it, and what it answered. */
 function card(self) {
@@ -109,7 +117,7 @@ function card(self) {
     canvas.parentElement.hidden = !shown && !order;
     head.textContent = name;
     canvas.setAttribute('aria-label', `${t('What the model was shown')}: ${t(done)}`);
-    list.replaceChildren(...tops(answer?.tops?.[draw - 1] ?? []));
+    list.replaceChildren(...tops(answer?.tops?.[draw - 1] ?? [], self.value.head_type));
     over.textContent = answer?.refused ? t(answer.refused) : answer ? overDraws(self, answer) : '';
   };
   return { node, draw };
@@ -222,7 +230,7 @@ const this_ = {
     run.places = plan.places;
     const steps = run.places.map((_, step) => step).filter((step) => run.guess[step] !== undefined);
     // before anything is known its name has its room: what is drawn on must not move
-    if (steps.length || !run.points.length)
+    if (!valued(self) && (steps.length || !run.points.length))
       figure.series.push({
         x: steps.map((step) => run.places[step]),
         y: steps.map((step) => run.guess[step]),

@@ -15,6 +15,7 @@ from vitviz.views.controls import About, Choice, LayerRange, Query, Slider, Whol
 from vitviz.views.printing import (
     Asked,
     Film,
+    box_on,
     fixed,
     growing,
     joined,
@@ -146,7 +147,7 @@ class Rollout(View):
         return token_name(subject.grid, sequential(str(query), subject.grid))
 
     def file(self, subject: Subject, name: str, settings: Settings, upload: Any = None) -> bytes:
-        """The overlay as it stands in the page, as many pixels as the upload has, on a light page."""
+        """The overlay as it stands in the page, with as many pixels as `upload` has, on a light page."""
         alone = settings["alone"]
         laid = self.found(subject, "layers" if alone else "map", settings)
         laid = laid[alone - 1] if alone else laid
@@ -155,7 +156,7 @@ class Rollout(View):
         if settings["difference"] == "on":
             high = balanced(laid)
             low, look[0], look[2] = -high, "heat", "balance"
-        box, smooth = subject.trace.view.box, settings["smooth"] == "on"
+        box, smooth = box_on(upload, subject.trace.view), settings["smooth"] == "on"
         return encoded(overlay(upload, laid, box, *look, smooth, low, high), ".png")
 
 
@@ -163,7 +164,7 @@ def _laid(subject, settings, asked, values: np.ndarray, title: str) -> Map:
     """The map over the upload, the unseen part faded; or the paper's form, map / max as brightness."""
     view = subject.trace.view
     picture = view.picture if asked.upload is None else asked.upload
-    box = None if asked.upload is None else view.box
+    box = None if asked.upload is None else box_on(asked.upload, view)
     (low, high), smooth = ends(values), settings["smooth"] == "on"
     marks = (Mark(settings["query"]),) if isinstance(settings["query"], int) else ()
     aspect = shape_of(subject.grid) if box is None else None

@@ -198,5 +198,6 @@ def facts_of(subject: Subject, parts: Parts) -> Facts:
         and any(one.start == 0 and one.stop > 1 for one in trace.readout.summaries),
         accounted=made.accounted(subject),
         score="" if trace.classes is None else trace.classes.score,
+        head_type=trace.head_type,
         root_scale=abs(attention.scale * attention.q.shape[2] ** 0.5 - 1) < 1e-4,
     )

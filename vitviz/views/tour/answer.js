@@ -3,7 +3,7 @@
 
 import { unpacked } from '../../canvas/data.js';
 import { button, div, el, fit, stack, track } from '../../canvas/elements.js';
-import { percent } from '../../canvas/numbers.js';
+import { scored } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { strip } from './board.js';
 import { beside, digits, folded, pair, plain, shapeOf, sheetOf, summed } from './parts.js';
@@ -88,6 +88,11 @@ export const probabilitiesStep = {
     made.none.hidden = Boolean(top);
     made.table.hidden = made.line.hidden = !top;
     if (!top) return;
+    if (self.value.head_type === 'value') {
+      made.line.hidden = true;
+      const rows = plain(top.map((row) => [t(row.name), digits(row.logit)]));
+      return made.table.replaceChildren(sheetOf([t('Output'), t('Value')], rows));
+    }
     const heads = [
       t('Class'),
       t('Logit'),
@@ -183,7 +188,7 @@ export const withoutStep = {
       return;
     }
     made.title.textContent = t('With and without {head}', { head: headName(head) });
-    const answer = (found) => (found ? `${found[0]} ${percent(found[1])}` : '');
+    const answer = (found) => (found ? `${found[0]} ${scored(found[1], self.value.head_type)}` : '');
     const answers = before.map((one, i) => [answer(one), answer(after[i])]);
     made.table.replaceChildren(sheetOf([t('With it'), t('Without it')], plain(answers)));
     made.line.textContent = t(

@@ -44,7 +44,7 @@ def _blocks(f: Facts) -> list[dict[str, Any]]:
     grid, tokens = "{rows} × {cols} of {tall} × {wide}", "{tokens} tokens"
     turned = next((f", {kind}" for kind in ("rotary", "relative") if kind in f.positions), "")
     classified, accounted = f.classes > 0, f.classes > 0 and f.accounted
-    score = "Sigmoid" if f.score == "sigmoid" else "Softmax"
+    score = {"softmax": "Softmax", "sigmoid": "Sigmoid", "value": "Value"}[f.head_type]
     classifier = score if classified else "No classifier"
     token = _block("token", tokens)
     token = token if "class" in f.grid.prefix_names else _block("token", "No class token", tokens, False)

@@ -34,6 +34,7 @@ class Facts:
     root_scale: bool = True  # scores are divided by the root of d
     accounted: bool = True  # there is an account of its logits that adds up
     score: str = ""  # of given classes, what makes probabilities of their cosines
+    head_type: str = "softmax"  # what the logits are read as, of given classes too
 
     @property
     def sequence(self) -> str:

@@ -4,7 +4,7 @@
 
 import { button, div, el, fit, span } from '../../canvas/elements.js';
 import { open } from '../../canvas/memory.js';
-import { percent } from '../../canvas/numbers.js';
+import { scored } from '../../canvas/numbers.js';
 import { t, tokenName } from '../../canvas/words.js';
 import { drawPatch, shapeOf, told } from './parts.js';
 
@@ -169,18 +169,19 @@ export function overviewOf(self, first) {
     cutApart(self, whole, cut, width, height);
     node.style.setProperty('--vv-over', `${side}px`);
     node.style.setProperty('--vv-heads', self.value.heads);
-    const { layers: count, heads } = self.value;
+    const { layers: count, heads, head_type } = self.value;
     layers.replaceChildren(
       ...Array.from({ length: count }, (_, i) => el('i', { style: `--vv-at:${i / count}` })),
     );
     const bar = (share) => el('span', { class: 'vv-answer-bar', style: `width:${100 * share}%` });
     const line = (share) => el('span', { class: 'vv-answer-track' }, bar(share));
-    answer.replaceChildren(...top.map(([name, share]) => el('span', {}, span(t(name)), line(share))));
+    const bars = head_type === 'value' ? () => '' : line; // a value is no share
+    answer.replaceChildren(...top.map(([name, share]) => el('span', {}, span(t(name)), bars(share))));
     const texts = [
       `${cols * wide} × ${rows * tall}`,
       `${rows} × ${cols}`,
       t('{layers} × {heads} heads', { layers: count, heads }),
-      top.length ? percent(top[0][1]) : t('No classifier'),
+      top.length ? scored(top[0][1], head_type) : t('No classifier'),
     ];
     texts.forEach((text, i) => (sizes[i].textContent = text));
   }

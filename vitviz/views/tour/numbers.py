@@ -74,11 +74,12 @@ def answer(subject: Subject) -> dict[str, Any]:
     if trace.logits is None:
         return found
     logits = trace.logits.numpy().astype(np.float64)
-    each = trace.classes is not None and trace.classes.score == "sigmoid"
-    shift = float(logits.max()) if abs(logits).max() > 30 and not each else 0.0
-    powers = np.exp(-logits if each else logits - shift)
-    total = 0.0 if each else float(powers.sum())
-    shares = trace.probabilities().numpy()
+    one_of = trace.head_type == "softmax"
+    shift = float(logits.max()) if abs(logits).max() > 30 and one_of else 0.0
+    valued = trace.head_type == "value"
+    powers = None if valued else np.exp(logits - shift if one_of else -logits)
+    total = float(powers.sum()) if one_of else 0.0
+    scores = trace.scores().numpy()
     likeliest = np.argsort(-logits, kind="stable")[:SHOWN]
     head = parts.classifier
     if head is not None and (
@@ -90,12 +91,13 @@ def answer(subject: Subject) -> dict[str, Any]:
         head = None
     rows = []
     for c in likeliest.tolist():
-        row = {"name": trace.named(c), "logit": short(logits[c]), "power": short(powers[c])}
-        row["probability"] = short(shares[c])
+        row = {"name": trace.named(c), "logit": short(logits[c])}
+        if not valued:
+            row |= {"power": short(powers[c]), "probability": short(scores[c])}
         if head is not None:
             row |= {"weights": listed(head.weight[c]), "bias": short(head.bias[c].item())}
         rows.append(row)
-    return {**found, "top": rows, "total": total, "shift": shift, "each": each}
+    return {**found, "top": rows, "total": total, "shift": shift, "each": not one_of}
 
 
 def accounted(subject: Subject) -> bool:

@@ -9,7 +9,7 @@ import { board, strip } from './board.js';
 import { beside, captioned, largest, pair, patchOf, prose, take } from './parts.js';
 
 /** One answer of the experiment: its picture and the three likeliest classes, or how alike its y is. */
-function answerCard(title, picture) {
+function answerCard(title, picture, headType) {
   const list = div('vv-tops');
   const head = el('p', { class: 'vv-h' }, ...prose(title));
   const node = div('vv-card', picture.node, stack(head, list));
@@ -21,7 +21,9 @@ function answerCard(title, picture) {
       if (!answer) return;
       const value = answer.likeness?.toFixed(4);
       const text = t('Likeness of y to the original (cosine): {value}', { value });
-      list.replaceChildren(...(answer.top.length ? tops(answer.top) : [el('p', { class: 'vv-text', text })]));
+      list.replaceChildren(
+        ...(answer.top.length ? tops(answer.top, headType) : [el('p', { class: 'vv-text', text })]),
+      );
     },
   };
 }
@@ -90,7 +92,9 @@ export const positionsStep = {
       t('Shuffled, E_pos set to zero'),
     ];
     const plain = [t('In order'), t('Shuffled')];
-    const cards = (self.summary.zeroable ? titles : plain).map((title, i) => answerCard(title, pictures[i]));
+    const cards = (self.summary.zeroable ? titles : plain).map((title, i) =>
+      answerCard(title, pictures[i], self.value.head_type),
+    );
     const anew = () => this.run(self, Object.assign(made, { seed: (made.seed % 999) + 1 }));
     const again = button(t('Shuffle anew'), anew, { class: 'vv-shuffle', 'data-export': 'no' });
     const words = el('p', { class: 'vv-text vv-verdict', role: 'status' });

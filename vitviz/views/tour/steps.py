@@ -36,7 +36,8 @@ def texts() -> list[str]:
     changes += [{"positions": positions} for positions in kinds]
     changes += [{name: True} for name in ("stem", "layer_scale", "norm_before_blocks")]
     changes += [{name: False} for name in ("plain_blocks", "accounted", "named")]
-    changes += [{"score": score} for score in ("softmax", "sigmoid")]
+    changes += [{"score": score, "head_type": score} for score in ("softmax", "sigmoid")]
+    changes += [{"head_type": one, "classes": count} for one in ("sigmoid", "value") for count in (1, 2)]
     changes += [{"classes": 0}, {"mlp": None}]
     models = [replace(plain, **change) for change in changes]
     found = [step for facts in models for step in steps(facts)]
@@ -341,7 +342,7 @@ _LAST = _keyed("""
 
 def _readout(f: Facts) -> Step:
     last = _LAST.get(f.pool, "After the last layer the tokens become one vector y.")
-    head, attempt, none, see, embedded, unnamed = paragraphs("""
+    head, attempt, none, see, embedded, unnamed, valued = paragraphs("""
         The head, one more matrix, turns it into {classes} numbers, one for each class: the logits.
 
         Add up the products: with the bias they make the logit of the first answer.
@@ -354,9 +355,13 @@ def _readout(f: Facts) -> Step:
         logit is the cosine of the two, times a scale.
 
         The head, one more matrix, turns it into {classes} numbers; the checkpoint carries no names for them.
+
+        The head, one more matrix, turns it into the values that the model predicts: {classes} in number.
     """)
     if not f.classes:
         head, attempt = none, see
+    elif f.head_type == "value":
+        head = valued
     elif f.score:
         head = embedded
     elif not f.named:
@@ -383,6 +388,30 @@ def _probabilities(f: Facts) -> Step:
     attempt = (
         "Recompute the first probability from its logit, and then see how it changes with another picture."
     )
+    if f.head_type == "value":
+        *said, attempt = paragraphs("""
+            This model predicts values, as in a regression. They are shown as they are, without a softmax or a
+            sigmoid.
+
+            A value has the unit that training gave it, and no probability. The steps that follow call it a
+            logit.
+
+            Choose another image, and see how the value changes.
+        """)
+        return step(tuple(said), attempt)
+    if f.head_type == "sigmoid" and not f.score:
+        own, labels, output, single = paragraphs("""
+            Each label has a sigmoid of its own, so the {classes} probabilities need not add up to 1.
+
+            An image may have several labels, or none: training asked of each label alone whether it fits.
+
+            The head has one output, and a sigmoid turns its logit into the probability of a yes.
+
+            A softmax over a single output would be 1 for every image.
+        """)
+        said = (output, single) if f.classes == 1 else (own, labels)
+        formula = "p_{c} = 1 / (1 + exp(−logit_{c}))"
+        return step(said, attempt, (formula,), ("{classes} logits → {classes} probabilities",))
     if f.score == "sigmoid":
         said = paragraphs("""
             Each sentence has a sigmoid of its own, so the {classes} probabilities need not add up to 1.

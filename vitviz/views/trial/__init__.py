@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vitviz.analyses.protocol import DENSE, TITLES, UNTRIED
-from vitviz.errors import Unknown
+from vitviz.errors import Unknown, quoted
 from vitviz.figures.chart import Chart, travelled
 from vitviz.record.sentence import Sentence
 from vitviz.views import late
@@ -95,6 +95,7 @@ class Trial(View):
         Choice(
             "score", "Watched",
             options=(("probability", "Probability"), ("logit", "Logit"), ("kept", "Answer kept")),
+            of_values=(("logit", "Value"),),
         ),
         Choice(
             "show", "Beside the curves",
@@ -161,14 +162,15 @@ class Trial(View):
         target = target_of(subject, settings["target"])
         if name == "agreement":
             methods = [one for one in self.order(subject) if one not in (*LAST, "random", "centre")]
-            beside = made.sensitivity(subject, target, methods)
+            others = subject.trace.logits.numel() > 1  # classes whose maps could stand beside
+            beside = made.sensitivity(subject, target, methods) if others else None
             return packed(travelled(made.matrix(self.whole(subject, settings), settings["score"], beside)))
         if name == "verdict":
             return packed(made.told(self.whole(subject, settings), settings["score"]))
         order = self.order(subject)
         if settings["method"] not in order:
             raise Unknown(
-                f"There is no method {settings['method'][:40]!r}; expected one of {', '.join(order)}."
+                f"There is no method {quoted(settings['method'])}; expected one of {', '.join(order)}."
             )
         if name == "panels":  # as far as the trial is, in the order of asking; of all, best first
             known = order[: order.index(settings["method"]) + 1]

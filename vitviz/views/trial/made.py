@@ -9,7 +9,7 @@ import torch
 
 from vitviz.analyses.correlation import agreement, spearman
 from vitviz.analyses.protocol import TITLES
-from vitviz.analyses.trials.curves import SCORES, beyond
+from vitviz.analyses.trials.curves import beyond
 from vitviz.analyses.trials.trial import Trial, together, trial_of
 from vitviz.analyses.trials.verdict import CONTROLS, level, verdict
 from vitviz.errors import OutOfMemory, UnsupportedModel
@@ -124,7 +124,10 @@ def _watched(subject: Subject, settings: Settings) -> Sentence:
     if settings["score"] == "kept":
         return Sentence("Answer kept")
     told = {"class": target_name(subject, settings["target"])}
-    return Sentence("logit of {class}" if settings["score"] == "logit" else "probability of {class}", **told)
+    if settings["score"] != "logit":
+        return Sentence("probability of {class}", **told)
+    of_values = subject.about.head_type == "value"
+    return Sentence("value of {class}" if of_values else "logit of {class}", **told)
 
 
 def told(trial: Trial, score: str) -> dict[str, Any]:
@@ -195,13 +198,13 @@ def arrays(trial: Trial) -> dict[str, np.ndarray]:
     names = list(trial.curves)
     return {
         "methods": np.asarray(names),
-        "scores": np.asarray(SCORES),
+        "scores": np.asarray(trial.scores),
         "shares": np.asarray(trial.shares),
         "maps": np.stack([trial.maps[name].map.numpy() for name in names]),
         "curves": np.stack([_sides(trial.curves[name]) for name in names]),
-        "areas": np.asarray([[trial.areas(name, score) for score in SCORES] for name in names]).mT,
+        "areas": np.asarray([[trial.areas(name, score) for score in trial.scores] for name in names]).mT,
         "saco": np.asarray([trial.curves[name].saco for name in names]),
-        "chance": np.asarray([trial.chance(score) for score in SCORES]),
+        "chance": np.asarray([trial.chance(score) for score in trial.scores]),
         "random_draws": np.stack([_sides(draw) for draw in trial.draws]),
         "agreement": alike(trial, names),
         "target": np.asarray(trial.classes),
@@ -217,4 +220,4 @@ def table(trial: Trial) -> bytes:
 
 def _sides(curves) -> np.ndarray:
     sides = curves.most, curves.least
-    return np.stack([np.stack([side[score].numpy() for score in SCORES]) for side in sides])
+    return np.stack([np.stack([one.numpy() for one in side.values()]) for side in sides])

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from vitviz.analyses.protocol import TITLES
-from vitviz.analyses.trials.curves import SCORES
 from vitviz.analyses.trials.verdict import (
     in_all_scores,
     refused,
@@ -15,6 +14,7 @@ from vitviz.analyses.trials.verdict import (
     verdict_over,
 )
 from vitviz.figures.chart import BLUE, GREY, Chart, Level, Series, spoken
+from vitviz.record.head_type import scores_named
 from vitviz.record.sentence import Sentence, travelling
 from vitviz.views.printing import joined
 from vitviz.views.subject import Settings
@@ -63,6 +63,7 @@ def ahead(survey: Any, settings: Settings) -> Chart:
     spare = 0.04 * (high - low)
     names = [joined(str(row["rank"]), Sentence(TITLES[row["method"]])) for row in rows]
     along = Sentence("gap less chance’s, logits" if score == "logit" else "gap less chance’s, %")
+    along = Sentence("gap less chance’s, values") if survey.head_type == "value" else along
     axes = along, Sentence("Method"), (low - spare, high + 2 * spare), (0.4, last + 0.6)
     level = Level(0.0, Sentence("chance"), upright=True, colour=GREY)
     like = {"whole": False, "aspect": 0.06 + 0.042 * last}
@@ -73,15 +74,15 @@ def ahead(survey: Any, settings: Settings) -> Chart:
 def arrays(survey: Any, settings: Settings) -> dict[str, np.ndarray]:
     """What is taken home: methods best first by probability, and each number of theirs by score."""
     place, measure = protocol_of(survey, settings), trial_in(survey)
-    rows = in_all_scores(survey, place)
+    rows, scores = in_all_scores(survey, place), scores_named(survey.head_type)
     names = ("rank", "most", "most_error", "least", "least_error", "gap", "ahead", "ahead_error")
     return {
         "methods": np.asarray([row["method"] for row in rows]),
-        "scores": np.asarray(SCORES),
+        "scores": np.asarray(scores),
         "shares": np.asarray(measure.shares),
         "patches_as": np.asarray(measure.protocols[place]),
         "pictures": np.asarray(survey.images),
-        **{one: np.asarray([[row[f"{one}_{score}"] for score in SCORES] for row in rows]) for one in names},
+        **{one: np.asarray([[row[f"{one}_{score}"] for score in scores] for row in rows]) for one in names},
         "alike": np.asarray([row["alike"] for row in rows]),
         "refused": np.asarray(list(map(str, said_of_refused(survey))), dtype=str),
     }

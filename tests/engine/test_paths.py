@@ -1,0 +1,90 @@
+"""The largest paths into an answer against all paths of a small model, each carried forward by hand."""
+
+import itertools
+
+import pytest
+import torch
+
+from tests.engine.accounts import pixels_for, small_model, traced
+from vitviz import analyses
+from vitviz.analyses.evidence import account_of, directions
+from vitviz.analyses.paths import paths_of
+from vitviz.analyses.target import target_of
+from vitviz.analyses.writers import Writer
+from vitviz.engine.passes.edges import recorded_stream
+
+LAYERS = HEADS = 4
+
+
+def by_hand(model, pixels, target):
+    """Return every path's share of a logit: each writer's own result goes through its heads and the head."""
+    dim, shares, read, scores = model.embed_dim // HEADS, {}, [], []
+    patches = model.patch_embed(pixels)[0]
+    place = model.pos_embed[0]
+    x = torch.cat([model.cls_token[0], patches]) + place
+    writers = [(Writer("positions"), place), (Writer("embedding"), x - place)]
+
+    def centred(x):
+        return x - x.mean(dim=-1, keepdim=True)
+
+    def deviation(x, norm):
+        return (centred(x).square().mean(dim=-1, keepdim=True) + norm.eps).sqrt()
+
+    for layer, block in enumerate(model.blocks):
+        read.append(deviation(x, block.norm1))
+        q, k, _ = block.attn.qkv(block.norm1(x)).unflatten(-1, (3, HEADS, dim)).permute(1, 2, 0, 3)
+        scores.append((q @ k.mT / dim**0.5).softmax(dim=-1))
+        x = x + block.attn(block.norm1(x)[None])[0]
+        mlp = block.mlp(block.norm2(x))
+        x = x + mlp
+        bias = block.attn.proj.bias.expand_as(x)
+        writers += [(Writer("bias", layer), bias), (Writer("mlp", layer), mlp)]
+    row = model.norm.weight * model.head.weight[target] / deviation(x[:1], model.norm)
+
+    def through(layer, head, x):
+        """What a head makes of x alone, and of nothing but its biases."""
+        block, some = model.blocks[layer], slice(dim * head, dim * head + dim)
+        weight, bias = (one[2 * model.embed_dim :] for one in (block.attn.qkv.weight, block.attn.qkv.bias))
+        values = centred(x) / read[layer] * block.norm1.weight @ weight[some].T
+        constant = (block.norm1.bias @ weight[some].T + bias[some]).expand_as(values)
+        return (scores[layer][head] @ one @ block.attn.proj.weight[:, some].T for one in (values, constant))
+
+    def onward(x, trail, writer):
+        """Follow what stands behind a path's last head, and all ways on from there."""
+        shares[trail, writer] = (centred(x[:1]) * row).sum().item()
+        for layer, head in itertools.product(range(trail[0][0] + 1, LAYERS), range(HEADS)):
+            onward(next(through(layer, head, x)), ((layer, head), *trail), writer)
+
+    for layer, head in itertools.product(range(LAYERS), range(HEADS)):
+        for writer, x in writers:
+            if writer.layer is None or writer.layer < layer:
+                onward(next(through(layer, head, x)), ((layer, head),), writer)
+        onward([*through(layer, head, x)][1], ((layer, head),), Writer("constant"))
+    return shares
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A model of four layers with four heads each: its ledger and stream, and all its 2,176 paths by hand."""
+    model = small_model("class", depth=LAYERS, num_heads=HEADS)
+    pixels = pixels_for(model)
+    trace, tail = traced(model, pixels)
+    ledger, stream = analyses.ledger_of(trace, tail), recorded_stream(model, pixels, trace)
+    basis = directions(ledger, target_of(trace, tail, 1).direction)[0]
+    with torch.no_grad():
+        every = by_hand(model, pixels, 1)
+    return (ledger, stream, basis, account_of(ledger, 1).heads), every
+
+
+@pytest.mark.parametrize("count", [1, 12, 60])
+def test_paths_that_are_proven_are_the_largest_of_all(small, count):
+    given, every = small
+    assert len(every) == 2176
+    found = paths_of(*given, count)
+    assert found.proven and found.opened < 340  # of 624
+    order = sorted(every, key=lambda one: -abs(every[one]))
+    assert [(one.heads, one.writer) for one in found.paths] == order[:count]
+    assert [one.share for one in found.paths] == pytest.approx([every[one] for one in order[:count]])
+    assert found.bound >= abs(every[order[count]]) - 1e-12
+    assert found.total == pytest.approx(sum(every.values()))
+    assert found.left_out == pytest.approx(found.total - sum(one.share for one in found.paths))

@@ -1,0 +1,100 @@
+"""What a classifier's outputs z are: logits of one softmax, of a sigmoid each, or plain values.
+
+    softmax   p_c = exp(z_c) / sum_k exp(z_k)    one of several classes
+    sigmoid   p_c = 1 / (1 + exp(-z_c))          several labels, or one output: a yes or no
+    value     z_c itself                         regression, which has no probability
+
+The softmax of one output is 1 for every image, so no head with one output is read by it. The rules are those
+of transformers' pipeline "image-classification". They do not show whether a probability is calibrated.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vitviz.errors import VitvizError
+
+HeadType = Literal["softmax", "sigmoid", "value"]
+HEAD_TYPES = ("softmax", "sigmoid", "value")
+NO_DECISION = "{name} gives values (regression), which have no probability and predict no class"
+SCORES = ("kept", "probability", "logit")  # of an output, as far as its type has them
+
+
+def scores_of(logits: Float[Tensor, "*row class"], head_type: HeadType) -> Float[Tensor, "*row class"]:
+    """Return what is shown of logits, in float64: probabilities, or the values as they are.
+
+    >>> scores_of(torch.tensor([0.0, 0.0]), "softmax").tolist()
+    [0.5, 0.5]
+    >>> scores_of(torch.tensor([2.5]), "value").tolist()
+    [2.5]
+    """
+    logits = logits.double()
+    if head_type == "value":
+        return logits
+    return logits.sigmoid() if head_type == "sigmoid" else logits.softmax(dim=-1)
+
+
+def predictions_of(logits: Float[Tensor, "*row class"], head_type: HeadType) -> Int[Tensor, "*row"]:
+    """Return the predicted class by row: the largest output's; of a single one, 1 from probability 1/2 on.
+
+    Raises VitvizError for values, which predict no class.
+
+    >>> predictions_of(torch.tensor([[-0.1], [3.0]]), "sigmoid").tolist()
+    [0, 1]
+    """
+    if head_type == "value":
+        raise VitvizError(NO_DECISION.format(name="This head") + ".")
+    return (logits[..., 0] >= 0).long() if logits.shape[-1] == 1 else logits.argmax(dim=-1)
+
+
+def scores_named(head_type: HeadType) -> tuple[str, ...]:
+    """Return which of `SCORES` outputs have: whether the prediction is kept, a probability, the logit.
+
+    >>> scores_named("value")  # whose logit is the value itself
+    ('logit',)
+    """
+    return SCORES[2:] if head_type == "value" else SCORES
+
+
+def require_score(score: str | None, head_type: HeadType, name: str) -> str:
+    """Return the score that is asked for, or the usual one for None; VitvizError for one there is not."""
+    known = scores_named(head_type)
+    if score in known or score is None:
+        return score or known[len(known) // 2]
+    why = NO_DECISION.format(name=f": {name}") if score in SCORES else ""
+    raise VitvizError(f"Given score={score!r}{why}; expected {' or '.join(known)}.")
+
+
+def probabilities_of_predictions(
+    logits: Float[Tensor, "*row class"], head_type: HeadType
+) -> Float[Tensor, "*row prediction"]:
+    """Return the probability of each class that `predictions_of` counts: of a single output, no and yes.
+
+    >>> probabilities_of_predictions(torch.tensor([0.0]), "sigmoid").tolist()
+    [0.5, 0.5]
+    """
+    found = scores_of(logits, head_type)
+    return torch.cat([1 - found, found], dim=-1) if logits.shape[-1] == 1 else found
+
+
+def predictions_named(labels: Sequence[str], outputs: int, head_type: HeadType) -> tuple[str, ...]:
+    """Return the names of what `predictions_of` counts: the labels; of a single output its yes and its no.
+
+    >>> predictions_named(["melanoma"], 1, "sigmoid")
+    ('not melanoma', 'melanoma')
+    """
+    if outputs != 1 or head_type != "sigmoid":
+        return tuple(labels)
+    return (f"not {labels[0]}", labels[0]) if len(labels) == 1 else ("negative", "positive")
+
+
+def require_head_type(head_type: str, outputs: int, name: str) -> None:
+    """VitvizError for a softmax over one output, which would be 100 % for every image."""
+    if head_type == "softmax" and outputs == 1:
+        raise VitvizError(
+            f"Given head_type='softmax' for {name}, which has one output: its softmax is 100 % for every"
+            " image. Choose 'sigmoid' for the logit of a yes or no, 'value' for a regression."
+        )
