@@ -337,8 +337,7 @@ class Endpoints:
 
         Args:
             patches_as: what is taken away is dropped from the sequence, or painted over
-            score: what is watched, for the ranking and the verdict; empty for the probability, and for the
-                value (logit) of a model that predicts values
+            score: what is watched, for the ranking and the verdict; empty for the probability or the value
             method: one alone, beside the random maps; empty for all
 
         Returns:
