@@ -121,6 +121,24 @@ def short_training():
         yield
 
 
+@pytest.fixture(scope="module")
+def samples_once():
+    """The survey of the sample photographs' parts is made once of each checkpoint for all tests of a file."""
+    from vitviz.prints import over_a_set
+
+    own, kept = over_a_set.over_samples, {}
+
+    def over_samples(inspector, size=None, measures=None):
+        asked = (inspector.checkpoint.location or id(inspector), size, measures and tuple(measures))
+        if asked not in kept:
+            kept[asked] = own(inspector, size, measures)
+        return kept[asked]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(over_a_set, "over_samples", over_samples)
+        yield
+
+
 @pytest.fixture(scope="session")
 def inspector():
     import vitviz  # once the hook above is there

@@ -129,6 +129,7 @@ def test_one_model_with_itself_is_symmetric_with_ones_and_swapping_two_transpose
     assert cka(one, other).abs().max() <= 1
 
 
+@pytest.mark.sweep
 def test_what_has_nothing_in_common_is_about_zero_and_may_be_a_little_below():
     """The biased estimate would be far above: few pictures, many channels."""
     wide = Grid(4, 4, (4, 4), ("class",))
@@ -168,6 +169,7 @@ def test_the_error_is_the_jackknife_with_every_minibatch_left_out_anew():
     assert cka_error(one[:3], other[:3]).isnan().all(), "three say too little"
 
 
+@pytest.mark.sweep
 def test_the_error_is_about_the_spread_over_sets():
     """Two models that share half of what they say of a picture: many sets, and the error that each tells."""
     random, found, told = np.random.default_rng(0), [], []

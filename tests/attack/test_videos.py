@@ -138,6 +138,7 @@ def test_a_hostile_video_ends_in_a_sentence(inspector, tmp_path, name):
     assert path.stem in str(told.value) and str(tmp_path) not in str(told.value)
 
 
+@pytest.mark.sweep
 def test_what_breaks_off_is_never_taken_as_whole(tmp_path):
     """Not once in many: ffmpeg's threads wrote into one line, where an error lost its name."""
     for name in ("broken off.webm", "a hole.webm", "broken off.mkv"):

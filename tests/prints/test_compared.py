@@ -15,6 +15,8 @@ from vitviz.surveys import LAYERS, parts_of_samples
 
 EARLY = "vitviz-tiny@30"
 
+pytestmark = pytest.mark.usefixtures("samples_once")
+
 
 @pytest.fixture(scope="module")
 def early():

@@ -13,6 +13,7 @@ from tests.prints.reading import panels, texts
 from tests.refusing import WHY
 from vitviz.analyses import protocol
 from vitviz.analyses.protocol import DENSE
+from vitviz.analyses.trials.verdict import verdict
 from vitviz.figures.paper.pen import families
 from vitviz.figures.paper.plates import Chart, Legend, Matrix, Table, Tiles
 from vitviz.figures.paper.sheet import drawn
@@ -119,7 +120,7 @@ def test_the_ranking_has_the_areas_under_the_curves_that_are_drawn(made, found, 
     assert [str(one) for one in table.columns][4:] == [f"Gap ↑{unit}", "SaCo", "Unexplained"]
 
 
-def test_every_method_is_told_from_the_others_and_named_once(made, trace):
+def test_every_method_is_told_from_the_others_and_named_once(made, inspector, trace):
     (legend,) = panels(made("trial"), Legend)
     assert sorted(str(one.name) for one in legend.series) == sorted(TITLES.values())
     assert len({(one.colour, one.dash) for one in legend.series}) == len(ORDER)
@@ -136,8 +137,8 @@ def test_every_method_is_told_from_the_others_and_named_once(made, trace):
     (table,) = panels(made("trial", True), Table)
     assert all(detail.count(str(row[1])) == 1 for row in table.rows)
     assert not panels(made("trial", True), Legend), "the table has the samples"
-    best = str(table.rows[0][1]).removesuffix(" *")
-    for start in (f"{best} is best here", *SAID):
+    view, subject = looked_at("trial", inspector, trace)
+    for start in (str(verdict(view.whole(subject, read(view, subject, {})))), *SAID):
         assert any(text.startswith(start) for text in said) and any(t.startswith(start) for t in detail)
 
 

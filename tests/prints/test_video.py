@@ -12,6 +12,7 @@ from sklearn.decomposition import PCA
 
 import vitviz
 from tests.prints.test_animation import of_gif, of_mp4
+from tests.tiers import sweep
 from vitviz.errors import TooMuch, VitvizError
 from vitviz.figures.paper.plates import Map
 from vitviz.prints import film_of
@@ -59,7 +60,7 @@ def still(photo):
     return np.asarray(photo.resize((WIDE, TALL)))
 
 
-@pytest.mark.parametrize("form", [*LOSSLESS, "gif"])
+@sweep("form", [*LOSSLESS, "gif"], quick=["avi", "gif"])
 def test_a_still_as_a_video_is_what_the_picture_is(inspector, still, tmp_path, form):
     path = tmp_path / f"still.{form}"
     frames = [still] * 3
@@ -84,7 +85,7 @@ def test_a_still_as_a_video_is_what_the_picture_is(inspector, still, tmp_path, f
         assert len({one.scale for one in found}) == 1
 
 
-@pytest.mark.parametrize("form", [*LOSSLESS, *LOSSY, *OTHERS])
+@sweep("form", [*LOSSLESS, *LOSSY, *OTHERS], quick=["avi", "mp4", "gif"])
 def test_every_result_belongs_to_the_number_that_its_frame_shows(inspector, tmp_path, form):
     path = filmed(tmp_path / f"bars.{form}", bars(20))
     asked = [
@@ -149,6 +150,7 @@ def test_components_are_those_of_all_frames_tokens_at_once(inspector, tmp_path):
         next(vitviz.video(path, inspector, "tokens", show="components", basis="all"))
 
 
+@pytest.mark.sweep
 def test_memory_does_not_grow_with_the_frames(inspector, tmp_path):
     path = filmed(tmp_path / "long.avi", bars(32)[[*range(31), *range(31)]])
 

@@ -23,7 +23,7 @@ def pictures():
 
 @pytest.fixture(scope="module")
 def found(inspector, pictures):
-    labelled = list(zip(pictures, ("tabby", 3, "6", "goldfish"), strict=True))
+    labelled = list(zip(pictures, ("tabby", 3, "6", "class 0"), strict=True))
     measures = [name for name in MEASURES if name != "words"]  # which are sentences': see test_words.py
     return vitviz.survey(labelled, inspector, measures, batch=3, classes={"tabby": 0})
 

@@ -14,6 +14,16 @@ from vitviz.surveys.sources import Item
 
 
 @pytest.fixture(scope="module")
+def inspector(small_inspector):
+    return small_inspector
+
+
+@pytest.fixture(scope="module")
+def trace(small_trace):
+    return small_trace
+
+
+@pytest.fixture(scope="module")
 def pictures():
     return [Item(f"photos/{name}.png", vitviz.sample_image(name)) for name in ("chelsea", "coffee", "rocket")]
 

@@ -60,7 +60,7 @@ def test_every_choice_has_the_answer_that_it_would_give(studio):
 def test_what_is_said_is_asked_no_more_and_stands_in_link_and_files(small_studio):
     studio = small_studio
     name = assumed.name_with(
-        "mine.safetensors", "mean=0.485%2C0.456%2C0.406&std=0.229,0.224,0.225&epsilon=1e-6"
+        "mine.safetensors", "heads=2&mean=0.485%2C0.456%2C0.406&std=0.229,0.224,0.225&epsilon=1e-6"
     )
     key = studio.look(studio.pictures.sample("coffee"), name)
     form = assumed.shown(studio.checkpoints.inspector(name), None, keeps=False)

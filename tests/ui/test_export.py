@@ -114,7 +114,7 @@ def test_the_table_has_a_line_for_each_head(studio, key):
         assert line["checkpoint"] == "vitviz-tiny" and line["rows"] == "plain" and line["pictures"] == "1"
 
 
-@pytest.mark.parametrize("alone", [0, 1, 8])
+@sweep("alone", [0, 1, 8], quick=[1])
 def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the_pages_do(studio, key, alone):
     subject = studio.subject(key)
     archive = opened(lessons.everything(studio, key, {"rollout.alone": str(alone)}))
@@ -158,7 +158,8 @@ def test_every_view_is_in_it_with_its_files_settings_and_words(studio, key):
             assert first == second
 
 
-@sweep("slug", ["experiment", "trial"], quick=["trial"])
+@pytest.mark.sweep
+@pytest.mark.parametrize("slug", ["experiment", "trial"])
 def test_what_takes_long_comes_along_once_the_view_itself_has_found_it(studio, slug, few):
     key = studio.look(studio.pictures.sample("rocket"), "vitviz-tiny")
     given = {"experiment": {"kind": "shuffle"}, "trial": {"patches_as": "mean"}}[slug]

@@ -10,7 +10,6 @@ from PIL import Image
 
 import vitviz
 from tests.prints.reading import texts
-from tests.tiers import sweep
 from vitviz.errors import Stopped, TooMuch, Unknown, VitvizError
 from vitviz.record import stopping
 from vitviz.ui.answers import lessons, prints
@@ -106,7 +105,8 @@ def test_the_zip_holds_every_views_figure_that_is_at_hand_with_its_caption(studi
         }
 
 
-@sweep("slug", ["trial", "experiment"], quick=["experiment"])
+@pytest.mark.sweep
+@pytest.mark.parametrize("slug", ["trial", "experiment"])
 def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
     studio, inspector, trace, photo, slug, few
 ):

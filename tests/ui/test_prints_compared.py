@@ -16,7 +16,7 @@ from vitviz.ui.memory.studio import Studio
 from vitviz.ui.options import Settings
 
 EARLY = "vitviz-tiny@30"
-pytestmark = pytest.mark.usefixtures("short_training")
+pytestmark = pytest.mark.usefixtures("short_training", "samples_once")
 BOTH = {"against": "beside"}
 NAME = "vitviz-compared_vitviz-tiny_vitviz-tiny-30_against-beside"
 

@@ -23,6 +23,8 @@ from vitviz.ui.options import Limits
 from vitviz.ui.page import over_a_set
 from vitviz.ui.page.over_a_set import AVERAGED, OverASet
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def quick(protocol):
     from vitviz.surveys.measures.trial import TrialMeasure

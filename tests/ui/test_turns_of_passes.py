@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 import vitviz
+from tests.tiers import sweep
 from tests.ui.test_turns import until
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import TooMuch, Unknown
@@ -66,7 +67,7 @@ def key(studio):
 FOR_EVER = 600  # s after which nothing comes any more: how fast a machine is must not matter
 
 
-@pytest.mark.parametrize("way", WAYS)
+@sweep("way", WAYS, quick=["a map", "a print", "a program's trial"])
 def test_passes_wait_while_another_visitor_has_the_turn(studio, key, monkeypatch, way):
     # who waits for a turn is what counts, and not how much is done with it
     monkeypatch.setattr(made, "trial_of", partial(made.trial_of, shares=(0.0, 1.0), draws=2))

@@ -18,6 +18,7 @@ from gradio.utils import get_upload_folder
 
 from tests import loops
 from tests.e2e.conftest import ROOT
+from tests.tiers import sweep
 from tests.ui.conftest import sent
 from vitviz.engine.pictures.images import MAX_BYTES
 from vitviz.errors import ImageError
@@ -122,7 +123,7 @@ def test_what_takes_an_uploads_place_after_it_was_checked_is_not_opened(own, tmp
             os.close(os.open(own / "pipe.png", os.O_RDWR))  # whoever waits for a writer goes on
 
 
-@pytest.mark.parametrize("view", [view for view in VIEWS if view.averages], ids=lambda view: view.slug)
+@sweep("view", [view for view in VIEWS if view.averages], quick=1, ids=lambda view: view.slug)
 def test_a_survey_opens_only_uploads(studio, own, tmp_path, view):
     over = OverASet(studio)
     start = {"key": studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")}

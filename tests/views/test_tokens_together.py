@@ -95,6 +95,7 @@ def test_a_patch_has_one_colour_in_whichever_figure_it_stands(studio, keys, tmp_
     assert np.abs(one - other).mean() < 12  # a JPEG apart
 
 
+@pytest.mark.sweep
 def test_all_steps_of_a_training_share_one_basis_and_do_not_flip(studio, keys):
     names = [one.name for one in studio.checkpoints.moments("vitviz-tiny")]
     steps = [studio.look(studio.pictures.sample("coffee"), name) for name in names]

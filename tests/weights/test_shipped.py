@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+import pytest
 import timm
 import torch
 from safetensors import safe_open

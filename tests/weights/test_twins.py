@@ -115,6 +115,7 @@ def shipped(twins_recipe, pictures, tmp_path_factory) -> Path:
     return tmp_path / "shipped"
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("kind", KINDS)
 def test_timms_own_model_answers_as_the_twin_that_was_trained(twins_recipe, pictures, shipped, kind):
     twins, work = twins_recipe("twins"), shipped.parent / "work"

@@ -12,6 +12,7 @@ import vitviz
 from tests.engine.models.theirs import Apart, Scratch
 from tests.engine.small import perturbed, saved, small
 from tests.shared import shared
+from tests.tiers import sweep
 from vitviz.engine import choices
 from vitviz.engine.fitting import kept
 from vitviz.engine.pictures.images import open_image
@@ -47,7 +48,7 @@ def trained(count, width=64, steps=60):
     return model.state_dict()
 
 
-@pytest.mark.parametrize("count", [2, 4, 8])
+@sweep("count", [2, 4, 8], quick=[4])
 def test_training_shows_where_a_head_ends(count):
     assert inferred.heads_shown(trained(count)) == count
 
@@ -251,7 +252,7 @@ def test_heads_that_do_not_divide_are_refused(tmp_path):
 
 
 def test_each_choice_says_what_it_would_answer(tmp_path):
-    path = bare(tmp_path)
+    path = saved(small(), tmp_path / "mine.safetensors")
     inspector = vitviz.load(path, device="cpu")
     picture = open_image(vitviz.sample_image("chelsea"))
     found = list(

@@ -6,6 +6,7 @@ import timm
 import torch
 
 from tests.engine.small import SMALL, same
+from tests.tiers import sweep
 from vitviz.engine.finding.catalogue import find
 from vitviz.engine.fitting.load import load
 from vitviz.engine.reading import google
@@ -158,7 +159,7 @@ def test_google_hybrid_stem_equals_timms_own_loader(tmp_path):
         assert torch.equal(mine[name], value), name
 
 
-@pytest.mark.parametrize("key", sorted(google_arrays(depth=1)))
+@sweep("key", sorted(google_arrays(depth=1)), quick=3)
 @pytest.mark.parametrize(
     "damage", [lambda a: a[..., :1], lambda a: a.ravel(), lambda a: a[None], lambda a: np.float32(0)]
 )

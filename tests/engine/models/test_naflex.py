@@ -8,6 +8,7 @@ import torch
 
 from tests.engine.looking import inspect, noise, perturbed
 from tests.engine.small import same, saved
+from tests.tiers import sweep
 from vitviz.engine.finding.catalogue import checkpoints, find
 from vitviz.engine.fitting.load import load
 from vitviz.engine.inspector import Inspector
@@ -30,7 +31,7 @@ ARCHITECTURES = [
 SHALLOW = {"depth": 2}
 
 
-@pytest.mark.parametrize(("name", "options"), ARCHITECTURES)
+@sweep("name, options", ARCHITECTURES, quick=1)
 def test_a_naflex_folder_answers_at_any_size_as_timm_does(name, options, tmp_path):
     theirs = perturbed(name, **SHALLOW, **options)
     timm.models.save_for_hf(theirs, tmp_path, model_args=SHALLOW | options)

@@ -10,14 +10,17 @@ import vitviz
 from tests.engine.looking import noise
 from tests.engine.passes.taken_away import inspector_of
 from tests.shared import shared
+from tests.tiers import sweep
 from vitviz import Without, analyses
 from vitviz.errors import Stopped, VitvizError
 from vitviz.record import stopping
 
 
 @pytest.mark.parametrize("how", ["mean", "tokens", "zero", "other"])
-@pytest.mark.parametrize(
-    "family", ["class", "EVA-02", "BEiT", "relative positions", "parallel, averaged", "attention pooling"]
+@sweep(
+    "family",
+    ["class", "EVA-02", "BEiT", "relative positions", "parallel, averaged", "attention pooling"],
+    quick=["class"],
 )
 def test_all_in_turn_are_as_one_at_a_time(family, how):
     inspector, other = inspector_of(family), "one" if how == "other" else None
