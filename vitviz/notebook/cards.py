@@ -14,6 +14,7 @@ from vitviz.analyses.effects import EdgeEffects, Effects
 from vitviz.analyses.evidence import Evidence
 from vitviz.analyses.experiment import Experiment
 from vitviz.analyses.filters import Filters
+from vitviz.analyses.paths import Paths
 from vitviz.analyses.protocol import KINDS
 from vitviz.analyses.relevance.passes import Relevance
 from vitviz.analyses.smallest import SmallestPart
