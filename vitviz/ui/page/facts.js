@@ -43,10 +43,10 @@ export default function part(element, props, watch, trigger) {
   /** What was answered before something was taken away, or by another checkpoint or step; else null. */
   function earlier(value) {
     if (value.before || live) return value.before;
-    const { picture, checkpoint, top } = value;
+    const { picture, checkpoint, top, head_type } = value;
     if (!origin || origin.picture !== picture || origin.checkpoint === checkpoint)
-      origin = { picture, checkpoint, top };
-    return origin.checkpoint === checkpoint ? null : origin.top;
+      origin = { picture, checkpoint, top, head_type };
+    return origin.checkpoint === checkpoint || origin.head_type !== head_type ? null : origin.top;
   }
 
   /** By how much one class was ahead of the other before, and is now: the difference of their logits. */
