@@ -13,7 +13,6 @@ from tests.surveys.conftest import noise
 from vitviz.analyses.trials.verdict import in_all_scores, standing
 from vitviz.errors import VitvizError
 
-
 model_of = cache(lambda outputs: small(num_classes=outputs))
 
 
