@@ -46,10 +46,10 @@ export default function part(element, props, watch, trigger) {
    */
   function earlier(value) {
     if (value.before || live) return value.before;
-    const { scene, moved, checkpoint, top } = value;
+    const { scene, moved, checkpoint, top, head_type } = value;
     if (!moved || origin?.scene !== scene || origin.checkpoint === checkpoint)
-      origin = { scene, checkpoint, top };
-    return origin.checkpoint === checkpoint ? null : origin.top;
+      origin = { scene, checkpoint, top, head_type };
+    return origin.checkpoint === checkpoint || origin.head_type !== head_type ? null : origin.top;
   }
 
   /** By how much one class was ahead of the other before, and is now: the difference of their logits. */
