@@ -1,7 +1,10 @@
 """Inspectors of random models, and noise to show them."""
 
+from functools import cache
+
 import timm
 import torch
+from PIL import Image
 
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.inspector import Inspector
@@ -22,6 +25,17 @@ def inspect(model: torch.nn.Module, name: str = "random") -> Inspector:
     height, width = model.patch_embed.img_size
     preprocessing = Preprocessing((height, width), (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
     return Inspector(Loaded(Checkpoint(name, None, "local", ""), model, preprocessing), "cpu")
+
+
+SHAPES = [  # width, height: landscape, portrait, square, tiny, and as elongated as is accepted
+    (640, 427), (481, 321), (427, 640), (321, 481), (28, 28), (1, 1), (3, 2), (31, 97), (500, 26), (26, 500),
+    (255, 256), (701, 1000),
+]  # fmt: skip
+
+
+@cache
+def picture(width: int, height: int) -> Image.Image:
+    return Image.fromarray(noise(width, (height, width)))
 
 
 def noise(seed: int = 0, size: tuple[int, int] = (260, 300)):

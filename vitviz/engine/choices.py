@@ -44,8 +44,7 @@ def _answer(
         other = load(replace(inspector.checkpoint, name=asked, architecture=None, note="", assumed=()))
         inspector, given = type(inspector)(other, str(inspector.device), inspector.dtype), Given()
     preprocessing: Preprocessing = inspector.preprocessing.with_size(size)
-    said = {name: value for name, value in given.said().items() if hasattr(preprocessing, name)}
-    prepared = prepare(picture, replace(preprocessing, **said))
+    prepared = prepare(picture, replace(preprocessing, **given.data(vars(preprocessing))))
 
     def changed(model: nn.Module) -> nn.Module:
         variant = copies.lending(model)

@@ -157,8 +157,7 @@ class Forward:
             memory_guard(torch.device("cpu"), f"Comparing {placed.checkpoint.name} with itself in float32"),
         ):
             if placed.exact is not None:
-                own = size == placed.preprocessing.size
-                exact = placed.exact if own else copies.sized(placed.exact, size)
+                exact = copies.sized(placed.exact, size)
                 self.deviation, placed.exact = precision.deviation(trace, exact, prepared.tensor[None]), None
 
     def run(

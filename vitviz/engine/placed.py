@@ -96,7 +96,7 @@ class Placed:
         self.exact = None if in_full else loaded.model
         self.hooks = Hooks()
         capture.transformer_blocks(self.model)
-        self.sizes: dict[tuple[int, int], nn.Module] = {self.preprocessing.size: self.model}
+        self.sizes = self._built(self.model)
         self.lock = lock_of(self, "lock")  # of the variants for other sizes; never held during a pass
 
     def grid(self, size: tuple[int, int] | None = None) -> Grid:
@@ -109,7 +109,7 @@ class Placed:
         there.device = pick_device(device)
         with memory_guard(there.device, f"Moving {self.checkpoint.name}"):
             there.model = copies.placed(self.model, there.device, DTYPES[self.dtype])
-        there.sizes = {self.preprocessing.size: there.model}
+        there.sizes = self._built(there.model)
         return there
 
     def given(self, classes: Classes) -> Placed:
@@ -125,11 +125,15 @@ class Placed:
     def __getstate__(self) -> dict:
         """All but what belongs to one process or one device."""
         model = copies.lending(self.model)  # without what stands there for passes that run just now
-        here = {"model": model, "sizes": {self.preprocessing.size: model}, "exact": None}
+        here = {"model": model, "sizes": self._built(model), "exact": None}
         return {**vars(self), **here, "lock": None, "hooks": None}
 
     def __setstate__(self, state: dict) -> None:
         vars(self).update(state, lock=lock_of(self, "lock"), hooks=Hooks())
+
+    def _built(self, model: nn.Module) -> dict[tuple[int, int], nn.Module]:
+        """The model by the size that it was built for: every other is resized from its trained tables."""
+        return {copies.size_of(model, self.preprocessing.size): model}
 
     def size(self, asked: int | tuple[int, int] | None) -> tuple[int, int]:
         """The (height, width) asked for, or the checkpoint's own; VitvizError where it does not fit."""
@@ -150,7 +154,8 @@ class Placed:
                         f"{self.checkpoint.name} has a fixed input of {self.preprocessing.size[0]} x"
                         f" {self.preprocessing.size[1]} pixels."
                     )
-                if len(self.sizes) > 3:  # the own size and the last few are kept
-                    self.sizes.pop(next(key for key in self.sizes if key != self.preprocessing.size))
+                if len(self.sizes) > 3:  # the own size, the built one and the last few are kept
+                    kept = (self.preprocessing.size, *self._built(self.model))
+                    self.sizes.pop(next(key for key in self.sizes if key not in kept))
                 self.sizes[size] = copies.sized(self.model, size)
             return self.sizes[size]

@@ -118,6 +118,12 @@ class View:
     box: tuple[float, float, float, float]  # left, top, right, bottom of the crop, in pixels of the upload
     upload: tuple[int, int]  # width and height of the upright upload
     retouched: Strokes = NONE  # what the upload was painted over with
+    # The values from 0 to 1 that the model gets, where 8 bits round them; None where the image says it all.
+    exact: Float[np.ndarray, "height width 3"] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.picture.nbytes + (0 if self.exact is None else self.exact.nbytes)
 
 
 @dataclass(frozen=True)
@@ -285,4 +291,4 @@ class Trace(_Pickled, Shown):
                 tensors += [attention.bias.table, attention.bias.dense]
         tensors += [self.position_embedded, self.read, *(vars(self.written).values() if self.written else ())]
         whole = [tensor.untyped_storage() for tensor in tensors if tensor is not None]  # of views once
-        return sum({one.data_ptr(): one.nbytes() for one in whole}.values()) + self.view.picture.nbytes
+        return sum({one.data_ptr(): one.nbytes() for one in whole}.values()) + self.view.nbytes

@@ -30,7 +30,8 @@ from vitviz.engine.reading.mapping import mapping_file
 from vitviz.engine.reading.weights import shapes
 from vitviz.errors import CheckpointError
 
-BESIDE = ("config.json", "preprocessor_config.json", CONFIG)  # what is read with a weights file
+PREPROCESSORS = ("processor_config.json", "preprocessor_config.json")  # of transformers, the first preferred
+BESIDE = ("config.json", *PREPROCESSORS, CONFIG)  # what is read with a weights file
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 # Parts of a tag, longest first where one contains another.
 _DATA = {

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from timm.models import PretrainedCfg, get_pretrained_cfg
 
 from vitviz.engine.checkpoint import Checkpoint, Identity
 from vitviz.engine.finding import hub
-from vitviz.engine.finding.catalogue import BESIDE
+from vitviz.engine.finding.catalogue import BESIDE, PREPROCESSORS
 from vitviz.engine.reading import folder
 from vitviz.engine.reading.folder import HUB_FILES, SUFFIXES, permitted, weights_file
 from vitviz.engine.reading.mapping import mapping_file
@@ -22,7 +22,7 @@ from vitviz.errors import CheckpointError
 
 @dataclass(frozen=True)
 class Files:
-    """A weights file, its config.json ({} for none), and transformers' preprocessor_config.json."""
+    """A weights file, its config.json ({} for none), and the fields of transformers' image processor."""
 
     weights: Path
     config: Mapping[str, Any]
@@ -41,8 +41,8 @@ def files_of(checkpoint: Checkpoint, progress: hub.Progress | None = None) -> Fi
                 f"{checkpoint.name} has no weights (any more): expected {place} to be or to hold a file"
                 f" ending in {', '.join(SUFFIXES)}. Put it back, or choose another checkpoint."
             )
-        beside = weights.parent / "preprocessor_config.json"
-        told = folder.read_json(beside) if beside.is_file() else None
+        beside = (weights.with_name(name) for name in PREPROCESSORS)
+        told = _preprocessor(folder.read_json(path) if path.is_file() else None for path in beside)
         return Files(weights, folder.config_beside(weights), told)
 
 
@@ -71,7 +71,8 @@ def _from_hub(checkpoint: Checkpoint, progress: hub.Progress | None) -> Files:
     if not registered(checkpoint):
         small = partial(_small, checkpoint.location, needed=weights is None)
         config = small("config.json")
-        preprocessor = small("preprocessor_config.json") if config and "model_type" in config else None
+        theirs = PREPROCESSORS if config and "model_type" in config else ()
+        preprocessor = _preprocessor(map(small, theirs))
     for name in HUB_FILES:
         weights = weights or if_there(checkpoint.location, name, progress)
     if weights is None:
@@ -80,6 +81,13 @@ def _from_hub(checkpoint: Checkpoint, progress: hub.Progress | None) -> Files:
             "Choose a repository with weights of timm or transformers."
         )
     return Files(weights, config or {}, preprocessor)
+
+
+def _preprocessor(found: Iterable[Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
+    """The image processor's fields of `PREPROCESSORS`, in transformers' order; None where there is none."""
+    nested, own = [*found, None, None][:2]
+    nested = (nested or {}).get("image_processor")
+    return nested if isinstance(nested, Mapping) else own
 
 
 def _small(location: str, name: str, needed: bool) -> dict[str, Any] | None:

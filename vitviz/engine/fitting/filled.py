@@ -26,7 +26,7 @@ from vitviz.engine.checkpoint import Assumption, Checkpoint
 from vitviz.engine.finding.files import Files, registered
 from vitviz.engine.fitting import assumed
 from vitviz.engine.passes.record import patch_size
-from vitviz.engine.reading import google, huggingface, inferred, limits, naflex, timm_config
+from vitviz.engine.reading import google, huggingface, inferred, limits, naflex, processors, timm_config
 from vitviz.engine.reading.families import architectures, require_plain, timm_module
 from vitviz.engine.reading.folder import refusing, stem, understood
 from vitviz.engine.reading.given import Given, pools_of
@@ -133,7 +133,7 @@ def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: s
 def _by_transformers(files: Files, tensors: Mapping[str, Tensor], name: str, told: Given) -> Filled:
     with understood(name):
         build, entry = huggingface.builder(files.config, tensors, name)
-        data, notes = huggingface.data_config(files.config, files.preprocessor)
+        data, notes = processors.data_config(files.config, files.preprocessor)
     model = empty(build, name, tensors)
     fill(model, tensors, name, f"its config.json ({files.config['model_type']})")
     known = files.preprocessor is not None

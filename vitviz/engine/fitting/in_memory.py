@@ -25,7 +25,7 @@ from vitviz.engine.fitting.proposal import proposed
 from vitviz.engine.passes import copies
 from vitviz.engine.passes.record import grid_of
 from vitviz.engine.pictures.preprocess import Preprocessing
-from vitviz.engine.reading import huggingface, inferred, naflex, timm_config
+from vitviz.engine.reading import huggingface, inferred, naflex, processors, timm_config
 from vitviz.engine.reading.families import FAMILIES, require_plain
 from vitviz.engine.reading.given import ACTIVATIONS, Given, blocks_of, pools_of
 from vitviz.engine.reading.mapping import PATCH_ORDERS, NameMap, written
@@ -108,12 +108,12 @@ def _of_timm(model: nn.Module, given: Given) -> Filled:
     copied = copies.placed(model, memory.CPU, torch.float32)
     _forget_training(copied)
     copied = naflex.at_one_size(copied, tuple(size), architecture)
-    data = {**timm_config.default(architecture), **record} if timm.is_model(architecture) else record
-    data["input_size"] = (3, *size)
+    data = {**record, "input_size": (3, *size)}
     tag = str(data.get("tag") or "")
     labels = timm_config.labels_of(record, model.num_classes, tag)
-    notes = () if given.mean else ("Its mean and deviation are those of its timm configuration.",)
-    return Filled(copied, architecture, data, notes=notes, labels=labels)
+    notes = [] if given.mean else ["Its mean and deviation are those of its timm configuration."]
+    notes += timm_config.on_request(record)
+    return Filled(copied, architecture, data, notes=tuple(notes), labels=labels)
 
 
 def _at_size(taken: Filled, size: tuple[int, int], kind: str) -> Filled:
@@ -122,8 +122,7 @@ def _at_size(taken: Filled, size: tuple[int, int], kind: str) -> Filled:
         own = tuple(taken.data["input_size"][-2:])
         raise UnsupportedModel(f"{kind} has a fixed input of {own[0]} x {own[1]} pixels.")
     placed.require_size(size, grid_of(taken.model), taken.model, memory.CPU, kind)
-    data = {**taken.data, "input_size": (3, *size)}
-    return replace(taken, model=copies.sized(taken.model, size), data=data)
+    return replace(taken, data={**taken.data, "input_size": (3, *size)})
 
 
 def _of_transformers(model: nn.Module, kind: str) -> Filled:
@@ -138,7 +137,7 @@ def _of_transformers(model: nn.Module, kind: str) -> Filled:
     build, entry = huggingface.builder(config, tensors, kind)
     ours = empty(build, kind, tensors)
     fill(ours, tensors, kind, f"its configuration ({config['model_type']})")
-    data, _ = huggingface.data_config(config, None)
+    data, _ = processors.data_config(config, None)
     return Filled(ours, entry, data, labels=huggingface.labels(config, ours.num_classes))
 
 

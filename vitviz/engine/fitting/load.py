@@ -125,7 +125,8 @@ def _require_reasonable(found: Filled, name: str) -> None:
         )
     embedding = getattr(found.model, "patch_embed", None)
     own = getattr(embedding, "img_size", None)
-    if own is not None and getattr(embedding, "strict_img_size", False) and tuple(own) != size:
+    strict = getattr(embedding, "strict_img_size", False) and "processor" not in found.data
+    if own is not None and strict and tuple(own) != size:
         raise CheckpointError(
             f"{name}: its config.json asks for an input of {size[0]} x {size[1]} pixels, and its model was"
             f" made for {own[0]} x {own[1]}. Correct its input_size or img_size."

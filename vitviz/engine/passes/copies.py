@@ -4,15 +4,26 @@ import torch
 from torch import nn
 
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.passes import wiring
+from vitviz.engine.passes import positions, wiring
 
 
 @in_float32()
 def sized(model: nn.Module, size: tuple[int, int]) -> nn.Module:
-    """The model at another input size (height, width); it shares all weights but the position table."""
+    """The model at another input size (height, width); it shares all weights but the position table.
+
+    At the size that it was built for, it is the model itself.
+    """
+    if size_of(model, size) == size:
+        return model
     variant = lending(model)
     variant.set_input_size(img_size=size)
+    positions.follow_transformers(variant, model)
     return variant.to(next(model.parameters()).device).eval()  # tables were computed anew
+
+
+def size_of(model: nn.Module, default: tuple[int, int]) -> tuple[int, int]:
+    """The input size (height, width) that a model was built for; `default` where it does not say it."""
+    return tuple(getattr(getattr(model, "patch_embed", None), "img_size", None) or default)
 
 
 def lending(model: nn.Module) -> nn.Module:

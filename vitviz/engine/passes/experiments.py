@@ -27,7 +27,8 @@ from vitviz.record.trace import View
 @in_float32()
 def as_seen(view: View, preprocessing: Preprocessing) -> Prepared:
     """The model's input from a picture that was resized and cropped already: only normalised."""
-    pixels = torch.from_numpy(view.picture).movedim(-1, 0).float() / 255
+    values = view.picture.astype(np.float32) / 255 if view.exact is None else view.exact
+    pixels = torch.from_numpy(values).movedim(-1, 0)
     return Prepared(normalised(pixels, preprocessing), view)
 
 
@@ -43,8 +44,13 @@ def normalised(
 def shuffled(prepared: Prepared, grid: Grid, seed: int) -> Prepared:
     """The picture with its patches in another order, as read and as shown; VitvizError for no seed."""
     order = torch.from_numpy(permutation(grid.patches, seed))
-    picture = reordered(torch.from_numpy(prepared.view.picture).movedim(-1, 0), grid, order).movedim(0, -1)
-    view = replace(prepared.view, picture=np.ascontiguousarray(picture.numpy()))
+
+    def moved(picture: Shaped[np.ndarray, "height width 3"]) -> Shaped[np.ndarray, "height width 3"]:
+        laid = reordered(torch.from_numpy(picture).movedim(-1, 0), grid, order).movedim(0, -1)
+        return np.ascontiguousarray(laid.numpy())
+
+    picture, exact = prepared.view.picture, prepared.view.exact
+    view = replace(prepared.view, picture=moved(picture), exact=None if exact is None else moved(exact))
     return Prepared(reordered(prepared.tensor, grid, order), view)
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
 from vitviz.engine.checkpoint import Checkpoint
-from vitviz.engine.passes import branches
+from vitviz.engine.passes import branches, positions
 from vitviz.engine.passes.biases import bias_of
 from vitviz.engine.passes.capture import Call, Recording
 from vitviz.engine.reading.contrastive import projecting
@@ -97,7 +96,8 @@ def covered(view: View, grid: Grid) -> View:
         return view
     left, top, right, bottom = view.box
     box = (left, top, left + (right - left) * cols / width, top + (bottom - top) * rows / height)
-    return replace(view, picture=view.picture[:rows, :cols].copy(), box=box)
+    exact = None if view.exact is None else view.exact[:rows, :cols].copy()
+    return replace(view, picture=view.picture[:rows, :cols].copy(), box=box, exact=exact)
 
 
 def grid_of(model: nn.Module) -> Grid:
@@ -182,11 +182,10 @@ def resized(
 ) -> list[Float[Tensor, "patch width"]]:
     """Films' position tables as `position_table` gives `sized`'s; what is no such table is dropped."""
     old, new = grid_of(model), grid_of(sized)
-    prefix = model.pos_embed.shape[1] - old.patches
     shapes = [[one.rows, one.cols] for one in (new, old)]
     fitting = [table.to(model.pos_embed) for table in tables if table.shape == model.pos_embed.shape]
     if new.patches != old.patches or shapes[0] != shapes[1]:
-        fitting = [resample_abs_pos_embed(table, *shapes, prefix) for table in fitting]
+        fitting = [positions.resized(model, table, *shapes) for table in fitting]
     return [copied(table[0, -new.patches :]) for table in fitting]
 
 

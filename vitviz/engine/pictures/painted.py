@@ -34,10 +34,12 @@ def painted(
     over[:rows, :cols] = some.reshape(grid.rows, grid.cols).repeat(height, axis=0).repeat(width, axis=1)
     new = instead(prepared.tensor[None], preprocessing, grid, how)[0]
     mean, std = preprocessing.scale()
-    shown = (255 * (new * std + mean)).round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
+    values, exact = (new * std + mean).permute(1, 2, 0).numpy(), prepared.view.exact
+    shown = (255 * values).round().clip(0, 255).astype(np.uint8)
+    exact = None if exact is None else np.where(over[..., None], values, exact)
     return Prepared(
         torch.where(torch.from_numpy(over), new, prepared.tensor),
-        replace(prepared.view, picture=np.where(over[..., None], shown, picture)),
+        replace(prepared.view, picture=np.where(over[..., None], shown, picture), exact=exact),
     )
 
 

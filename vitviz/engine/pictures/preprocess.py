@@ -1,13 +1,14 @@
 """How a picture reaches a model, and where the model's input lies in the picture.
 
 Resize, crop and normalisation are timm's own evaluation transform, run step by step, so that every number is
-the one the checkpoint was evaluated with. What is added is the geometry: the resized picture's size and
-timm's centre crop give the box of the upload that the model sees. Not shown: what the resize blurs away.
+the one the checkpoint was evaluated with; for folders and modules of transformers they are those of its image
+processors (`vitviz.engine.pictures.processor`). What is added is the geometry: the resized picture's size and
+the centre crop give the box of the upload that the model sees. Not shown: what the resize blurs away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, floor, log, sqrt
@@ -21,6 +22,7 @@ from timm.data import create_transform, resolve_data_config
 from torch import Tensor
 
 from vitviz.engine.defaults import in_float32
+from vitviz.engine.pictures.processor import MODES, Processor
 from vitviz.engine.pictures.retouched import strokes_on
 from vitviz.errors import CheckpointError, ImageError
 from vitviz.record.trace import View
@@ -39,6 +41,7 @@ class Preprocessing:
     The picture is scaled to size / crop_pct and the middle cut out of it. `crop_mode` says how it is scaled:
     center keeps its shape and cuts off what is too long, squash bends it to the input's shape, border keeps
     its shape and fills what is missing with the mean colour. Mean and std are of values from 0 to 1.
+    `processor`, of transformers' models, replaces timm's resize and crop.
 
     >>> from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
     >>> small = Preprocessing((224, 224), IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD, crop_pct=0.9)
@@ -52,6 +55,7 @@ class Preprocessing:
     interpolation: str = "bicubic"
     crop_pct: float = 1.0
     crop_mode: str = "center"
+    processor: Processor | None = None
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Preprocessing:
@@ -75,8 +79,10 @@ class Preprocessing:
                 " against timm's."
             ) from error
         interpolation = "bilinear" if values["interpolation"] == "random" else values["interpolation"]
-        _check((channels, height, width), mean, std, crop_pct, interpolation, values["crop_mode"])
-        return cls((height, width), mean, std, interpolation, crop_pct, values["crop_mode"])
+        crop_mode, processor = values["crop_mode"], config.get("processor")
+        known = MODES if processor else INTERPOLATIONS
+        _check((channels, height, width), mean, std, crop_pct, interpolation, known, crop_mode)
+        return cls((height, width), mean, std, interpolation, crop_pct, crop_mode, processor)
 
     def with_size(self, size: tuple[int, int]) -> Preprocessing:
         """The same at another input size (height, width) in pixels."""
@@ -99,9 +105,11 @@ class Prepared:
 def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
     """The model's input from an upright RGB picture, to the last bit as timm's evaluation transform has it.
 
-    `view.picture` holds exactly the pixels that are normalised; the edges of `view.box` are where its edges
-    lie on the upload. The box reaches beyond the upload where the input was padded: with the mean colour in
-    border mode, with black where crop_pct is above 1. Raises ImageError where the picture is not RGB.
+    `view.picture` holds exactly the pixels that are normalised; where these are fractions of a grey level,
+    `view.exact` holds them, and `view.picture` rounds them. The edges of `view.box` are where its edges lie
+    on the upload. The box reaches beyond the upload where the input was padded: with the mean colour in
+    border mode or by a processor, with black by a crop. Raises ImageError where the picture is not RGB, or
+    too elongated.
 
     >>> picture = Image.new("RGB", (400, 200), "red")
     >>> half = (0.5, 0.5, 0.5)
@@ -113,6 +121,8 @@ def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
         raise ImageError(
             f"Expected an RGB picture, but was given one in mode {image.mode}; open it with open_image."
         )
+    if preprocessing.processor is not None:
+        return _processed(image, preprocessing, preprocessing.processor)
     names = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
     told = {name: getattr(preprocessing, name) for name in names}
     steps = create_transform(input_size=(3, *preprocessing.size), **told)
@@ -123,6 +133,17 @@ def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
     top, bottom = _edges(image.height, resized.height, picture.height)
     view = View(np.array(picture), (left, top, right, bottom), image.size, strokes_on(image))
     return Prepared(normalise(to_tensor(picture)), view)
+
+
+def _processed(image: Image.Image, preprocessing: Preprocessing, processor: Processor) -> Prepared:
+    """The model's input as an image processor of transformers makes it."""
+    mean, std = preprocessing.scale()
+    values, box = processor.values(image, preprocessing.size, preprocessing.interpolation, mean)
+    exact = values.permute(1, 2, 0).numpy()
+    picture = (255 * exact).round().clip(0, 255).astype(np.uint8)
+    fractions = exact if processor.in_fractions or processor.pad else None
+    view = View(picture, box, image.size, strokes_on(image), fractions)
+    return Prepared((values - mean) / std, view)
 
 
 def fitted_size(upload: tuple[int, int], tokens: int, patch: tuple[int, int]) -> tuple[int, int]:
@@ -159,8 +180,9 @@ def _edges(upload: int, resized: int, kept: int) -> tuple[float, float]:
 
 
 def _check(
-    size: tuple[int, int, int], mean: tuple, std: tuple, crop_pct: float, interpolation: str, crop_mode: str
-) -> None:
+    size: tuple[int, int, int], mean: tuple, std: tuple, crop_pct: float, interpolation: str,
+    interpolations: Iterable[str], crop_mode: str,
+) -> None:  # fmt: skip
     """Raises CheckpointError where a config asks for what timm or a photograph cannot give."""
     wrong = None
     if size[0] != 3 or len(mean) != 3 or len(std) != 3:
@@ -179,8 +201,8 @@ def _check(
             f"mean {mean} and std {std} are of values from 0 to 1: each std has to be from {MIN_STD:g} to"
             f" {LARGEST:g}"
         )
-    elif interpolation not in INTERPOLATIONS:
-        wrong = f"its interpolation is {interpolation!r}, and one of {', '.join(INTERPOLATIONS)} was expected"
+    elif interpolation not in interpolations:
+        wrong = f"its interpolation is {interpolation!r}, and one of {', '.join(interpolations)} was expected"
     elif crop_mode not in CROP_MODES:
         wrong = f"its crop mode is {crop_mode!r}, and one of {', '.join(CROP_MODES)} was expected"
     if wrong:

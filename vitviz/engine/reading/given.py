@@ -172,7 +172,11 @@ class Given:
     def data(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """A timm data config with what is said about pictures."""
         own = ("mean", "std", "crop_pct", "crop_mode", "interpolation")
-        return {**config, **{name: value for name, value in self.said().items() if name in own}}
+        said = {name: value for name, value in self.said().items() if name in own}
+        data = {**config, **said}
+        if said.keys() & {"crop_pct", "crop_mode"} and data.get("processor"):
+            data["processor"] = data["processor"].cutting(data["crop_mode"], data["crop_pct"])
+        return data
 
 
 def activation_in(module: Any) -> str | None:

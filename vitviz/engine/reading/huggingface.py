@@ -22,9 +22,11 @@ from timm.models.eva import Eva
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
+from vitviz.engine.passes.positions import of_transformers
 from vitviz.engine.reading import limits
 from vitviz.engine.reading.families import transformers_refusal
 from vitviz.engine.reading.inferred import entry_name
+from vitviz.engine.reading.processors import pair
 from vitviz.errors import CheckpointError, UnsupportedModel
 
 # Names on disk (first) and in the library's own modules since version 5 (second) -> timm's.
@@ -100,59 +102,6 @@ def _renamed(name: str, rules: list[tuple[str, str]]) -> str:
     return name
 
 
-_IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-_HALF = {"mean": (0.5,) * 3, "std": (0.5,) * 3}
-_SQUASHED = {"crop_mode": "squash", "crop_pct": 1.0}
-_META = {**_IMAGENET, "interpolation": "bicubic", "crop_mode": "center", "crop_pct": 224 / 256}
-# What the authors' checkpoints of each type were trained with, where no preprocessor_config.json says it.
-_DEFAULTS = {
-    "vit": {**_HALF, **_SQUASHED, "interpolation": "bilinear"}, "deit": {**_META, "crop_mode": "squash"},
-    "vit_mae": _META, "beit": {**_HALF, **_SQUASHED, "interpolation": "bicubic"}, "dinov2": _META,
-    "dinov2_with_registers": _META, "dinov3_vit": {**_IMAGENET, **_SQUASHED, "interpolation": "bilinear"},
-}  # fmt: skip
-_RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
-
-
-def data_config(
-    config: Mapping[str, Any], preprocessor: Mapping[str, Any] | None
-) -> tuple[dict[str, Any], list[str]]:
-    """The preprocessing as a timm data config, and sentences on what was assumed. Its size is the model's."""
-    kind = str(config["model_type"])
-    size = pair(config.get("image_size", 224))
-    data = {**_DEFAULTS[kind], "input_size": (config.get("num_channels", 3), *size)}
-    if preprocessor is None:
-        return data, [
-            "There is no preprocessor_config.json; the normalisation that is usual for this type was assumed."
-        ]
-    if preprocessor.get("do_normalize", True):
-        told = {name: preprocessor.get(f"image_{name}") for name in ("mean", "std")}
-        data |= {name: tuple(value) for name, value in told.items() if value}
-    else:
-        data |= {"mean": (0.0,) * 3, "std": (1.0,) * 3}
-    data["interpolation"] = _RESAMPLING.get(preprocessor.get("resample"), data["interpolation"])
-    resized, cropped = preprocessor.get("size"), preprocessor.get("crop_size")
-    if isinstance(resized, Mapping):
-        data["crop_mode"] = "center" if "shortest_edge" in resized else "squash"
-        resized = resized.get("shortest_edge") or resized.get("height")
-    if isinstance(cropped, Mapping):
-        cropped = cropped.get("height")
-    crops = bool(preprocessor.get("do_center_crop", cropped is not None)) and resized and cropped
-    data["crop_pct"] = min(1.0, cropped / resized) if crops else 1.0
-    seen = cropped if crops else resized
-    if seen and seen != size[0]:
-        return data, [
-            f"Shown at {size[0]} x {size[1]} px, the size in its config.json; its own preprocessing asks for"
-            f" {seen} px."
-        ]
-    return data, []
-
-
-def pair(size: Any) -> tuple[int, int]:
-    """Height and width of a size that is given as one number or two."""
-    height, width = (size, size) if isinstance(size, int) else size
-    return int(height), int(width)
-
-
 Built = tuple[Callable[[], nn.Module], str]  # what builds the empty model, and its name in timm
 Args = dict[str, Any]
 Config = Mapping[str, Any]
@@ -161,6 +110,10 @@ Tensors = Mapping[str, Tensor]
 _DINOV3 = {
     (384, 12): "small", (768, 12): "base", (1024, 24): "large", (1280, 32): "huge_plus", (4096, 40): "7b",
 }  # fmt: skip
+
+
+# transformers resizes the position tables of these each time, even at their own size, and as if of a square.
+_NOT_SQUARE = "{} has an input of {} x {} px; only square {} models are read."
 
 
 class ClassAndMeanReadout(VisionTransformer):
@@ -196,6 +149,8 @@ def _deit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
 
 
 def _dinov2(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    if args["img_size"][0] != args["img_size"][1]:
+        raise CheckpointError(_NOT_SQUARE.format(name, *args["img_size"], "DINOv2"))
     registers = config.get("num_register_tokens", 0) if "reg_token" in tensors else 0
     args |= {"init_values": 1e-5, "reg_tokens": registers, "no_embed_class": registers > 0}
     if config.get("use_swiglu_ffn"):
@@ -211,11 +166,7 @@ def _beit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
             f"{name} uses the activation {config['hidden_act']!r}; timm's BEiT has gelu alone."
         )
     if args["img_size"][0] != args["img_size"][1]:
-        # transformers stretches the position tables of such a model each time, even at its own size.
-        raise CheckpointError(
-            f"{name} has an input of {args['img_size'][0]} x {args['img_size'][1]} px; only square BEiT"
-            " models are read."
-        )
+        raise CheckpointError(_NOT_SQUARE.format(name, *args["img_size"], "BEiT"))
     averaged = "fc_norm.weight" in tensors
     args |= {
         "qkv_bias": True,  # but none for the keys
@@ -318,7 +269,8 @@ def builder(config: Config, tensors: Tensors, name: str) -> Built:
         "norm_layer": partial(LayerNorm, eps=config.get("layer_norm_eps", 1e-12)),
         "num_classes": len(tensors["head.weight"]) if "head.weight" in tensors else 0,
     }  # fmt: skip
-    return _BUILDERS[kind](args, config, tensors, name)
+    build, entry = _BUILDERS[kind](args, config, tensors, name)
+    return lambda: of_transformers(build(), antialias=kind == "dinov2_with_registers"), entry
 
 
 def labels(config: Mapping[str, Any], classes: int) -> tuple[str, ...]:

@@ -36,10 +36,17 @@ def described(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], dic
             f"Its config.json does not tell its preprocessing; timm's for {config['architecture']} is used."
         )
     base = default(str(config["architecture"]))
+    usual = tuple(base["input_size"])
     if given is not None:  # as timm does; but whether and how the size is fixed belongs to the architecture
         base = asdict(PretrainedCfg()) | {name: base[name] for name in ("input_size", "fixed_input_size")}
     record = {**base, **told}
     channels, height, width = record["input_size"]
+    if told.get("fixed_input_size") is False and "img_size" not in args and (height, width) != usual[1:]:
+        raise CheckpointError(
+            f"{name}: its config.json has fixed_input_size false, so that timm builds it for an input of"
+            f" {usual[1]} x {usual[2]} px, and input_size is {height} x {width}. Add img_size to model_args."
+        )
+    notes += on_request(record)
     size = args.get("img_size", (height, width))
     height, width = (size, size) if isinstance(size, int) else size
     record["input_size"] = (args.get("in_chans", channels), height, width)
@@ -57,6 +64,14 @@ def default(architecture: str) -> dict[str, Any]:
     with refusing(unknown, RuntimeError):
         record = get_pretrained_cfg(architecture) or PretrainedCfg()
     return {**asdict(record), "label_names": None, "label_descriptions": None}
+
+
+def on_request(record: Mapping[str, Any]) -> list[str]:
+    """A sentence on what of a pretrained_cfg timm's transform takes only where it is asked for; or none."""
+    named = [f"{name} {record[name]}" for name in ("test_input_size", "test_crop_pct") if record.get(name)]
+    if not named:
+        return []
+    return [f"Its configuration has {' and '.join(named)}, which timm uses only on request, and vitviz not."]
 
 
 COUNT = "{name} has {classes} classes, and {given} names were given, one a line. Give one for each class."
