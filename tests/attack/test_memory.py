@@ -49,8 +49,8 @@ def grown(make):
     return memory("VmHWM") - before
 '''
 STROKES = [
-    "hue_30", "rotate_30", "brush.noise1_9999.4000.4000", "brush.blur_999.4000.4000.999.999", "erase_900.10.10",
-    "move_0.0.8900.8900.400.400.4096.4096", "shift_3.4",
+    "hue_30", "rotate_30", "brush.noise1_9999.4000.4000", "brush.blur_999.4000.4000.999.999",
+    "erase_900.10.10", "move_0.0.8900.8900.400.400.4096.4096", "shift_3.4",
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import pytest
 from PIL import Image
 
 import vitviz
+from vitviz.errors import VitvizError
 
 
 def test_a_figure_of_a_file_is_the_one_of_python(said, tmp_path):
@@ -53,3 +54,19 @@ def test_filters_need_no_picture_and_pixels_are_as_asked_for(said, tmp_path):
 def test_mistakes_end_with_a_sentence(said, given, words):
     status, _, told = said("figure", *given)
     assert status == 1 and words in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize("command", [("figure", "filters"), ("video", "clip.gif")])
+@pytest.mark.parametrize("place", ["none/x.gif", "file/x.gif", "folder.gif", "x" * 300 + ".gif"])
+def test_a_place_that_cannot_be_is_a_sentence_before_anything_is_computed(said, tmp_path, command, place):
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "folder.gif").mkdir()
+    status, _, told = said(*command, "-o", place)
+    assert status == 1 and "cannot be written there; expected" in told and len(told) < 350
+
+
+def test_a_file_that_cannot_be_written_after_all_is_a_sentence(tmp_path):
+    made = vitviz.figure("filters", vitviz.load("vitviz-tiny"))
+    with pytest.raises(VitvizError, match=r"x.svg cannot be written: No such file") as told:
+        made.save(tmp_path / "none" / "x.svg")
+    assert str(tmp_path) not in str(told.value)

@@ -17,6 +17,7 @@ import vitviz
 from tests.engine.looking import inspect, noise, perturbed
 from tests.prints.reading import middles, picture, texts, values
 from tests.tiers import sweep
+from vitviz.engine.pictures import images
 from vitviz.errors import VitvizError
 from vitviz.views import VIEWS
 
@@ -302,3 +303,21 @@ def test_control_characters_of_a_label_leave_an_svg_well_formed(inspector, trace
     drawn = named.svg()
     ElementTree.fromstring(drawn)
     assert not re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", drawn)
+
+
+def test_a_large_photograph_is_drawn_smaller_and_the_crop_stays_in_its_place(
+    inspector, trace, photo, monkeypatch
+):
+    def panel(view):
+        return vitviz.figure(view, inspector, trace, picture=photo).plate.rows[0][0]
+
+    whole, crop = panel("rollout"), panel("explorer")
+    monkeypatch.setattr(images, "MAX_DRAWN", 90)
+    small, part = panel("rollout"), panel("explorer")
+    share = 90 / max(trace.view.upload)
+    assert max(small.picture.shape) == 90 and small.box == pytest.approx(
+        np.multiply(share, whole.box), abs=0.3
+    )
+    assert part.picture.shape[:2] == pytest.approx(np.multiply(share, crop.picture.shape[:2]), abs=1)
+    sized = Image.fromarray(crop.picture).resize(part.picture.shape[1::-1], Image.Resampling.BOX)
+    assert np.abs(np.asarray(sized, float) - part.picture).mean() < 8

@@ -66,7 +66,8 @@ def open_image(source: Any) -> Image.Image:
     floating point from 0 to 1. Transparency is laid on white; of animations and multi-page files the first
     frame is taken; 16-bit grey is scaled from 0..65535. A PIL image that is upright RGB already is handed
     back itself, not a copy. Raises ImageError, with a sentence for the page, for what is no picture, is
-    damaged, has more than 20 MB or 80 million pixels, is 20 times longer than wide, or is anything else.
+    damaged, has more than 20 MB or 80 million pixels (a WebP 50), is 20 times longer than wide, or is
+    anything else.
 
     >>> open_image(np.full((2, 3), 65535, dtype=np.uint16)).getpixel((0, 0))
     (255, 255, 255)
