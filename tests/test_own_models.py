@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 import timm
 import torch
 import transformers
@@ -55,15 +56,23 @@ def test_a_callback_like_lightnings_sees_each_epoch():
     assert first.shape == (2, 3) and not first.equal(second)
 
 
-def test_transformers_trainer_calls_its_own(tmp_path):
+@pytest.mark.parametrize("bf16", [False, True])
+def test_transformers_trainer_calls_its_own(tmp_path, bf16):
+    """With bf16 accelerate puts an autocast around `forward`, in which the training goes on."""
     torch.manual_seed(0)
     model = transformers.ViTForImageClassification(transformers.ViTConfig(**SIZES))
     pictures = [{"pixel_values": torch.randn(3, 32, 32), "labels": i % 5} for i in range(8)]
     watching = NAMES["WatchingTrainer"](vitviz.sample_image("coffee"))
     arguments = transformers.TrainingArguments(
         tmp_path, num_train_epochs=2, per_device_train_batch_size=4, report_to=[], save_strategy="no",
-        learning_rate=0.1, use_cpu=True, disable_tqdm=True,
+        learning_rate=0.1, use_cpu=True, disable_tqdm=True, bf16=bf16,
     )  # fmt: skip
     transformers.Trainer(model, arguments, train_dataset=pictures, callbacks=[watching]).train()
     first, second = watching.seen
     assert first.shape == (2, 4) and not first.equal(second)
+    assert ("forward" in vars(model)) is ("_original_forward" in vars(model)) is bf16
+    if bf16:
+        again = NAMES["WatchingTrainer"](watching.picture)
+        with torch.autocast("cpu", torch.bfloat16):  # as within a step of it
+            again.on_epoch_end(None, SimpleNamespace(global_step=4), None, model=model)
+        torch.testing.assert_close(again.seen[0], second)

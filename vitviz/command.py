@@ -82,6 +82,14 @@ def survey(
             " dropped."
         ),
     ] = None,
+    steps: Annotated[
+        int | None,
+        Option(
+            help="For trial: steps of integrated_gradients. Default: doubled for each image until its map is"
+            " stable.",
+            min=1,
+        ),
+    ] = None,
     words: Annotated[
         Path | None,
         Option(help="For words: sentences to choose from, one a line. Default: 200 plain words."),
@@ -139,7 +147,7 @@ def survey(
     asked = {"size": size, "batch": batch, "limit": limit, "seed": seed, "workers": workers}
     try:
         inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
-        measures = _measures(measure or USUAL, boxes, method, patches_as)
+        measures = _measures(measure or USUAL, boxes, method, patches_as, steps)
         inspector = _worded(inspector, measures, words)
         ends, seconds = ("", 0.2) if sys.stderr.isatty() else ("\n", 10)  # a file has a line each time
         with told(True, bar_format=PROGRESS + ends, mininterval=seconds) as tell:
@@ -154,9 +162,11 @@ def survey(
     print(f"{found.images} pictures{left_out}. {out / 'report.html'}")
 
 
-def _measures(names, boxes: Path | None, methods: list[str] | None, protocols: list[str] | None) -> list:
+def _measures(
+    names, boxes: Path | None, methods: list[str] | None, protocols: list[str] | None, steps: int | None
+) -> list:
     """The measures, the trial with its settings; VitvizError for settings of one that is not asked for."""
-    given = {"--boxes": boxes, "--method": methods, "--patches-as": protocols}
+    given = {"--boxes": boxes, "--method": methods, "--patches-as": protocols, "--steps": steps}
     told = [name for name, value in given.items() if value]
     if "trial" not in names:
         if told:
@@ -165,7 +175,7 @@ def _measures(names, boxes: Path | None, methods: list[str] | None, protocols: l
     from vitviz.surveys.labels import Boxes
     from vitviz.surveys.measures.trial import TrialMeasure
 
-    settings = {"boxes": Boxes.of(boxes) if boxes else None}
+    settings = {"boxes": Boxes.of(boxes) if boxes else None, "steps": steps}
     settings |= {"methods": tuple(methods)} if methods else {}
     settings |= {"protocols": tuple(protocols)} if protocols else {}
     return [TrialMeasure(**settings) if name == "trial" else name for name in names]

@@ -1,11 +1,15 @@
 """Every guard of the door by itself, before an app that takes whatever it is given."""
 
+import errno
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 
 import gradio as gr
 import pytest
+from gradio import route_utils
+from starlette.requests import ClientDisconnect
 
 from tests import loops
 from tests.attack.stranger import MARK
@@ -63,6 +67,20 @@ def ask(calls):
                 given.extend(message.get("body", b""))
                 if message["type"] == "http.disconnect" or not message.get("more_body"):
                     break
+            left = uploads.get_upload_folder()
+            if given == b'"parts"':
+                parts = [route_utils.NamedTemporaryFile(delete=False, dir=left) for _ in range(3)]
+                Path(parts[0].name).rename(f"{left}/placed")
+                parts[1].close()
+            for sign, error in (
+                (b'"no room', OSError(errno.ENOSPC, "No space left on device")),
+                (b'"forbidden', PermissionError(errno.EACCES, "Permission denied")),
+                (b'"gone', ClientDisconnect()),
+            ):
+                if given.startswith(sign):
+                    if b"500" in given or sign == b'"gone':  # as Starlette says before it raises
+                        await send({"type": "http.response.start", "status": 500, "headers": []})
+                    raise error
             broken = message["type"] == "http.disconnect"
             status = 500 if given == b'"failing"' else 499 if broken else TAKEN
             await send({"type": "http.response.start", "status": status, "headers": []})
@@ -211,6 +229,26 @@ def test_an_upload_over_which_the_app_fails_is_a_sentence_and_nothing_else_is_hi
     status, said, _ = ask("/gradio_api/upload", b'"failing"')
     assert status == 400 and "files under plain names" in json.loads(said)["detail"]
     assert ask("/gradio_api/other", b'"failing"')[:2] == (500, "{}")
+
+
+def test_a_full_disk_is_named_and_room_is_made(ask, monkeypatch):
+    made, known = [], uploads._parts
+    monkeypatch.setattr(uploads.Quota, "make_room", lambda quota: made.append(known.get()))
+    monkeypatch.setattr(uploads, "_free", lambda: 10**12)
+    for body in (b'"no room"', b'"no room, 500"'):
+        made.clear()
+        status, said, _ = ask("/gradio_api/upload", body, accept_language="zh-CN")
+        assert status == 507 and "磁盘已满" in json.loads(said)["detail"]
+        assert made[-1] is None, "after its own parts have been removed"
+    with pytest.raises(PermissionError):
+        ask("/gradio_api/upload", b'"forbidden"')
+    assert ask("/gradio_api/upload", b'"gone"')[0] == 400
+
+
+def test_of_an_upload_nothing_stays_but_what_was_put_in_its_place(ask, monkeypatch, tmp_path):
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    ask("/gradio_api/upload", b'"parts"')
+    assert [path.name for path in tmp_path.iterdir()] == ["placed"] and not uploads._used
 
 
 def test_room_is_made_as_uploads_arrive(ask, monkeypatch):

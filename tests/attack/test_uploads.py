@@ -69,6 +69,30 @@ def test_no_endpoint_opens_a_file_that_was_not_uploaded(http, secret, form):
         assert http.post("gradio_api/call/v2/predict", json={"image": given}).status_code == 422
 
 
+@pytest.mark.parametrize("name", ["predict", "rollout", "trial", "figure"])
+def test_gradio_client_is_told_that_no_address_is_fetched(server, name):
+    """The client takes the detail of a 422 for a list; of a plain text it dies by an AttributeError."""
+    from gradio_client import Client, handle_file
+    from gradio_client.exceptions import ValidationError
+
+    client = Client(server.url, verbose=False)
+    try:
+        for address in ("http://127.0.0.1:9/x.png", "https://example.org/photo.jpg"):
+            with pytest.raises(ValidationError, match="This server fetches no address. Download the image"):
+                client.predict(handle_file(address), api_name=f"/{name}")
+    finally:
+        client.close()
+
+
+def test_a_refusal_at_the_queue_has_the_shape_that_gradio_reads(http, secret, listeners):
+    number = next(number for number, count in listeners.items() if count > 1)
+    for data in ([], [{"path": str(secret)}, *[None] * 30], [{"path": "ftp://x/y.png"}, *[None] * 30]):
+        status, said = answer(http, number, data)
+        (one,) = json.loads(said)["detail"]
+        assert status == 422 and one["__type__"] == "validate" and one["is_valid"] is False
+        assert one["message"].endswith(".")
+
+
 def test_a_link_in_the_upload_folder_leads_nowhere(http, secret):
     own = Path(sent(http, picture()))
     link, pipe = own.with_name("link.png"), own.with_name("pipe.png")

@@ -92,9 +92,22 @@ def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
 
 
 def test_with_something_taken_away_already_it_says_why_not(open_page):
-    page = open_page("?sample=coffee&tab=evidence&show=effects&without=heads%3D5.2", wait=False)
-    ready(page, "evidence")
-    expect(page.locator(PANEL)).to_contain_text("from the whole model alone", timeout=20_000)
+    page, refused = open_page("?sample=coffee&tab=evidence&without=heads%3D5.2", wait=False), []
+    page.on("response", lambda answer: refused.append(answer.url) if answer.status >= 400 else None)
+    key = ready(page, "evidence")
+    show = page.locator("#vitviz-evidence [data-name=show] select")
+    for name, panel in (("smallest", "#vitviz-evidence .vv-alone"), ("effects", PANEL)):
+        show.select_option(name)
+        expect(page.locator(panel)).to_contain_text("from the whole model alone")
+        expect(page.locator(panel).get_by_role("button", name="Begin")).to_be_hidden()
+    assert refused == [], "nothing is asked for that is known to be refused"
+    page.evaluate("document.dispatchEvent(new CustomEvent('vitviz:put-back'))")
+    page.wait_for_function(
+        "(key) => !document.querySelector('#vitviz-evidence [data-ready]').dataset.ready.startsWith(key)",
+        arg=key,
+    )
+    done(page, "all")
+    expect(page.locator(PANEL)).not_to_contain_text("from the whole model alone")
 
 
 def test_every_patch_has_an_answer_of_its_own_at_every_depth(open_page, coffee):

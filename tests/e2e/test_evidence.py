@@ -119,7 +119,7 @@ def test_the_graph_of_paths_tells_its_edges_and_a_head_in_it_opens_its_page(open
     ready(page, "evidence")
     view = page.locator("#vitviz-evidence")
     expect(view).to_contain_text("The 9 largest paths into the answer")
-    expect(view).to_contain_text("The search is bounded")
+    expect(view).to_contain_text("They are proven to be the largest: no other path exceeds")
     plot = view.locator(".vv-below .vv-chart:visible")
     plot.focus()
     page.keyboard.press("ArrowRight")

@@ -42,14 +42,14 @@ def test_class_activation_maps_are_those_of_grad_cam(construction, method, name)
 @pytest.mark.parametrize("construction", ["class", "registers"])
 @pytest.mark.parametrize("steps", [2, 7, 20])
 def test_integrated_gradients_are_those_of_captum(construction, steps):
-    """By the midpoint rule from the mean colour; pixels are then summed within each patch. Their steps are
+    """By Gauss-Legendre from the mean colour; pixels are then summed within each patch. Their steps are
     float32.
     """
     attr = pytest.importorskip("captum.attr")
     one = explained(construction, TARGET)
     grid = one.trace.grid
     theirs = attr.IntegratedGradients(one.model).attribute(
-        one.pixels, torch.zeros_like(one.pixels), target=TARGET, n_steps=steps, method="riemann_middle"
+        one.pixels, torch.zeros_like(one.pixels), target=TARGET, n_steps=steps, method="gausslegendre"
     )
     height, width = grid.patch
     expected = rearrange(

@@ -1,10 +1,12 @@
 """The largest paths into an answer against all paths of a small model, each carried forward by hand."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
 
+import vitviz
 from tests.engine.accounts import pixels_for, small_model, traced
 from vitviz import analyses
 from vitviz.analyses.evidence import account_of, directions
@@ -88,3 +90,51 @@ def test_paths_that_are_proven_are_the_largest_of_all(small, count):
     assert found.bound >= abs(every[order[count]]) - 1e-12
     assert found.total == pytest.approx(sum(every.values()))
     assert found.left_out == pytest.approx(found.total - sum(one.share for one in found.paths))
+
+
+@pytest.mark.parametrize("opened", [0, 30, 100])
+def test_no_unlisted_path_exceeds_the_bound_of_a_search_that_ends_early(small, opened):
+    given, every = small
+    found = paths_of(*given, 60, opened)
+    assert not found.proven and found.opened == max(opened, LAYERS * HEADS)  # every head once
+    listed = {(one.heads, one.writer) for one in found.paths}
+    others = [abs(share) for path, share in every.items() if path not in listed]
+    assert max(others) <= found.bound + 1e-12 and found.bound > abs(found.paths[-1].share)
+    first = found.first(7)
+    others += [abs(one.share) for one in found.paths[7:]]
+    assert len(first.paths) == 7 and first.bound >= max(others)
+    assert first.left_out == pytest.approx(first.total - sum(one.share for one in first.paths))
+
+
+def test_a_search_of_everything_lists_every_path(small):
+    given, every = small
+    found = paths_of(*given, 10**4)
+    assert {(one.heads, one.writer): one.share for one in found.paths} == pytest.approx(every, abs=1e-12)
+    assert found.proven and found.bound == 0 and found.opened == 624
+
+
+def test_a_replaced_head_ends_a_path(small):
+    (ledger, stream, basis, _), every = small
+    layers = list(ledger.trace.layers)
+    layers[1] = replace(layers[1], replaced=(2,), given=layers[1].output()[[2]])  # what it handed on itself
+    ledger = analyses.ledger_of(replace(ledger.trace, layers=tuple(layers)), ledger.readout)
+    given = ledger, stream, basis, account_of(ledger, 1).heads
+    found = paths_of(*given, 10**4)
+    expected = {}
+    for (heads, writer), share in every.items():
+        path = (heads[: heads.index((1, 2)) + 1], None) if (1, 2) in heads else (heads, writer)
+        expected[path] = expected.get(path, 0.0) + share
+    assert {(one.heads, one.writer): one.share for one in found.paths} == pytest.approx(expected, abs=1e-12)
+    few = paths_of(*given, 9)
+    assert few.proven and few.paths == found.paths[:9]
+
+
+def test_the_largest_path_lies_on_a_head_whose_parts_cancel(inspector, trace):
+    """A search that opens heads by their net share alone never opens this one."""
+    target = int(trace.logits.argmax())
+    found = vitviz.paths(inspector, trace, target)
+    largest = found.paths[0]
+    assert found.proven and (largest.heads, largest.writer) == (((7, 1),), Writer("mlp", 0))
+    assert largest.share == pytest.approx(1.265, abs=1e-3)
+    written = vitviz.writers(inspector, trace, target, 7, 1).mlps[0].item()
+    assert largest.share == pytest.approx(written, abs=1e-4)

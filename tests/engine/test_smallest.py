@@ -169,7 +169,7 @@ def test_genuine_weights_answer_by_a_part():
             logits = by_hand(model, *exact, kept)
         others = torch.cat([logits[:top], logits[top + 1 :]]).max()
         assert found.margins["share"][0, column] == pytest.approx((logits[top] - others).item(), abs=2e-3)
-    assert found.least is None or 0 < found.least <= len(found.edges)
+    assert found.curve[0] == (0, found.margins["share"][0, 0].item()) and found.tried >= len(found.counts)
     effects = vitviz.edge_effects(inspector, trace, top, count=3, seed=23, parts_as="zero")
     assert effects.of == len(found.edges) + 36 + 1  # positions have no mean of their own
     for edge, effect, share in zip(effects.edges, effects.effects, effects.shares, strict=True):
@@ -188,4 +188,39 @@ def test_genuine_weights_answer_by_a_part():
     else:
         raise AssertionError("no edge into the answer was drawn")
     stopped = vitviz.smallest_part(inspector, trace, effects=effects, progress=lambda done, of: False)
-    assert stopped.margins["effect"].isfinite().sum() == 1 and stopped.least is None
+    assert stopped.margins["effect"].isfinite().sum() == 1 and stopped.tried == 1
+
+
+def test_sizes_that_preserve_the_prediction_are_said_of_those_that_were_tried(inspector):
+    """Here more edges lose the prediction again: no size can be claimed from which on it is preserved."""
+    trace = inspector.trace(vitviz.sample_image("chelsea"))
+    found = vitviz.smallest_part(inspector, trace, draws=0, parts_as="zero")
+    sizes = [size for size, _ in found.curve]
+    assert sizes == sorted(set(sizes)) and found.tried == len(sizes) > len(found.counts)
+    assert set(found.counts) <= set(sizes)
+
+    def margins(sizes):
+        kept = [found.edges[:size] for size in sizes]
+        return circuits.margins_of(inspector, trace, int(trace.logits.argmax()), kept, "zero")
+
+    assert [margin for _, margin in found.curve[::4]] == pytest.approx(margins(sizes[::4]), abs=1e-3)
+    preserved = {size for size, margin in found.curve if margin > 0}
+    assert found.smallest_preserving == min(preserved)
+    assert found.preserving_from == min(
+        size for size in preserved if {one for one in sizes if one >= size} <= preserved
+    )
+    between = range(found.preserving_from + 1, len(found.edges), 20)
+    assert min(margins(between)) < 0, "an untried larger size loses the prediction"
+
+
+@pytest.mark.parametrize(
+    "margins, expected",
+    [
+        ([-1, 1, -1, 1, 1], (10, 30)),
+        ([1, 1, 1, 1, 1], (0, 0)),
+        ([-1, 1, 0, 1, -1], (10, None)),
+        ([-1, -1, -1, -1, float("nan")], (None, None)),
+    ],
+)
+def test_the_smallest_tried_size_and_the_one_from_which_on_all_preserve(margins, expected):
+    assert smallest.preserving([0, 10, 20, 30, 40], margins) == expected

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import vitviz
 from tests.surveys.conftest import noise
 from vitviz.errors import VitvizError
+from vitviz.surveys import sources
 
 ROOT = Path(__file__).parents[2]
 
@@ -177,3 +179,60 @@ def test_a_name_that_is_no_utf_8_is_spelled(inspector, tmp_path):
     assert found.skipped[0].name == r"\udce9t\udce9/bad\udce9.png"
     assert r"bad\udce9.png" in (tmp_path / "out" / "skipped.csv").read_text(encoding="utf-8")
     assert ask(tmp_path / "pictures", inspector, tmp_path / "out").images == 2, "and goes on"
+
+
+def test_what_a_killed_survey_left_is_removed_and_nothing_of_one_that_runs(pictures, inspector, tmp_path):
+    ask(pictures, inspector, tmp_path / "out")
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    folder = tmp_path / "out"
+    left = [folder / "parts" / f".00000000.npz.{ended.pid}", folder / f".pictures.csv.{ended.pid}"]
+    left += [folder / f".report.html.{os.getpid()}", folder / f".report.html.{10**30}"]
+    others = [folder / f".report.html.{os.getppid()}", folder / ".notes.txt"]
+    for path in (*left, *others):
+        path.write_bytes(b"half")
+    ask(pictures, inspector, folder)
+    assert not any(path.exists() for path in left) and all(path.exists() for path in others)
+
+
+def test_a_folder_that_cannot_be_read_is_left_out_and_named(pictures, inspector, tmp_path, monkeypatch):
+    source, real = tmp_path / "some", sources.os.scandir
+    for name in ("a", "closed", "z"):
+        (source / name).mkdir(parents=True)
+        Image.new("RGB", (40, 40)).save(source / name / "1.png")
+
+    def scandir(path):
+        if "closed" in str(path):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(sources.os, "scandir", scandir)
+    found = vitviz.survey(source, inspector, out=tmp_path / "out")
+    assert (found.images, found.left_out) == (2, 1)
+    lines = (tmp_path / "out" / "skipped.csv").read_text().splitlines()
+    assert lines[1:] == ["1,closed/,This folder could not be read (Permission denied)."]
+    monkeypatch.setattr(sources.os, "scandir", lambda path: scandir("closed"))
+    with pytest.raises(VitvizError, match="some cannot be read: Permission denied"):
+        vitviz.survey(source, inspector)
+
+
+def test_a_place_that_cannot_be_is_a_sentence(pictures, inspector, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    for place in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / ("x" * 300)):
+        with pytest.raises(VitvizError, match="cannot be written to .*Choose another folder") as told:
+            ask(pictures, inspector, place)
+        assert str(tmp_path) not in str(told.value)
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "survey.json").write_bytes(b"\xff{")
+    with pytest.raises(VitvizError, match="Another survey"):
+        ask(pictures, inspector, tmp_path / "begun")
+
+
+@pytest.mark.parametrize("name", ["list.csv", "one.tar", "list.parquet"])
+def test_a_source_that_cannot_be_read_is_a_sentence(inspector, tmp_path, name, monkeypatch):
+    path = tmp_path / name
+    path.write_bytes(b"path\n\xff\xfe\n")
+    with pytest.raises(VitvizError, match=f"{name} cannot be read"):
+        vitviz.survey(path, inspector)
+    with pytest.raises(VitvizError, match="cannot be read: File name too long"):
+        vitviz.survey(tmp_path / ("x" * 300), inspector)

@@ -5,6 +5,8 @@ import pytest
 import torch
 
 import vitviz
+from vitviz.analyses.smallest import SmallestPart
+from vitviz.engine.asking import circuits
 from vitviz.errors import VitvizError
 from vitviz.surveys import MEASURES, Quantity
 
@@ -91,6 +93,19 @@ def test_the_ledgers_lines_add_up_to_the_answer(found, inspector, pictures):
         answer, rel=1e-5
     )
     assert found.mean("heads").shape == (2, 2) and np.abs(found.mean("heads")).max() > 0.1
+
+
+def test_sizes_that_were_tried_are_shares_of_the_edges(inspector, pictures, monkeypatch):
+    rows = torch.tensor([[-1.0, 1.0, -1.0, 1.0]])
+    curve = ((0, -1.0), (10, 1.0), (20, -1.0), (30, 0.5), (40, 1.0))
+    margins, counts = {"share": rows, "random": rows}, (0, 10, 20, 40)
+    part = SmallestPart((None,) * 40, torch.zeros(40), counts, margins, "mean", curve)
+    monkeypatch.setattr(circuits, "smallest_part", lambda *asked, **given: part)
+    found = vitviz.survey(pictures[:1], inspector, ["smallest_part"])
+    assert [float(found.mean(name)) for name in ("smallest_preserving", "preserving_from", "tried")] == [
+        0.25, 0.75, 5,
+    ]  # fmt: skip
+    assert found.mean("stands_by_share").tolist() == [0, 1, 0, 1]
 
 
 def test_a_measure_of_ones_own(inspector, pictures):

@@ -48,6 +48,20 @@ def test_a_training_is_looked_at_step_by_step_with_what_was_taken_away(studio):
         assert [i for i, value in enumerate(values) if value != value] == [0, 17]
 
 
+def test_the_class_that_is_explained_stays_while_a_training_is_shown(studio, inspector, photo):
+    """It is the one in view as the film begins; by the untrained model it is the likeliest of nothing."""
+    key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
+    steps = [one.name for one in vitviz.film("vitviz-tiny")]
+    likeliest = studio.subject(key).trace.top(1)[0][0]
+    first = studio.subject(studio.look(studio.pictures.sample("coffee"), steps[0])).trace.top(1)[0][0]
+    assert first != likeliest
+    for made in (films.film(studio, key, "evidence", {}), vitviz.animation("evidence", inspector, photo)):
+        titles = {made.frames[at].plate.rows[0][0].title for at in range(len(made.frames))}
+        assert len(titles) == 1 and likeliest in str(*titles)
+    chosen = films.film(studio, key, "evidence", {"target": "3"})
+    assert studio.subject(key).trace.named(3) in str(chosen.frames[0].plate.rows[0][0].title)
+
+
 def test_how_many_frames_there_are_is_said_before_and_counted_meanwhile(studio, key):
     steps = len(vitviz.film("vitviz-tiny"))
     assert films.offered(studio, key, "rollout", {}) == {"training": steps, "layers": 8}

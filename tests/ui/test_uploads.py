@@ -9,6 +9,7 @@ import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import gradio as gr
 import pytest
@@ -27,7 +28,8 @@ from vitviz.ui.answers.endpoints import Endpoints, _spoken
 from vitviz.ui.door import uploads, visitor
 from vitviz.ui.memory.sessions import Sessions
 from vitviz.ui.memory.studio import Settings, Studio
-from vitviz.ui.page.build import build
+from vitviz.ui.options import parse
+from vitviz.ui.page.build import build, launch
 from vitviz.ui.page.components import Files, Upload
 from vitviz.ui.page.over_a_set import OverASet
 from vitviz.views import VIEWS
@@ -167,6 +169,30 @@ def test_the_oldest_uploads_make_room_and_the_pages_own_stay(own, monkeypatch, t
     assert files[2].parent.exists() and tmp_path.exists(), "one that a file has just left may get another"
 
 
+def test_a_small_disk_is_the_limit_and_what_is_in_use_stays(monkeypatch, tmp_path):
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    files = [tmp_path / name for name in ("used", "oldest", "older", "newest")]
+    for age, file in enumerate(reversed(files)):
+        file.write_bytes(bytes(100))
+        os.utime(file, (time.time() - 10 * age - 10,) * 2)
+    room = [10**9]
+    monkeypatch.setattr(uploads, "_free", lambda: room[0])
+    quota = uploads.Quota(10**6)
+    quota.make_room()
+    assert not quota.full(1) and all(file.exists() for file in files)
+    room[0] = 0
+    assert quota.full(1), "before the limit is reached"
+    with uploads.using([files[0]]), uploads.using([files[0]]):
+        quota.make_room()
+    assert [file.exists() for file in files] == [True, False, True, True]
+    os.utime(files[0], (0, 0))
+    with uploads.using([files[0]]):
+        quota.make_room()
+        assert files[0].exists(), "however old"
+    quota.make_room()
+    assert not files[0].exists() and not uploads._used
+
+
 @pytest.mark.processes
 def test_what_a_killed_run_left_is_removed_by_the_next_and_nothing_else(tmp_path):
     code = """
@@ -250,3 +276,15 @@ def test_many_uploads_at_once_are_counted_together():
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert quota._held == 8_000
+
+
+def test_one_file_may_have_all_that_one_request_may_bring(monkeypatch):
+    """A video of 57 MB was refused where a quarter of the quota, 500 MB, is promised."""
+    given = {}
+    queue, nothing = SimpleNamespace(), lambda *given, **named: None
+    demo = SimpleNamespace(blocks={}, fns={}, _queue=queue, queue=nothing)
+    demo.launch = lambda **named: given.update(named)
+    monkeypatch.setattr("vitviz.ui.page.build._warm_up", nothing)
+    options = parse(["--upload-quota", "2000", "--device", "cpu"])
+    launch(demo, Studio(options.settings), options)
+    assert given["max_file_size"] == uploads.Quota(options.upload_quota).request == 500_000_000

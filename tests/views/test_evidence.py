@@ -13,7 +13,7 @@ from vitviz.engine.passes.experiments import as_seen
 from vitviz.errors import WrongSetting
 from vitviz.record.runs import Without
 from vitviz.views import Subject
-from vitviz.views.evidence import MAPS, Evidence, made
+from vitviz.views.evidence import MAPS, Evidence, graph, made, smallest
 
 VIEW = Evidence()
 
@@ -254,7 +254,11 @@ def test_edges_of_the_graph_carry_what_flows_along_its_paths(subject):
     paths = vitviz.paths(subject.inspector, subject.trace, int(subject.trace.logits.argmax()), count=20)
     taken = VIEW.numbers(subject, settings)
     assert taken["path_shares"].tolist() == pytest.approx([one.share for one in paths.paths])
-    assert taken["path_sums"].tolist() == pytest.approx([paths.total, paths.left_out, paths.opened])
+    assert taken["path_sums"][:2].tolist() == pytest.approx([paths.total, paths.left_out])
+    bound, proven = taken["path_bound"].tolist()
+    assert proven == paths.proven == 1 and bound <= abs(paths.paths[-1].share)
+    sums, claim, _ = (one["text"] for one in chart["notes"])
+    assert "large paths of opposite sign cancel" in sums and claim == graph.PROVEN
     (layer, head), writer = paths.paths[0].heads[-1], paths.paths[0].writer
     first = f"{writer.kind}.{writer.layer + 1} > head.{layer + 1}.{head + 1}"
     assert taken["paths"][0].startswith(first)
@@ -266,6 +270,31 @@ def test_edges_of_the_graph_carry_what_flows_along_its_paths(subject):
     heads = chart["series"][-1]
     assert len(heads["of"]["trail"]) == len({one for path in paths.paths for one in path.heads})
     assert all(made.trail(subject, {"trail": one}) for one in heads["of"]["trail"])
+
+
+def test_paths_that_are_not_proven_are_said_to_be_the_largest_found(inspector, trace, monkeypatch):
+    monkeypatch.setattr(graph, "WORK", 0)
+    subject = Subject(inspector, trace)
+    settings = VIEW.settings({"show": "paths", "paths": "30"}, subject.about)
+    chart = graph.chart(VIEW, subject, settings)
+    assert str(chart.title) == "The 30 largest paths found into the answer"
+    found = graph.found(subject, settings)
+    assert not found.proven and found.opened == 24  # every head once
+    told = chart.notes[1]
+    assert told.pattern == graph.FOUND and found.bound <= float(told.values["bound"]) < found.bound + 0.0101
+    assert VIEW.numbers(subject, settings)["path_bound"].tolist() == [found.bound, 0]
+
+
+def test_the_page_says_which_tried_sizes_preserve_the_prediction():
+    counts = np.asarray([0, 4, 8, 20, 39])
+    margins = np.asarray([[-1, 1, -1, 1, 2], [-1, -1, -1, 1, 2], [-1, -1, 1, 1, 2.0]])
+    told = smallest._notes(counts, margins, 39)
+    assert told[0] == (
+        "The 4 largest edges (10 %) preserve the prediction. Of 5 sizes tried, this is the smallest that"
+        " does; from 20 edges (51 %) on, all do."
+    )
+    assert told[1] == "Of these sizes, random subsets first preserve it at 21 % · 51 %."
+    assert smallest._notes(counts, -margins, 39) == (smallest.NONE,)
 
 
 @pytest.mark.parametrize("into", ["value", "key"])

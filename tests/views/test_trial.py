@@ -10,13 +10,14 @@ import pytest
 import torch
 
 import vitviz
-from vitviz.analyses.protocol import TITLES
+from vitviz.analyses.protocol import DENSE, TITLES
 from vitviz.analyses.trials import trial as trials
 from vitviz.errors import Stopped, Unknown, WrongSetting
 from vitviz.record.runs import Without
 from vitviz.record.sentence import Sentence
 from vitviz.ui.memory.cache import Cache
 from vitviz.views import Subject
+from vitviz.views import trial as view
 from vitviz.views.trial import ORDER, Trial, made
 
 VIEW = Trial()
@@ -46,6 +47,19 @@ def asked(subject, name, **given):
 
 def test_every_method_is_asked_about_once_and_has_a_title():
     assert sorted(ORDER) == sorted(vitviz.METHODS) == sorted(TITLES) and ORDER[0] == "random"
+
+
+@pytest.mark.parametrize("left_out", range(5))
+def test_groups_hold_each_method_once_and_no_other_kind_whatever_their_number(monkeypatch, left_out):
+    """Fewer usual methods move every later border between groups."""
+    usual = [name for name in ORDER if name not in DENSE]
+    monkeypatch.setattr(view, "ORDER", (*usual[: len(usual) - 2 - left_out], *DENSE, *usual[-2:]))
+    groups = list(dict.fromkeys(map(view.group_of, view.ORDER)))
+    assert [name for group in groups for name in group] == list(view.ORDER)
+    assert all(len(group) <= view.TOGETHER for group in groups)
+    assert all(len({name in DENSE for name in group}) == 1 for group in groups)
+    few = -(-(len(usual) - 3 - left_out) // view.TOGETHER) + len(DENSE) // view.TOGETHER
+    assert len(groups) == few + 3, "as few as can be, and chance and the dear ones by themselves"
 
 
 def test_one_after_the_other_is_what_all_together_are(subject, whole):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -164,18 +165,20 @@ class Explained:
         return one.added[0] if scale is None else one.added[0] * scale.to(handed)
 
     def path(self, steps: int) -> Path:
-        """By the midpoint rule from the mean colour, 0 in the model's own units."""
+        """Integrate by Gauss-Legendre from the mean colour, 0 in the model's own units."""
         total = torch.zeros_like(self.pixels)
-        midpoints = (torch.arange(steps, dtype=self.pixels.dtype, device=self.pixels.device) + 0.5) / steps
+        nodes, weights = (
+            torch.from_numpy(one).to(self.pixels) for one in np.polynomial.legendre.leggauss(steps)
+        )
         self._require_room(attentions=False, batch=min(_BATCH, steps))
-        for some in midpoints.split(_BATCH):
+        for some, weight in zip(((1 + nodes) / 2).split(_BATCH), (weights / 2).split(_BATCH), strict=True):
             pixels = (some[:, None, None, None] * self.pixels).requires_grad_()
             with gradients.opened(self.model, self.blocks, held=False, terms=False):
                 (slope,) = torch.autograd.grad(self._score(pixels).sum(), pixels)
-            total += slope.sum(dim=0, keepdim=True)
+            total += (weight[:, None, None, None] * slope).sum(dim=0, keepdim=True)
         with plainly(self.inspector.device):
             start = self._score(torch.zeros_like(self.pixels)).item()
-        return Path(self._by_patch(total / steps * self.pixels), start, steps)
+        return Path(self._by_patch(total * self.pixels), start, steps)
 
     def cam_place(self) -> str:
         kind = type(self.blocks[-1]).__name__

@@ -176,9 +176,10 @@ class Inspector(Shown):
         """The record of one forward pass on a picture (a path, PIL image, or array).
 
         `size` is the input in pixels, or (height, width): multiples of the patch. The position embedding is
-        then interpolated as in section 3.2 of the paper. Raises ImageError for a bad picture,
-        UnsupportedModel where the attention cannot be captured truthfully, OutOfMemory, and VitvizError for a
-        size that does not fit; Stopped, in the middle, where nobody waits for it (`vitviz.stopping`).
+        then interpolated (section 3.2 of the paper), by the rule of the library that the model comes from.
+        Raises ImageError for a bad picture, UnsupportedModel where the attention cannot be captured
+        truthfully, OutOfMemory, and VitvizError for a size that does not fit; Stopped, in the middle, where
+        nobody waits for it (`vitviz.stopping`).
 
         `without` says what is taken away from the pass, and what stands in its place; `other` is the picture
         that `without.other` names (without it, that is one of vitviz's samples). The model stays as it is.

@@ -3,6 +3,7 @@
 Layers, heads and patches count from 1 in what is read here, as on the page; in Python they count from 0.
 """
 
+from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any
 
@@ -291,7 +292,8 @@ def _relevance(found: Relevance) -> str:
         f"Its numbers do not add up to the answer, {number(found.answer)}"
     )  # fmt: skip
     where = f", read at {found.at}" if found.at else ""
-    return card(f"Map by {found.method}", drawn, caption=f"A number a patch{where}. {told}.")
+    caption = f"A number a patch{where}. {told}. {found.convergence}".rstrip()
+    return card(f"Map by {found.method}", drawn, caption=caption)
 
 
 @html.register
@@ -349,7 +351,8 @@ def _trial(trial: Trial) -> str:
         f" best first. Chance's gap is {number(mean)}; in one of 20 trials the best of so many random maps"
         f" would come above {number(mean + reach)}. One picture says nothing of another."
     )
-    return card("Maps on trial", table(head, rows), _refused(trial), caption=caption)
+    notes = {name: one.convergence for name, one in trial.maps.items() if one.convergence}
+    return card("Maps on trial", table(head, rows), _named(notes | dict(trial.refused)), caption=caption)
 
 
 @html.register
@@ -374,11 +377,11 @@ def _experiment(found: Experiment) -> str:
         f" over {draws} draws ± twice their standard errors"
     )
     caption += f".{rounded}" if of_values else f"; kept: in how many the prediction stays.{rounded}"
-    return card("Experiment", table(head, rows), _refused(found), caption=caption)
+    return card("Experiment", table(head, rows), _named(found.refused), caption=caption)
 
 
-def _refused(found: Trial | Experiment) -> str:
-    told = ((maps.text(name), maps.text(reason)) for name, reason in found.refused.items())
+def _named(notes: Mapping[str, str]) -> str:
+    told = ((maps.text(name), maps.text(reason)) for name, reason in notes.items())
     return "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in told)
 
 

@@ -23,7 +23,7 @@ from PIL import Image
 
 from vitviz.errors import VitvizError, quoted
 from vitviz.figures.paper.plates import steady
-from vitviz.prints.figure import Figure, looked_at, name_of, paper, printed, read, saved, upload_of
+from vitviz.prints.figure import Figure, looked_at, name_of, paper, printed, read, saved, upload_of, view_called
 from vitviz.record import stopping
 from vitviz.record.sentence import Sentence
 from vitviz.views.languages import translated
@@ -212,10 +212,21 @@ def animation(
     from vitviz import engine
     from vitviz.engine.finding.film import folder_of, frames
 
+    if any(one.name == "target" for one in view_called(view).controls):
+        _, subject, parsed, _ = seen(inspector)
+        settings |= explained(subject, parsed)
     checkpoint = inspector.checkpoint
     like = {"device": str(inspector.device), "dtype": inspector.dtype, "folder": folder_of(checkpoint)}
     moments = frames(checkpoint)
     return over_training(checkpoint.name, moments, lambda name: printed(*seen(engine.load(name, **like))))
+
+
+def explained(subject: Subject, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The class that is explained, as a setting where none was chosen: over a training it stays."""
+    unsaid = (
+        settings.get("target") == "top" and subject.trace is not None and subject.trace.logits is not None
+    )
+    return {"target": str(int(subject.trace.logits.argmax()))} if unsaid else {}
 
 
 def checked_width(width: int) -> None:

@@ -47,13 +47,13 @@ def passes_of(subject: Subject, target: Target, patches_as: str = "dropped") -> 
     return late.maps.explained(subject.inspector, subject.trace, target, patches_as, once=keep)
 
 
-def relevance_of(subject: Subject, target: Target, method: str) -> Relevance:
+def relevance_of(subject: Subject, target: Target, method: str, steps: int | None = None) -> Relevance:
     """One method's map, the same in every view."""
 
     def make():
-        return late.relevance.relevance_of(passes_of(subject, target), method)
+        return late.relevance.relevance_of(passes_of(subject, target), method, steps=steps)
 
-    return subject.once_by_passes(f"relevance {method} {target}", make)
+    return subject.once_by_passes(f"relevance {method} {target} {steps}", make)
 
 
 def target_of(subject: Subject, asked: str) -> Target:

@@ -124,6 +124,7 @@ def test_logits_are_those_of_transformers_for_every_shape(vit):
         ({"size": 28, "do_pad": True, "pad_size": 21}, "pad_size is 21 x 21, smaller than the 28 x 28"),
         ({"size": 28, "resample": 4}, "resample is 4"),
         ({"size": 28, "resample": None}, "resample is None"),
+        ({"size": 28, "resample": [3]}, r"resample is \[3\]"),
         ({"size": 28, "resample": "bicubic"}, "resample is 'bicubic'"),
         ({"size": 28, "rescale_factor": None}, "rescale_factor is None"),
         ({"size": 28, "rescale_factor": 0}, "rescale_factor is 0"),

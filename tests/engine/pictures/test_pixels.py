@@ -8,8 +8,10 @@ import pytest
 import tifffile
 from PIL import Image
 
+from vitviz.engine.pictures import images
 from vitviz.engine.pictures.images import open_image
-from vitviz.errors import ImageError
+from vitviz.errors import ImageError, Stopped
+from vitviz.record import stopping
 
 
 def reopened(picture: Image.Image, form: str, **options) -> Image.Image:
@@ -244,3 +246,47 @@ def test_arrays_of_bits_columns_and_other_strides():
     pixels = np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8)
     assert np.array_equal(np.asarray(open_image(pixels[::-1, ::2])), pixels[::-1, ::2])
     assert np.array_equal(np.asarray(open_image(pixels[..., :1])), pixels[..., :1].repeat(3, -1))
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGBA", "LA", "CMYK", "YCbCr", "HSV", "I;16", "I", "F"])
+def test_a_picture_is_the_same_whole_or_in_bands(mode, monkeypatch):
+    random = np.random.default_rng(1)
+    if mode in ("I;16", "I", "F"):
+        kind = {"I;16": np.uint16, "I": np.int32, "F": np.float32}[mode]
+        grey = random.integers(0, 65535, (37, 23)).astype(kind)
+        picture = Image.fromarray(grey / kind(65535) if mode == "F" else grey)
+    else:
+        picture = Image.fromarray(random.integers(0, 255, (37, 23, 4), np.uint8)).convert(mode)
+    if mode == "P":
+        picture.info["transparency"] = 7
+    assert picture.mode == mode
+    whole = open_image(picture)
+    monkeypatch.setattr(images, "BAND", 100)
+    assert np.array_equal(open_image(picture), whole)
+    assert np.array_equal(images.pixels_of(whole), whole)
+
+
+def test_what_is_drawn_is_the_picture_or_its_averages():
+    random = np.random.default_rng(2)
+    pixels = random.integers(0, 255, (64, images.MAX_DRAWN // 5, 3), np.uint8)
+    assert np.array_equal(images.for_drawing(pixels), pixels)
+    wide = random.integers(0, 255, (400, 2 * images.MAX_DRAWN, 3), np.uint8)
+    means = wide.reshape(200, 2, images.MAX_DRAWN, 2, 3).mean((1, 3))
+    assert np.abs(images.for_drawing(wide) - means).max() <= 1
+
+
+def test_a_webp_of_more_pixels_than_its_decoder_may_take_is_refused(monkeypatch):
+    monkeypatch.setitem(images.MOST_OF, "WEBP", 99)
+    with pytest.raises(ImageError, match="10 x 10 pixels"):
+        reopened(Image.new("RGB", (10, 10)), "WEBP")
+    assert reopened(Image.new("RGB", (9, 11)), "WEBP").size == (9, 11)
+
+
+def test_large_pictures_are_decoded_one_at_a_time_and_waiting_ends_with_its_visitor(monkeypatch):
+    monkeypatch.setattr(images, "LARGE", 9)
+    with images._turn_of_large((5, 5)):
+        with images._turn_of_large((3, 3)):
+            pass  # a small one waits for none
+        with stopping.when(lambda: True), pytest.raises(Stopped):
+            open_image(Image.new("RGB", (5, 5)))
+    assert open_image(Image.new("RGB", (5, 5))).size == (5, 5)

@@ -8,7 +8,8 @@ from PIL import Image, PngImagePlugin
 
 import vitviz
 from vitviz.engine.pictures import retouched as module
-from vitviz.errors import ImageError, VitvizError
+from vitviz.errors import ImageError, Stopped, VitvizError
+from vitviz.record import stopping
 from vitviz.record.strokes import Strokes
 
 HEIGHT, WIDTH = 60, 80
@@ -319,3 +320,47 @@ def test_a_piece_laid_onto_another_picture_by_whole_patches_takes_its_embeddings
     expected = ground.clone()
     expected[5:7, 7:10] = source[1:3, 2:5]
     assert (found == expected).all() and (expected != ground).any(-1).sum() == 6
+
+
+LONG = [
+    "brush.noise7_31.40.30.9.-8.30.5",
+    "brush.blur_24.40.30.9.9",
+    "brush.mean_15.1.1.60.50 erase_21.40.30",
+    "hue_77 contrast_-30 brightness_9 rotate_33 shift_-7.5",
+    "move_4.4.50.40.9.9.-70.33.4.4.45.3.-9.30 copy_0.0.80.60.20.11",
+]
+
+
+@pytest.mark.parametrize("text", LONG)
+def test_strokes_are_the_same_whole_or_in_bands(picture, text, monkeypatch):
+    whole = made(picture, text)
+    monkeypatch.setattr(module, "BAND", 700)
+    assert (made(picture, text) == whole).all() and (whole != picture).any()
+
+
+def test_a_long_stroke_is_painted_in_parts_between_which_it_can_be_stopped(picture, monkeypatch):
+    monkeypatch.setattr(module, "BAND", HEIGHT * WIDTH)  # as for a picture of two million pixels
+    text, asked = "brush.mean_60.0.0" + ".1.0.-1.1" * 500, []
+
+    def gone():
+        asked.append(1)
+        return len(asked) > 200
+
+    with stopping.when(gone), pytest.raises(Stopped):
+        vitviz.retouched(picture, text)
+    assert len(asked) == 201, "of a thousand parts"
+
+
+def test_a_stroke_that_covers_all_is_painted_no_further(picture, monkeypatch):
+    monkeypatch.setattr(module, "BAND", 1)
+    parts, real = [], module.cv2.polylines
+    monkeypatch.setattr(module.cv2, "polylines", lambda *given: (parts.append(1), real(*given)))
+    assert (made(picture, "brush.ff0000_999.40.30" + ".1.0.-1.0" * 500)[..., 0] == 255).all()
+    assert len(parts) == 2, "one for each time"
+
+
+def test_how_often_a_path_goes_over_the_picture_counts(picture, monkeypatch):
+    monkeypatch.setattr(module, "WORK", 20 * HEIGHT * WIDTH)
+    assert made(picture, "brush.mean_999.40.30" + ".1.0" * 300).shape == picture.shape
+    with pytest.raises(ImageError, match="take some back"):
+        vitviz.retouched(picture, "brush.mean_999.40.30" + ".1.0" * 400)

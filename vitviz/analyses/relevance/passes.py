@@ -14,9 +14,18 @@ from torch import Tensor
 
 from vitviz.analyses.tail import Tail
 from vitviz.analyses.target import Asked
+from vitviz.record.sentence import Sentence
 from vitviz.record.shown import Shown
 from vitviz.record.trace import Trace
 
+CONVERGED = "{steps} steps. Doubling them last changed the map by {change} %. The sum is off by {gap}."
+NOT_CONVERGED = (
+    "{steps} steps, the limit. Doubling them last still changed the map by {change} %, so the map is not"
+    " reliable. The sum is off by {gap}."
+)
+STEPS_SET = (
+    "{steps} steps, as set: whether more would change the map was not tested. The sum is off by {gap}."
+)
 KINDS = ("linear biases", "norm biases", "positions", "prefix tokens")  # constants, as lines of an account
 
 
@@ -61,7 +70,7 @@ class Path:
 
     pixels: Float[Tensor, "row col"]
     start: float  # the answer to the empty picture
-    steps: int
+    steps: int  # nodes of Gauss-Legendre
 
 
 @runtime_checkable
@@ -86,7 +95,7 @@ class Passes(Protocol):
         """Those of the frozen linear map."""
 
     def path(self, steps: int) -> Path:
-        """Gradients on the way from the mean colour."""
+        """Gradients on the way from the mean colour, at so many nodes of Gauss-Legendre."""
 
     def answers(self, kept: Int[Tensor, "batch patch"]) -> Float[Tensor, "batch class"]:
         """The logits of the picture with these patches alone, by sequence number from 0."""
@@ -119,6 +128,11 @@ class Relevance(Shown):
     constants: dict[str, float] = field(default_factory=dict)
     adds_up: bool = False  # whether the sum is an account of the answer, exact or not
     signed: bool = True  # whether a number below zero speaks against the answer
+    # of integrated gradients: how many nodes; the relative L1 change of the map when they were last doubled,
+    # None where `steps` was set; and whether that was small enough, False where the limit was reached first
+    steps: int | None = None
+    change: float | None = None
+    converged: bool | None = None
 
     @classmethod
     def of(
@@ -137,6 +151,17 @@ class Relevance(Shown):
     @property
     def unexplained(self) -> float | None:
         return None if self.explained is None else self.answer - self.explained
+
+    @property
+    def convergence(self) -> Sentence | str:
+        """Return in one sentence how far integrated gradients have converged; empty for other methods."""
+        if self.steps is None:
+            return ""
+        told = {"steps": self.steps, "gap": f"{abs(self.unexplained):.3g}"}
+        if self.change is None:
+            return Sentence(STEPS_SET, **told)
+        told["change"] = f"{100 * self.change:.2g}"
+        return Sentence(CONVERGED if self.converged else NOT_CONVERGED, **told)
 
     @property
     def nothing_positive(self) -> bool:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from vitviz.analyses.protocol import DENSE
-from vitviz.analyses.relevance import METHODS, Passes, Relevance, relevance_of
+from vitviz.analyses.relevance import METHODS, STEPPED, Passes, Relevance, checked_steps, relevance_of
 from vitviz.analyses.target import classes_of
 from vitviz.analyses.trials.curves import GROUPS, Curves, beyond, curves_of, mean_of, of_all
 from vitviz.errors import Stopped, TooMuch, VitvizError, quoted
@@ -29,6 +29,7 @@ from vitviz.record.trace import Trace
 SHARES = tuple(step / 10 for step in range(11))  # removed, both ends included
 DRAWS = 10  # random maps: of five, chance's reach is half as far again
 ORDERS = 5  # of equal patches
+CONVERGENCE = ("steps", "change", "converged")  # of integrated gradients; None of other maps
 Progress = Callable[[float, str], None]  # the share that is done, and what is being done
 
 
@@ -110,6 +111,7 @@ class Trial(Tabled):
                 most, least = self.areas(name, score)
                 one |= {f"most_{score}": most, f"least_{score}": least, f"gap_{score}": least - most}
             more = {"saco": self.curves[name].saco, "unexplained": self.maps[name].unexplained}
+            more |= {one: getattr(self.maps[name], one) for one in CONVERGENCE}
             found.append({**one, **more, "reason": ""})
         without = {"rank": None, "patches_as": self.patches_as, "seed": self.seed}
         return found + [
@@ -122,17 +124,20 @@ def trial_of(
     passes: Passes, methods: Sequence[str] | None = None, patches_as: str = "dropped", seed: int = 0,
     shares: Sequence[float] = SHARES, draws: int = DRAWS, progress: Progress | None = None,
     made: Mapping[str, Relevance] = MappingProxyType({}), chance: bool = True, groups: int = GROUPS,
+    steps: int | None = None,
 ) -> Trial:  # fmt: skip
     """Every method's map (all of them by default, chance always), its curves, areas and SaCo.
 
     `passes` removes as `patches_as` says; `made` are maps that are known already. Without `chance` it is a
-    part of a trial, which `together` joins with others; without `groups` SaCo is not asked about. Raises
-    VitvizError for a method, share or target that cannot be; Stopped, between requests, where nobody waits.
+    part of a trial, which `together` joins with others; without `groups` SaCo is not asked about; `steps` are
+    those of integrated gradients, None for as many as they need. Raises VitvizError for a method, share,
+    target or steps that cannot be; Stopped, between requests, where nobody waits.
     """
+    checked_steps(steps)
     classes, answer = _classes(passes)
     names, shares = _names(methods, chance, passes.trace), _shares(shares)
     tell = progress or (lambda share, what: None)
-    maps, refused = maps_of(passes, names, made, lambda done, name: tell(0.5 * done, name))
+    maps, refused = maps_of(passes, names, made, lambda done, name: tell(0.5 * done, name), steps)
     tried: dict[Hashable, Tensor] = {name: one.map for name, one in maps.items() if name != "random"}
     if "random" in maps:
         for draw in range(draws):
@@ -161,7 +166,7 @@ def together(parts: Sequence[Trial]) -> Trial:
 
 def maps_of(
     passes: Passes, names: Sequence[str], made: Mapping[str, Relevance] = MappingProxyType({}),
-    tell: Progress = lambda share, what: None,
+    tell: Progress = lambda share, what: None, steps: int | None = None,
 ) -> tuple[dict[str, Relevance], dict[str, str]]:  # fmt: skip
     """The maps of some methods, and why the others do not apply; `made` are known, `tell` as in `trial_of`.
 
@@ -171,7 +176,8 @@ def maps_of(
     for number, name in enumerate(names):
         tell(number / len(names), name)
         try:
-            maps[name] = made[name] if name in made else relevance_of(passes, name)
+            own = steps if name == STEPPED else None
+            maps[name] = made[name] if name in made else relevance_of(passes, name, steps=own)
         except (Stopped, TooMuch):
             raise
         except VitvizError as reason:

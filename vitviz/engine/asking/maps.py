@@ -24,15 +24,19 @@ from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
 
 
 def relevance(
-    inspector: Inspector, image, target: Asked, method: str = "frozen", at: str | int | None = None, size=None
-) -> Relevance:
+    inspector: Inspector, image, target: Asked, method: str = "frozen", at: str | int | None = None,
+    size=None, steps: int | None = None,
+) -> Relevance:  # fmt: skip
     """Which patches one answer is made of, by one of `vitviz.METHODS`: `.map` (row, col), raw numbers.
 
     `image` as for `Inspector.trace`, or a trace of it; `target` as for `evidence`. `at`, for frozen and
     input_gradient: 'tokens' (after the position embedding), 'pixels', or the layer that they enter, from 0.
     `.explained` is map, prefix and constants together and `.unexplained` the rest of the answer; None where a
-    sum means nothing. Raises VitvizError for a method, target or place that does not exist, UnsupportedModel,
-    with the reason, where the method does not apply or balance, OutOfMemory where gradients would not fit.
+    sum means nothing. `steps`, for integrated_gradients: how many gradients are taken on the way; None
+    doubles them until two successive maps differ by at most 5 %, or 512 are reached. `.steps`, `.change` (of
+    the last doubling) and `.converged` say what came of it. Raises VitvizError for a method, target, place
+    or number of steps that does not exist, UnsupportedModel, with the reason, where the method does not apply
+    or balance, OutOfMemory where gradients would not fit, Stopped where nobody waits.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -40,7 +44,7 @@ def relevance(
     >>> found.map.shape, abs(found.unexplained) < 1e-4
     (torch.Size([14, 14]), True)
     """
-    return relevance_of(explained(inspector, image, target, size=size), method, at)
+    return relevance_of(explained(inspector, image, target, size=size), method, at, steps)
 
 
 def patch_scores(
@@ -66,14 +70,15 @@ def patch_scores(
 def trial(
     inspector: Inspector, image, target: Asked, methods: Sequence[str] | None = None,
     patches_as: str = "dropped", seed: int = 0, size=None, shares: Sequence[float] = SHARES,
-    draws: int = DRAWS, progress: Progress | None = None,
+    draws: int = DRAWS, progress: Progress | None = None, steps: int | None = None,
 ) -> Trial:  # fmt: skip
     """Maps on trial on one picture: patches removed, most and least relevant first, beside random maps.
 
     `methods`: some of `vitviz.METHODS`, None for all (of a model's own classes without those that read each
     patch alone, which were made for sentences). `patches_as`: 'dropped', 'mean', 'blur' or
     'black', as of `Without`. `seed`: of random maps and of the order of equal patches; `draws`: how many
-    random maps. `progress(share, what)` is told how far it is. `.curves` by method, `.areas(method, score)`,
+    random maps. `steps`: of integrated gradients, as for `relevance`, which are the dearest of all maps.
+    `progress(share, what)` is told how far it is. `.curves` by method, `.areas(method, score)`,
     `.ranking(score)`, `.chance(score)`, `.frame()`; scores are 'kept', 'probability' and 'logit'. Methods
     that do not apply stand in `.refused`. VitvizError for what cannot be asked, Stopped where nobody waits.
 
@@ -84,7 +89,7 @@ def trial(
     (['ledger', 'random'], 11)
     """
     passes = explained(inspector, image, target, patches_as, size)
-    return trial_of(passes, methods, patches_as, seed, shares, draws, progress)
+    return trial_of(passes, methods, patches_as, seed, shares, draws, progress, steps=steps)
 
 
 def class_sensitivity(

@@ -6,11 +6,13 @@ that answer also tells what tensors do not (heads, activation, epsilon, the orde
 all that is possible, what answers alike is taken, and where two do, it is asked for.
 """
 
+import copy
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache, partial
+from types import MethodType
 from typing import Any
 
 import timm
@@ -90,10 +92,23 @@ def loaded_of(
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
-    """The model inside of what torch.compile and parallel training put around it."""
+    """The model inside of what torch.compile, parallel training and accelerate put around it.
+
+    For mixed precision accelerate puts an autocast in place of `forward`, whose answers are rounded. A twin
+    that shares all parts has the original `forward`; on the model that is trained it stays replaced.
+    """
     parallel = isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel)
     inner = getattr(model, "module" if parallel else "_orig_mod", None)
-    return _unwrapped(inner) if isinstance(inner, nn.Module) else model
+    if isinstance(inner, nn.Module):
+        return _unwrapped(inner)
+    original = vars(model).get("_original_forward")
+    if original is None:
+        return model
+    twin = copy.copy(model)
+    del twin._original_forward
+    bound = getattr(original, "__self__", None) is model
+    twin.forward = MethodType(original.__func__, twin) if bound else original
+    return _unwrapped(twin)
 
 
 def _is_of(library: str, model: nn.Module) -> bool:
@@ -187,7 +202,8 @@ def answers_of(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
     try:
         model.eval()
         devices = [first.device] if first.device.type == "cuda" else []
-        with torch.no_grad(), torch.random.fork_rng(devices):
+        unrounded = torch.autocast(first.device.type, enabled=False)
+        with torch.no_grad(), unrounded, torch.random.fork_rng(devices):
             found: Any = model(_noise(size).to(first.device, first.dtype))
     except VitvizError:
         raise
@@ -213,7 +229,8 @@ def answers_of(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
 
 def distance(model: nn.Module, size: tuple[int, int], theirs: Tensor) -> float:
     """How far our model's scores, or the tokens that it reads for them, are from theirs, of the largest."""
-    with torch.no_grad(), torch.random.fork_rng([]):  # a copy of a model that draws draws, too
+    unrounded = torch.autocast("cpu", enabled=False)
+    with torch.no_grad(), unrounded, torch.random.fork_rng([]):  # a copy of a model that draws draws, too
         ours = model.forward_features(_noise(size)) if theirs.ndim == 3 else model.eval()(_noise(size))
     if ours.shape != theirs.shape or not theirs.isfinite().all():
         return float("inf")

@@ -92,8 +92,8 @@ def open_image(source: Any) -> Image.Image:
 def for_drawing(source: Any) -> UInt8[np.ndarray, "height width 3"]:
     """Return the pixels of `open_image(source)`, at most `MAX_DRAWN` a side; a larger picture is averaged.
 
-    >>> for_drawing(np.zeros((100, 1000), np.uint8)).shape, for_drawing(np.zeros((99, 8000), np.uint8)).shape
-    ((100, 1000, 3), (40, 3200, 3))
+    >>> for_drawing(np.zeros((100, 1000), np.uint8)).shape, for_drawing(np.zeros((400, 8000), np.uint8)).shape
+    ((100, 1000, 3), (160, 3200, 3))
     """
     image = open_image(source)
     share = MAX_DRAWN / max(image.size)

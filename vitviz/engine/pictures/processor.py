@@ -104,15 +104,19 @@ class Processor:
                 f"This image of {image.width} x {image.height} pixels is too elongated: its model's"
                 f" preprocessing makes it {width} x {height}. Crop it and try again."
             )
-        pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None].contiguous()
-        # a channel at a time: of a large image in float32 all three would take a gigabyte
-        parts = (one / 255 for one in pixels.split(1, dim=1)) if self.in_fractions else [pixels]
-        if self.resize:
-            mode = MODES[interpolation]
-            parts = [torchvision.resize(one, [height, width], mode, antialias=True) for one in parts]
-        pixels = torch.cat(list(parts), dim=1)
         top, left = int((height - rows) / 2), int((width - cols) / 2)  # towards zero, as transformers rounds
-        pixels = F.pad(pixels[0], (-left, left + cols - width, -top, top + rows - height))  # or cut off
+
+        def cut(bands: Image.Image) -> Float[Tensor, "1 band height width"]:
+            part = torch.from_numpy(np.array(bands)).reshape(1, *bands.size[::-1], -1)
+            part = part.permute(0, 3, 1, 2).contiguous()
+            part = part / 255 if self.in_fractions else part
+            if self.resize:
+                part = torchvision.resize(part, [height, width], MODES[interpolation], antialias=True)
+            return F.pad(part, (-left, left + cols - width, -top, top + rows - height))  # or cut off
+
+        # fractions a channel at a time: all three of a large image would take a gigabyte
+        parts = map(image.getchannel, "RGB") if self.in_fractions else [image]
+        pixels = torch.cat([cut(one) for one in parts], dim=1)[0]
         pixels = pixels if self.in_fractions else pixels / 255
         if pad:
             padded = beyond.repeat(1, *pad)

@@ -164,7 +164,7 @@ def _brushed(stroke: Stroke, box: tuple[int, int, int, int]) -> Bool[np.ndarray,
     for start in range(0, len(path) - 1, step):
         stopping.check()
         cv2.polylines(under, [path[start : start + step + 1]], False, 1, stroke.numbers[0])
-        if step == 1 and under.all():
+        if step == 1 and under.view(bool).all():
             break
     return under.view(bool)
 

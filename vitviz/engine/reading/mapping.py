@@ -192,7 +192,7 @@ LARGEST = 1_000_000  # bytes of a mapping file
 MOST = 6  # placeholders in a name
 _OTHER = re.compile(r"\{(?!(layer|head)\})|(?<!\{layer)(?<!\{head)\}")
 _TABLES = {"names": dict, "stack": dict, "transpose": list, "leave_out": list, "model": dict}
-_MODEL = ("heads", "epsilon", "activation", "pool", "block", "patch_order")
+_MODEL = ("heads", "epsilon", "activation", "pool", "block", "head_type", "patch_order")
 
 
 def mapping_file(weights: Path) -> Path:

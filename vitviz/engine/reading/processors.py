@@ -53,11 +53,8 @@ _CLASS_OF = {
     "dinov2_with_registers": "Bit", "dinov3_vit": "DINOv3ViT",
 }  # fmt: skip
 _WITHOUT_PADDING = ("Beit", "DINOv3ViT")  # their own steps leave do_pad out
-_RESAMPLING = {
-    0: "nearest",
-    2: "bilinear",
-    3: "bicubic",
-}  # Pillow's numbers, as far as tensors are resized so
+# Pillow's numbers of what tensors can be resized with.
+_RESAMPLING = {0: "nearest", 2: "bilinear", 3: "bicubic"}
 if tuple(map(int, torchvision.__version__.split(".")[:2])) >= (0, 27):
     _RESAMPLING[1] = "lanczos"
 # The forms of a size, and which of the processor's rules each is.
@@ -94,7 +91,7 @@ def data_config(
         "crop_mode": "squash" if processor.resize == "exact" else "center", "crop_pct": share,
     }  # fmt: skip
     if said["do_resize"]:
-        if said["resample"] not in _RESAMPLING:
+        if type(said["resample"]) is not int or said["resample"] not in _RESAMPLING:
             known = ", ".join(f"{number} ({word})" for number, word in sorted(_RESAMPLING.items()))
             raise _refusal(f"resample is {said['resample']!r:.80}; {known} are followed")
         data["interpolation"] = _RESAMPLING[said["resample"]]

@@ -16,7 +16,7 @@ import torch
 
 from vitviz.analyses.correlation import spearman
 from vitviz.analyses.protocol import DENSE
-from vitviz.analyses.relevance import METHODS
+from vitviz.analyses.relevance import METHODS, STEPPED, checked_steps
 from vitviz.analyses.trials.curves import SCORES
 from vitviz.analyses.trials.pointing import covered, energy, hit
 from vitviz.analyses.trials.trial import Trial, maps_of, trial_of
@@ -28,13 +28,20 @@ from vitviz.surveys.labels import Boxes
 from vitviz.surveys.measure import Quantity, Seen
 
 DEAR = ("integrated_gradients", "leave_one_out")
+INTEGRATED = (  # name, axes, title, unit; named after an attribute of a map where there is one
+    ("steps", "", "Integrated gradients: steps", ""),
+    ("change", "", "Integrated gradients: relative change of the map by the last doubling (L1)", ""),
+    ("converged", "", "Integrated gradients: images whose map became stable", "share of images"),
+    ("unexplained", "", "Integrated gradients: completeness gap", "logits"),
+)
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 @dataclass(frozen=True)
 class TrialMeasure:
     """`methods` by name, chance always among them; `boxes` for pointing game and energy; `label` explains the
-    true class rather than the model's own answer; `saco` costs as much as the curves do.
+    true class rather than the model's own answer; `saco` costs as much as the curves do; `steps` are those of
+    integrated gradients, None to double them for each image until its map is stable.
     """
 
     methods: tuple[str, ...] = tuple(name for name in METHODS if name not in (*DEAR, *DENSE))
@@ -44,6 +51,7 @@ class TrialMeasure:
     saco: bool = False
     seed: int = 0
     shares: tuple[float, ...] = SHARES
+    steps: int | None = None
     name: str = "trial"
     says: str = "how well maps of relevance predict what the model loses, beside chance"
 
@@ -56,13 +64,21 @@ class TrialMeasure:
                 f"Given {given}; expected methods of {', '.join(METHODS)} and protocols of"
                 f" {', '.join(PATCHES_AS)}."
             )
+        checked_steps(self.steps)
+        if self.steps is not None and not self._integrates:
+            raise VitvizError(f"Given steps={self.steps}; expected {STEPPED} among the methods.")
         object.__setattr__(self, "methods", tuple(dict.fromkeys([*self.methods, "random"])))
+
+    @property
+    def _integrates(self) -> bool:
+        return STEPPED in self.methods
 
     @property
     def settings(self) -> str:
         """All that its numbers depend on, for a survey that goes on."""
         boxes = self.boxes.digest if self.boxes else ""
         told = repr((self.methods, self.protocols, boxes, self.label, self.saco, self.seed, self.shares))
+        told += f"Gauss-Legendre {self.steps}" * self._integrates
         return f"trial {hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
     @property
@@ -75,6 +91,8 @@ class TrialMeasure:
         ]
         if self.saco:
             found.append(Quantity("saco", "protocol method", "SaCo", ""))
+        if self._integrates:
+            found += [Quantity(*one) for one in INTEGRATED]
         if self.boxes:
             found += [
                 Quantity("hit", "method", "The largest patch lies in the object's box", "share of pictures"),
@@ -90,7 +108,7 @@ class TrialMeasure:
         first, *second = logits.topk(min(2, len(logits))).indices.tolist()
         target = seen.label if self.label and len(logits) > 1 else first
         made, seed = {}, self._seed_of(seen)
-        trials, asked = [], {"draws": 1, "groups": 10 * self.saco}
+        trials, asked = [], {"draws": 1, "groups": 10 * self.saco, "steps": self.steps}
         for protocol in self.protocols:
             passes = maps.explained(seen.inspector, seen.trace, target, protocol)
             trials.append(trial_of(passes, self.methods, protocol, seed, self.shares, made=made, **asked))
@@ -100,6 +118,9 @@ class TrialMeasure:
         others = [one for one in (first, *second) if one != target]  # none beside a single output
         alike = self._alike(seen, made, others[0]) if others else np.full(len(self.methods), np.nan)
         found = self._areas(trials) | {"alike": alike}
+        if self._integrates:
+            values = (getattr(made.get(STEPPED), name, None) for name, *_ in INTEGRATED)
+            found |= {one[0]: np.asarray(value, float) for one, value in zip(INTEGRATED, values, strict=True)}
         return found | self._pointing(seen, made, seed)
 
     def _areas(self, trials: Sequence[Trial]) -> dict[str, np.ndarray]:

@@ -332,20 +332,23 @@ class Endpoints:
         self, image: Picture, checkpoint: str = "", target: str = "top",
         patches_as: Literal["dropped", "mean", "blur", "black"] = "dropped",
         score: Literal["", "probability", "logit", "kept"] = "", method: METHOD = "",
+        steps: Literal["auto", "32", "128", "512"] = "auto",
     ) -> dict:  # fmt: skip
         """Maps on trial: patches are taken away in each map's order, and the model is asked again.
 
         Args:
             patches_as: what is taken away is dropped from the sequence, or painted over
-            score: what is watched, for the ranking and the verdict; empty for the probability or the value
+            score: what is watched, for the ranking and the verdict; empty for the probability, or a value
             method: one alone, beside the random maps; empty for all
+            steps: of integrated gradients; auto doubles them until the map is stable
 
         Returns:
             {checkpoint, dtype, target, patches_as, shares, verdict, chance: [mean gap, deviation, reach],
-            rows: [{method, areas: [most, least relevant first], gap, saco, beats, unexplained}], maps:
-            {method: rows x cols}, curves: {method: {most, least}}, refused: {method: why}, grid}
+            rows: [{method, areas: [most, least relevant first], gap, saco, beats, unexplained, steps,
+            change, converged}], maps: {method: rows x cols}, curves: {method: {most, least}}, refused:
+            {method: why}, grid}
         """
-        given = {"target": target, "patches_as": patches_as, "method": method}
+        given = {"target": target, "patches_as": patches_as, "method": method, "steps": steps}
         given |= {"score": score} if score else {}
         view, subject, settings = self._asked("trial", image, checkpoint, given)
         if reason := view.refused(subject):

@@ -19,6 +19,7 @@ from vitviz.prints.animation import (
     checked,
     checked_width,
     each_layers,
+    explained,
     over_layers,
     over_training,
     wanted,
@@ -73,6 +74,8 @@ def film(
 
         return over_layers(view, subject, settings, asked.detail, grown)
     moments = _moments(studio, view, run.checkpoint)
+    subject = studio.subject(key)
+    given = {**given, **explained(subject, view.settings(given, subject.about))}
     done = iter(range(1, len(moments) + 1))
 
     def figure_of(name: str):

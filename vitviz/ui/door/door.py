@@ -26,7 +26,7 @@ from gradio.blocks import BlocksConfig
 from gradio.utils import LRUCache
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException as Refused
-from starlette.requests import HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import JSONResponse, Response
 
 from vitviz.errors import whole_number
@@ -161,6 +161,8 @@ class Door:
         try:
             with uploads.receiving():
                 await self._app(scope, receive, worded)
+        except ClientDisconnect:  # it was cut short, which is nobody's mistake
+            pass
         except OSError as error:
             full = error.errno in FULL
             if not full:
@@ -246,9 +248,15 @@ def _headed(scope, send) -> Callable:
 
 
 def _told(sentence: str, status: int, scope) -> JSONResponse:
-    """A refusal, in the language of who asked."""
-    asked = HTTPConnection({"query_string": b"", **scope})
-    return JSONResponse({"detail": translated(sentence, wanted(asked))}, status_code=status)
+    """A refusal, in the language of who asked.
+
+    At the queue Gradio's page and gradio_client take the detail of a 422 for a list of what is wrong with
+    each value; of a plain sentence they would fail.
+    """
+    detail: Any = translated(sentence, wanted(HTTPConnection({"query_string": b"", **scope})))
+    if status == 422 and JOIN.search(scope["path"]):
+        detail = [{"__type__": "validate", "is_valid": False, "parameter_name": "data", "message": detail}]
+    return JSONResponse({"detail": detail}, status_code=status)
 
 
 def _short(name: str | None) -> str:

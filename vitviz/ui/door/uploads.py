@@ -6,6 +6,7 @@ payloads that carry its mark (`meta._type`); without it any path on the server w
 
 import contextlib
 import os
+import re
 import shutil
 import stat
 import threading
@@ -31,16 +32,24 @@ NOT_UPLOADED = told(
     "the page, or through gradio_client's handle_file) or the name of a sample. Drop it in once more."
 )
 
+ADDRESS = told(
+    "This server fetches no address. Download the image and send the file, such as"
+    " handle_file('photo.jpg') in gradio_client."
+)
+_ADDRESS = re.compile(r"\s*([a-z][a-z0-9+.-]+://|data:)", re.IGNORECASE)
+
 
 class NotUploaded(ImageError):
     """What was named is not a file that a visitor has uploaded to this app."""
 
-    def __init__(self) -> None:
-        super().__init__(NOT_UPLOADED)
+    def __init__(self, sentence: str = NOT_UPLOADED) -> None:
+        super().__init__(sentence)
 
 
 def inside(path: Any) -> Path:
     """Where a path leads, links resolved, if that is in this app's upload folder; NotUploaded if not."""
+    if isinstance(path, str) and _ADDRESS.match(path):
+        raise NotUploaded(ADDRESS)
     try:
         found, folder = Path(os.path.realpath(path)), Path(os.path.realpath(get_upload_folder()))
     except (OSError, ValueError, TypeError):

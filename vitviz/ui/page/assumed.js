@@ -60,7 +60,9 @@ export default function part(element, props, watch, trigger) {
       const told = { name: `vv-${item.name}`, checked: choice.text === item.taken };
       const input = el('input', { type: 'radio', ...told, onchange: () => say([choice.text]) });
       const read = new URLSearchParams(choice.text).get('head_type'); // else as it is read now
-      const answer = choice.answer ? `${choice.answer[0]} ${scored(choice.answer[1], read ?? props.value.head_type)}` : '';
+      const answer = choice.answer
+        ? `${choice.answer[0]} ${scored(choice.answer[1], read ?? props.value.head_type)}`
+        : '';
       return el('label', {}, input, span(named(choice)), el('span', { class: 'vv-small', text: answer }));
     });
     return el('fieldset', {}, legend, ...rows);

@@ -14,7 +14,7 @@ export default function part(element, props, watch, trigger) {
 
   const main = !root.closest('#vitviz-second-facts');
   let asked = []; // names of the classes that a view asks about: one, or one rather than another
-  let origin = null; // the answer to this photograph before anything was changed
+  let origin = null; // the prediction for this image from which the timeline's slider was moved
   let live = null; // what is answered to a camera's frame
   const given = () => live || props.value;
 
@@ -40,13 +40,16 @@ export default function part(element, props, watch, trigger) {
     );
   }
 
-  /** What was answered before something was taken away, or by another checkpoint or step; else null. */
+  /**
+   * What was predicted before something was removed, or before the slider moved over the training of this
+   * model; else null. Two models, or two images, are no before and after.
+   */
   function earlier(value) {
     if (value.before || live) return value.before;
-    const { picture, checkpoint, top } = value;
-    if (!origin || origin.picture !== picture || origin.checkpoint === checkpoint)
-      origin = { picture, checkpoint, top };
-    return origin.checkpoint === checkpoint ? null : origin.top;
+    const { scene, moved, checkpoint, top, head_type } = value;
+    if (!moved || origin?.scene !== scene || origin.checkpoint === checkpoint)
+      origin = { scene, checkpoint, top, head_type };
+    return origin.checkpoint === checkpoint || origin.head_type !== head_type ? null : origin.top;
   }
 
   /** By how much one class was ahead of the other before, and is now: the difference of their logits. */
@@ -64,12 +67,10 @@ export default function part(element, props, watch, trigger) {
     return now && asked[1] ? t('{one} rather than {other}: {margin}', values) : '';
   }
 
-  /** Puts back all that was taken away; of another step or checkpoint the one before. */
+  /** Puts back all that was taken away; of another training step the one before. */
   function undo() {
-    if (props.value.before) return document.dispatchEvent(new CustomEvent('vitviz:put-back'));
-    const went = { cancelable: true, detail: origin.checkpoint };
-    if (document.dispatchEvent(new CustomEvent('vitviz:step', went)))
-      document.dispatchEvent(new CustomEvent('vitviz:checkpoint', went));
+    if (props.value.before) document.dispatchEvent(new CustomEvent('vitviz:put-back'));
+    else document.dispatchEvent(new CustomEvent('vitviz:step', { detail: origin.checkpoint }));
   }
 
   /** The likeliest classes and those that are asked about, with what they were before. */

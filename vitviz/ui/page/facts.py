@@ -83,7 +83,7 @@ def answer(subject: Subject, key: str = "", sample: str | None = None) -> dict[s
 def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
     """What the photograph shows, whether the answer is right, a wrong one's question, if anybody knows."""
     photo = next((one for one in samples() if one.name == sample), None)
-    if photo is None or trace.logits is None or len(trace.labels) != trace.logits.numel():
+    if photo is None or trace.prediction is None or not len(trace.labels) == trace.logits.numel() > 1:
         return None
     fitting, answer = photo.truth(trace.labels), int(trace.logits.argmax())
     if not fitting and trace.classes is not None:

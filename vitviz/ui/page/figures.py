@@ -16,17 +16,19 @@ def figures_of(view: View, studio: Studio, state: dict, soon: bool = False) -> l
 
     `soon` asks for what can stand there before a pass, and waits for none.
     """
-    survey = state.get("surveys", {}).get(view.slug)
+    explained, survey = state.get("explained"), state.get("surveys", {}).get(view.slug)
     key = survey if studio.sets.survey(survey) is not None else state["key"]
     key, second = studio.runs.both(key)
     second = second or (state.get("second_key") if key != survey else None)
+    still = {} if explained is None else {"still": {"target": str(explained)}}
     if not second:
-        return [value(studio, key, view, soon), {}]
+        return [value(studio, key, view, soon) | still, {}]
     keys = [key, second]
     if view.paired or view.sided:
         keys = [studio.runs.pair(key, second), studio.runs.pair(second, key)]
     first, beside = (value(studio, one, view, soon) for one in keys)
-    return [{**one, "heading": one["checkpoint"]} for one in (first, {**beside, "second": True})]
+    both = first | still, {**beside, "second": True}  # which may have other classes
+    return [{**one, "heading": one["checkpoint"]} for one in both]
 
 
 def value(studio: Studio, key: str, view: View, soon: bool = False) -> dict[str, Any]:

@@ -219,7 +219,6 @@ export default function part(element, props, watch, trigger) {
   document.addEventListener('vitviz:step', (/** @type {CustomEvent} */ event) => {
     const at = frames.findIndex((frame) => frame.name === event.detail);
     if (at < 0 || over !== training || !root.isConnected) return;
-    event.preventDefault();
     stop();
     go(at);
   });

@@ -129,7 +129,9 @@ class Handlers:
             film = self.page.checkpoint(state).partition("@")[0]
             if not state.get("key") or name is None or name.partition("@")[0] != film:
                 return [state, *self.page.unchanged(-1)]  # of a film that is not, or no longer, in view
-            return self.page.show(state, state["picture"], name, soon=False)  # one that plays covers nothing
+            # one that plays covers nothing
+            kept = {"soon": False, "explained": self.page.explained(state)}
+            return self.page.show(state, state["picture"], name, **kept)
 
         page = self.page.attempt(state, seen)
         if page[self._film] != gr.skip():

@@ -191,9 +191,6 @@ export default function part(element, props, watch, trigger) {
     const from = document.querySelector('#vitviz-tabs [role=tab][aria-selected=true]');
     back.textContent = `← ${from.textContent}`;
   });
-  document.addEventListener('vitviz:checkpoint', (/** @type {CustomEvent} */ { detail }) => {
-    told.go({ ...moment(), checkpoint: detail, settings: null });
-  }); // as it was; the views keep their settings, as when one is picked
   window.addEventListener('beforeunload', () => (leaving = performance.now()));
   watch('value', arrived);
 }

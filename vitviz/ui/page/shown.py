@@ -135,8 +135,14 @@ class Shown:
     def checkpoint(self, state: dict) -> str:
         return state.get("checkpoint", self.studio.settings.checkpoint)
 
-    def show(self, state: dict, picture: str, checkpoint: str, progress=None, soon: bool = True) -> list:
-        """All on the page for a picture and checkpoints; `soon`, before a long pass, what needs none."""
+    def show(
+        self, state: dict, picture: str, checkpoint: str, progress=None, soon: bool = True,
+        explained: int | None = None,
+    ) -> list:  # fmt: skip
+        """All on the page for a picture and checkpoints; `soon`, before a long pass, what needs none.
+
+        `explained` is the class that views explain where none was chosen; None for the likeliest.
+        """
         studio, second = self.studio, state.get("second", "")
         if plain(checkpoint) != plain(state.get("checkpoint", checkpoint)):  # another model has other heads
             state = {**state, "without": ""}
@@ -151,6 +157,7 @@ class Shown:
         earlier = state.get("earlier" if state.get("picture", picture) == picture else "picture", "")
         keys = {"key": key, "second_key": second_key, "untouched": untouched, "whole": whole}
         state |= {"earlier": earlier, "picture": picture, "checkpoint": checkpoint, **keys}
+        state["explained"] = explained
         soon = soon and any(studio.long(one) for one in (untouched, second_key) if one)
         return self.page({**state, "surveys": {}, "scene": studio.scene(key), **WHOLE, "awaited": soon})
 
@@ -182,7 +189,7 @@ class Shown:
             film,
             links.shown(state),
             framed(studio, drawn["key"], "picture"),
-            {**answer, "asks": soon, "picture": state["picture"]},
+            {**answer, "asks": soon, "scene": state["scene"], "moved": state["explained"] is not None},
             beside,
             facts.edits(without, subject) | facts.board(state, keys[0], subject, answer, studio.pictures),
             assumed.shown(inspector, beside_it, studio.settings.keeps),
@@ -191,6 +198,13 @@ class Shown:
             over_a_set.shown(studio, drawn),
             *[one for view in VIEWS for one in figures_of(view, studio, drawn, soon)],
         ]
+
+    def explained(self, state: dict) -> int | None:
+        """The class that stays explained while a training history plays: the likeliest at its first step."""
+        if state.get("explained") is None:
+            logits = self.studio.subject(state["key"]).trace.logits
+            return None if logits is None else int(logits.argmax())
+        return state["explained"]
 
     def averaged(self, page: list, averages: object) -> list:
         """The page with the averages over a set that it had before it was loaded again, by their views."""

@@ -193,9 +193,9 @@ class Evidence(View):
         for one in self.controls:
             if one.name == "show":
                 one = replace(one, options=tuple(each for each in SHOWN if fits.get(each[0], True)))
-            if (given or one.only is not _LIKELIEST) and (
-                one.name != "relative" or made.compares_with_mean(trace)
-            ):
+            if one.name == "relative" and not made.compares_with_mean(trace):
+                one = replace(one, label="", options=one.options[:1])  # no field
+            if given or one.only is not _LIKELIEST:
                 offered.append(one)
         return tuple(offered)
 

@@ -63,7 +63,9 @@ export function bestOf(self, cell) {
   return Array.from({ length: ranks }, (_, rank) => {
     const start = 2 * (cell * ranks + rank);
     const [index, share] = self.data.best.values.subarray(start, start + 2);
-    return Number.isNaN(share) ? '' : `${t(className(self, index))} ${scored(share, self.value.head_type)}`;
+    const { head_type } = self.value;
+    const none = head_type === 'value' ? Number.isNaN(share) : share < 0;
+    return none ? '' : `${t(className(self, index))} ${scored(share, head_type)}`;
   }).filter(Boolean);
 }
 

@@ -71,7 +71,9 @@ export function balanced(self, sum, logit) {
   const alone = targets(self).rather === null;
   const change = alone ? t('Change of the logit') : t('Change of the difference of logits');
   const logit_ = differs(self) ? change : alone ? t('Logit') : t('Difference of logits');
-  const name = self.value.head_type === 'value' ? valueName(self) : logit_;
+  const valued = valueName(self);
+  const value = valued[0].toUpperCase() + valued.slice(1);
+  const name = self.value.head_type === 'value' ? value : logit_;
   return `${name}: ${t('{sum} of {logit}', { sum: fixed(sum, 3), logit: fixed(logit, 3) })}`;
 }
 

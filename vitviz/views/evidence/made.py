@@ -122,10 +122,11 @@ def own(subject: Subject, settings: Settings) -> np.ndarray:
 
 
 def best(subject: Subject, settings: Settings) -> np.ndarray:
-    """The likeliest classes of every patch at a depth, each with its probability, or value, not a number
-    where the patch was left out: row, col, rank, pair.
+    """The likeliest classes of every patch at a depth, each with its probability, or value: row, col, rank,
+    pair. Of a patch that was left out the probability is -1, and the value not a number.
     """
     found = _answers(subject, settings["depth"])
+    found = found if subject.trace.head_type == "value" else found.nan_to_num(nan=-1.0)
     top = found.topk(min(BEST, len(found)), dim=0)
     pairs = np.stack([top.indices.numpy(), top.values.numpy()], axis=-1)  # rank row col pair
     return np.moveaxis(pairs, 0, 2)

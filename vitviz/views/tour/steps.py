@@ -375,7 +375,7 @@ def _readout(f: Facts) -> Step:
 
 
 def _probabilities(f: Facts) -> Step:
-    step = partial(Step, "probabilities", "Probabilities")
+    step = partial(Step, "probabilities", "Values" if f.head_type == "value" else "Probabilities")
     if not f.classes:
         *said, attempt = paragraphs("""
             Not applicable to this model, because this checkpoint has no classifier and so no probabilities.

@@ -26,10 +26,11 @@ OF_MANY = "This is over a set of pictures, and one picture is in view."
 SHOWN = 5  # likeliest classes that the picker offers
 PASSES = 400  # of a whole trial, about, in passes over all patches
 BY_ITSELF = 400e9  # multiplications up to which a trial begins without being asked: seconds on two cores
-_ASKED = ("target", "patches_as")
+_ASKED = ("target", "patches_as", "steps")
 # in which order methods are asked about: chance first, which others are measured by; the dear ones last
 FIRST = ("random", "centre", "ledger", "frozen")
-LAST = ("integrated_gradients", "leave_one_out")
+STEPPED = "integrated_gradients"
+LAST = (STEPPED, "leave_one_out")
 ORDER = (*FIRST, *(name for name in TITLES if name not in (*FIRST, *DENSE, *LAST)), *DENSE, *LAST)
 TOGETHER = 3  # cheap methods whose sets of patches are asked about at once: fewer, fuller passes
 
@@ -37,14 +38,22 @@ TOGETHER = 3  # cheap methods whose sets of patches are asked about at once: few
 def group_of(method: str) -> tuple[str, ...]:
     """The methods that are tried together with this one, in order; a dear one, and chance, are tried alone.
 
+    Those made for sentences are never tried with others: of a model's own classes they are not asked about.
+
     >>> group_of("frozen"), group_of("leave_one_out")
     (('centre', 'ledger', 'frozen'), ('leave_one_out',))
     """
-    cheap = [name for name in ORDER[1:] if name not in LAST]
-    if method not in cheap:
-        return (method,)
-    start = cheap.index(method) // TOGETHER * TOGETHER
-    return tuple(cheap[start : start + TOGETHER])
+    usual = tuple(name for name in ORDER[1:] if name not in (*DENSE, *LAST))
+    for cheap in (usual, DENSE):
+        if method in cheap:
+            start = cheap.index(method) // TOGETHER * TOGETHER
+            return cheap[start : start + TOGETHER]
+    return (method,)
+
+
+def steps_of(settings: Settings) -> int | None:
+    """The steps of integrated gradients; None to double them until the map is stable."""
+    return None if settings["steps"] == "auto" else int(settings["steps"])
 
 
 class Trial(View):
@@ -105,6 +114,11 @@ class Trial(View):
             "scale", "Colours of the maps", options=(("ranks", "Order of patches"), ("values", "Values")),
             info="Maps are in different units; the order in which patches are taken away is one scale for"
             " all. Values in logits share a scale, each other map has its own.",
+        ),
+        Choice(
+            "steps", "Steps of integrated gradients",
+            options=(("auto", "until the map is stable"), ("32", "32"), ("128", "128"), ("512", "512")),
+            info="Each step takes a gradient between the mean colour and the image.",
         ),
         Text("method", fits=r"[a-z0-9_]{0,40}"),  # the one that is held, and the one that is asked about
     )  # fmt: skip
@@ -174,17 +188,19 @@ class Trial(View):
             )
         if name == "panels":  # as far as the trial is, in the order of asking; of all, best first
             known = order[: order.index(settings["method"]) + 1]
-            trial = made.whole(subject, target, settings["patches_as"], known)
+            trial = made.whole(subject, target, settings["patches_as"], known, steps_of(settings))
             ranked = tuple(one for one, _ in trial.ranking(settings["score"]))
             names = ranked if known == order else tuple(trial.curves)
             return packed(travelled(made.panels(trial, names, subject, settings)))
-        return packed(made.one(made.tried(subject, target, settings["patches_as"], settings["method"])))
+        asked = settings["patches_as"], settings["method"], steps_of(settings)
+        return packed(made.one(made.tried(subject, target, *asked)))
 
     def at_hand(self, subject: Subject, settings: Settings) -> bool:
         if subject.survey is not None:
             return True
         target, order = target_of(subject, settings["target"]), self.order(subject)
-        return all(subject.made(late.trial_made.named(target, settings["patches_as"], one)) for one in order)
+        asked, steps = settings["patches_as"], steps_of(settings)
+        return all(subject.made(late.trial_made.named(target, asked, one, steps)) for one in order)
 
     def order(self, subject: Subject) -> tuple[str, ...]:
         """The methods that are tried; those that were made for sentences only where these are the classes."""
@@ -195,7 +211,8 @@ class Trial(View):
         """The trial of all methods, or of one `alone` beside chance, each made once."""
         methods = ("random", settings["method"]) if alone else self.order(subject)
         target = target_of(subject, settings["target"])
-        return late.trial_made.whole(subject, target, settings["patches_as"], tuple(dict.fromkeys(methods)))
+        asked = settings["patches_as"], tuple(dict.fromkeys(methods)), steps_of(settings)
+        return late.trial_made.whole(subject, target, *asked)
 
     def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         if subject.survey is not None:

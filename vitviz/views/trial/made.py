@@ -10,7 +10,7 @@ import torch
 from vitviz.analyses.correlation import agreement, spearman
 from vitviz.analyses.protocol import TITLES
 from vitviz.analyses.trials.curves import beyond
-from vitviz.analyses.trials.trial import Trial, together, trial_of
+from vitviz.analyses.trials.trial import CONVERGENCE, Trial, together, trial_of
 from vitviz.analyses.trials.verdict import CONTROLS, level, verdict
 from vitviz.errors import OutOfMemory, UnsupportedModel
 from vitviz.figures.chart import GREY, SEVERAL, Chart, Matrix, Scale, Series, travelled
@@ -18,7 +18,7 @@ from vitviz.record.sentence import Sentence, travelling
 from vitviz.views.printing import fixed
 from vitviz.views.shared import Target, as_csv, passes_of, relevance_of, target_name
 from vitviz.views.subject import Settings, Subject
-from vitviz.views.trial import group_of
+from vitviz.views.trial import STEPPED, group_of
 
 RANKS = "Spearman’s rank correlation, −1 blue to 1 orange; in the same order across and down."
 LAST = "Last column: a method’s maps of this class and of {class}; 1 means that it knows no class."
@@ -36,28 +36,32 @@ SIDES = {
 Beside = tuple[str, dict[str, float | None]]  # another class, and rank correlations by method
 
 
-def tried(subject: Subject, target: Target, patches_as: str, method: str) -> Trial:
+def tried(subject: Subject, target: Target, patches_as: str, method: str, steps: int | None = None) -> Trial:
     """One method's part of the trial, made together with its group; what does not apply is in `refused`."""
     methods = group_of(method)
+    steps = steps if STEPPED in methods else None
 
     def make() -> Trial:
         known = {}
         for name in methods:
             with suppress(UnsupportedModel, OutOfMemory):  # told once more below, and kept with its reason
-                known[name] = relevance_of(subject, target, name)
+                known[name] = relevance_of(subject, target, name, steps)
         passes = passes_of(subject, target, patches_as)
-        return trial_of(passes, methods, patches_as, made=known, chance=False)
+        return trial_of(passes, methods, patches_as, made=known, chance=False, steps=steps)
 
-    return subject.once_by_passes(named(target, patches_as, method), make).part(method)
+    return subject.once_by_passes(named(target, patches_as, method, steps), make).part(method)
 
 
-def named(target: Target, patches_as: str, method: str) -> str:
+def named(target: Target, patches_as: str, method: str, steps: int | None = None) -> str:
     """What a method's part is kept under, with its group."""
-    return f"trial {' '.join(group_of(method))} {target} {patches_as}"
+    more = f" {steps}" if method == STEPPED else ""
+    return f"trial {' '.join(group_of(method))} {target} {patches_as}{more}"
 
 
-def whole(subject: Subject, target: Target, patches_as: str, methods: Sequence[str]) -> Trial:
-    return together([tried(subject, target, patches_as, method) for method in methods])
+def whole(
+    subject: Subject, target: Target, patches_as: str, methods: Sequence[str], steps: int | None = None
+) -> Trial:
+    return together([tried(subject, target, patches_as, method, steps) for method in methods])
 
 
 def one(trial: Trial) -> dict[str, Any]:
@@ -72,6 +76,7 @@ def one(trial: Trial) -> dict[str, Any]:
         "at": found.at,
         "nothing": found.nothing_positive,
         "unexplained": found.unexplained,
+        "convergence": travelling(found.convergence) if found.convergence else None,
     }
 
 
@@ -137,7 +142,8 @@ def told(trial: Trial, score: str) -> dict[str, Any]:
     for name, gap in trial.ranking(score):
         row = {"method": name, "areas": list(trial.areas(name, score)), "gap": gap}
         row |= {"saco": trial.curves[name].saco, "beats": name in beats}
-        rows.append({**row, "unexplained": trial.maps[name].unexplained})
+        row |= {one: getattr(trial.maps[name], one) for one in ("unexplained", *CONVERGENCE)}
+        rows.append(row)
     return {
         "verdict": travelling(verdict(trial, score)),
         "level": travelling(level(trial, score)),

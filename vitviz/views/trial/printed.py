@@ -46,7 +46,10 @@ def plate(view, subject, settings, asked) -> Plate:
     chance = {"mean": _value(mean, score) + unit, "most": _value(mean + reach, score) + unit}
     sets = Sentence("{sets} sets of patches were asked about.", sets=trial.sets)
     rows, said = _beside(trial, _ranking(trial, score, lines), subject, settings)
-    notes += [Sentence(STARS, **chance), sets, *said, *reasons]
+    maps = trial.maps.items()
+    reached = [Sentence("{name}: {value}", name=TITLES[name], value=one.convergence) for name, one in maps
+               if one.convergence]  # fmt: skip
+    notes += [Sentence(STARS, **chance), sets, *said, *reached, *reasons]
     weights = ((1.0, 1.0), (1.6, 1.0)) if settings["show"] == "agreement" else ()
     return Plate((charts, *rows), tuple(notes), weights, WIDE)
 

@@ -27,7 +27,8 @@ function agreement(self) {
 }
 
 /** What all numbers in view depend on: another goal is another trial. */
-const goalOf = ({ key, settings }) => `${key}/${settings.target}/${settings.patches_as}`;
+const goalOf = ({ key, settings }) =>
+  `${key}/${settings.target}/${settings.patches_as}/${settings.steps}`;
 
 /** The methods in the order of the ranking once it is known, before that in which they are asked. */
 function known(self) {
@@ -41,7 +42,7 @@ export default () => ({
   walled: true,
   pictures: (self) => (self.summary.pictures ? [] : ['upload']),
   items: (self) => (self.summary.pictures ? ['standing', 'chart'] : ['classes']),
-  idle: (self) => (self.summary.pictures ? ['show', 'scale'] : []),
+  idle: (self) => (self.summary.pictures ? ['show', 'scale', 'steps'] : []),
   caption: (self) => self.ui.verdict.textContent,
   reset: (self) => this_.end(self),
 
@@ -120,7 +121,7 @@ const this_ = {
   /** Asks about every method that is not known yet, then for the verdict; ends where nobody waits. */
   async begin(self) {
     const { run } = self.ui;
-    const { target, patches_as } = self.settings;
+    const { target, patches_as, steps } = self.settings;
     const life = new AbortController();
     run.life = life;
     run.problem = '';
@@ -129,13 +130,14 @@ const this_ = {
         if (run.tried.has(method)) continue;
         run.now = method;
         this_.paint(self);
-        const found = await self.array('tried', query({ target, patches_as, method }), life.signal);
+        const found = await self.array('tried', query({ target, patches_as, steps, method }), life.signal);
         run.tried.set(method, unpacked(found));
         await this_.judge(self, run, life.signal);
       }
       if (!run.verdict) await this_.judge(self, run, life.signal);
       const { score } = self.settings;
-      run.alike = unpacked(await self.array('agreement', query({ target, patches_as, score }), life.signal));
+      const last = query({ target, patches_as, steps, score });
+      run.alike = unpacked(await self.array('agreement', last, life.signal));
     } catch (problem) {
       if (problem.name !== 'AbortError')
         [run.problem, run.life] = [problem.sentence ?? problem.message, null];
@@ -161,10 +163,11 @@ const this_ = {
 
   /** The curves so far by the score that is watched and, of all methods, the ranking: no pass, only areas. */
   async judge(self, run, signal) {
-    const { target, patches_as, score } = self.settings;
+    const { target, patches_as, steps, score } = self.settings;
     const whole = run.tried.size === self.summary.methods.length;
     const method = [...run.tried.keys()].at(-1);
-    const ask = (item, more = {}) => self.array(item, query({ target, patches_as, score, ...more }), signal);
+    const asked = { target, patches_as, steps, score };
+    const ask = (item, more = {}) => self.array(item, query({ ...asked, ...more }), signal);
     run.score = score;
     const questions = [ask('panels', { method }), whole && ask('verdict'), run.alike && ask('agreement')];
     const found = await Promise.all(questions);
@@ -233,8 +236,9 @@ const this_ = {
       part.node.hidden = self.settings.show !== name || !done;
       if (!part.node.hidden) part.draw(known(self), run);
     }
-    const refused = [...run.tried].filter(([, one]) => one.refused);
-    ui.refused.textContent = refused.map(([name, one]) => `${ui.title(name)}: ${t(one.refused)}`).join(' ');
+    const notes = [...run.tried].map(([name, one]) => [name, one.refused || one.convergence]);
+    const told = notes.filter(([, note]) => note);
+    ui.refused.textContent = told.map(([name, note]) => `${ui.title(name)}: ${t(note)}`).join(' ');
     self.root.dataset.tried = whole ? run.goal : '';
   },
 };

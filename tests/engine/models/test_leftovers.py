@@ -1,0 +1,34 @@
+"""What killed downloads leave in the hub's cache, which other programs use too."""
+
+import os
+import time
+
+from filelock import FileLock
+
+from vitviz.engine.finding import hub
+
+
+def test_only_what_nobody_downloads_any_longer_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    blobs, locks = tmp_path / "models--a--b" / "blobs", tmp_path / ".locks" / "models--a--b"
+    blobs.mkdir(parents=True), locks.mkdir(parents=True)
+    names = (
+        "old.1f.incomplete",
+        "unlocked.2f.incomplete",
+        "locked.3f.incomplete",
+        "new.4f.incomplete",
+        "whole",
+    )
+    for name in names:
+        (blobs / name).write_bytes(b"some")
+        age = 1 if name.startswith("new") else 60
+        os.utime(blobs / name, (time.time() - age,) * 2)
+    (locks / "unlocked.lock").touch()
+    with FileLock(locks / "locked.lock"):
+        hub.remove_leftovers()
+    left = {path.name for path in blobs.iterdir()}
+    assert left == {"locked.3f.incomplete", "new.4f.incomplete", "whole"}
+    hub.remove_leftovers()
+    assert {path.name for path in blobs.iterdir()} == {"new.4f.incomplete", "whole"}
+    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path / "none"))
+    hub.remove_leftovers()

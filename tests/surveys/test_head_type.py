@@ -1,0 +1,105 @@
+"""Surveys of heads of several labels, of values and of a single output, and those written before."""
+
+import csv
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+
+import vitviz
+from tests.engine.small import small
+from tests.surveys.conftest import noise
+from vitviz.analyses.trials.verdict import in_all_scores, standing
+from vitviz.errors import VitvizError
+
+model_of = cache(lambda outputs: small(num_classes=outputs))
+
+
+def inspected(outputs, head_type):
+    labels = [f"label {number}" for number in range(outputs)]
+    asked = {"mean": 0.5, "std": 0.5, "device": "cpu", "name": "small", "labels": labels}
+    return vitviz.Inspector.of(model_of(outputs), **asked, head_type=head_type)
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    random = np.random.default_rng(0)
+    return [noise(random, 32, 32) for _ in range(4)]
+
+
+@pytest.fixture(scope="module")
+def logits(pictures):
+    return {
+        count: np.array([inspected(count, "value").trace(one).logits.double().tolist() for one in pictures])
+        for count in (1, 3)
+    }
+
+
+def table(folder):
+    file = folder / "pictures.csv"
+    if file.is_file():
+        return list(csv.DictReader(file.open(encoding="utf-8")))
+    parquet = pytest.importorskip("pyarrow.parquet")
+    return parquet.read_table(folder / "pictures.parquet").to_pylist()
+
+
+def test_values_are_in_the_table_and_no_answer(pictures, logits, tmp_path):
+    for count in (1, 3):
+        folder = tmp_path / str(count)
+        found = vitviz.survey(pictures, inspected(count, "value"), out=folder)
+        names = ["value"] if count == 1 else [f"value.{number}" for number in range(count)]
+        rows = table(folder)
+        written = np.array([[float(row[name]) for name in names] for row in rows])
+        np.testing.assert_allclose(written, logits[count], atol=1e-5)
+        assert all(row["answer"] in (None, "") and row["probability"] in (None, "") for row in rows)
+        shown = [value for _, _, value in found.answers]
+        np.testing.assert_allclose(shown, logits[count].max(axis=1), atol=1e-5)
+        assert json.loads((folder / "summary.json").read_text())["head_type"] == "value"
+
+
+def test_a_trial_over_a_set_ranks_by_the_value(pictures):
+    found = vitviz.survey(pictures[:2], inspected(1, "value"), ["trial"])
+    rows = standing(found)
+    assert str(rows) == str(standing(found, score="logit")) and all(np.isfinite(row["gap"]) for row in rows)
+    assert {"gap_logit"} <= {*in_all_scores(found)[0]} and np.isnan(rows[0]["alike"])
+    with pytest.raises(VitvizError, match="gives values"):
+        standing(found, score="kept")
+
+
+def test_one_output_answers_no_or_yes(pictures, logits):
+    yes = 1 / (1 + np.exp(-logits[1][:, 0]))
+    truths = ["label 0", "not label 0", 1, 0]
+    true = np.array([1, 0, 1, 0])
+    labelled = list(zip(pictures, truths, strict=True))
+    found = vitviz.survey(labelled, inspected(1, "sigmoid"), ["accuracy", "lens"])
+    answers = (yes >= 0.5).astype(int)
+    assert [answer for _, answer, _ in found.answers] == answers.tolist()
+    probability = np.where(answers == 1, yes, 1 - yes)
+    np.testing.assert_allclose([one for *_, one in found.answers], probability, atol=1e-6)
+    loss = -np.log(np.where(true == 1, yes, 1 - yes))
+    np.testing.assert_allclose(found.mean("loss"), loss.mean(), rtol=1e-5)
+    assert found.mean("first") == (answers == true).mean() == found.mistakes.right / 4
+    assert found.mean("agrees")[-1] == 1 and found.named(0) == "not label 0"
+
+
+def test_of_several_labels_there_is_no_loss_of_one(pictures):
+    labelled = [(picture, 1) for picture in pictures]
+    found = vitviz.survey(labelled, inspected(3, "sigmoid"), ["accuracy", "ledger"])
+    assert np.isnan(found.mean("loss")) and "accuracy.loss" in found.refused
+    traces = [inspected(3, "sigmoid").trace(picture) for picture in pictures]
+    largest = [trace.logits.max().item() for trace in traces]
+    assert found.mean("ledger.answer") == pytest.approx(np.mean(largest), abs=1e-4)
+
+
+def test_a_survey_that_was_written_before_does_not_go_on_and_says_why(pictures, tmp_path):
+    for head_type in ("sigmoid", "softmax"):
+        folder = tmp_path / head_type
+        vitviz.survey(pictures, inspected(3, head_type), out=folder)
+        manifest = folder / "survey.json"
+        settings = json.loads(manifest.read_text())
+        assert settings.pop("head_type", "softmax") == head_type
+        manifest.write_text(json.dumps(settings))
+    vitviz.survey(pictures, inspected(3, "softmax"), out=tmp_path / "softmax")
+    with pytest.raises(VitvizError, match="the probabilities in its files are those of a softmax and wrong"):
+        vitviz.survey(pictures, inspected(3, "sigmoid"), out=tmp_path / "sigmoid")

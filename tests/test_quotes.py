@@ -1,0 +1,149 @@
+"""Refusals quote what was given by one helper, which cuts it; half a character is refused where it enters."""
+
+import ast
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save
+
+import vitviz
+from tests.attack.stranger import picture
+from vitviz.engine.reading.folder import read_json
+from vitviz.errors import VitvizError, quoted
+from vitviz.record.asked import with_text
+from vitviz.surveys.labels import Boxes
+from vitviz.ui.answers import lessons
+from vitviz.ui.answers.endpoints import PUBLIC, Endpoints, _spoken, answering, endpoint
+from vitviz.ui.memory.checkpoints import classes_in
+from vitviz.ui.memory.studio import Settings, Studio
+
+ROOT = Path(vitviz.__file__).parent
+HALF = "\ud83d"
+ERRORS = {name for name, one in vars(vitviz.errors).items() if isinstance(one, type)} | {"NoLesson", "NoZip"}
+
+
+def unbounded(tree: ast.AST) -> list[int]:
+    """Lines on which an error of ours quotes a value with !r."""
+    raised = [node for node in ast.walk(tree) if isinstance(node, ast.Call)
+              and getattr(node.func, "id", getattr(node.func, "attr", "")) in ERRORS]  # fmt: skip
+    return [
+        part.lineno
+        for call in raised
+        for part in ast.walk(call)
+        if isinstance(part, ast.FormattedValue) and part.conversion == ord("r")
+    ]
+
+
+def test_every_refusal_quotes_by_the_helper():
+    found = {
+        str(path.relative_to(ROOT)): lines
+        for path in ROOT.rglob("*.py")
+        if (lines := unbounded(ast.parse(path.read_text(encoding="utf-8"))))
+    }
+    assert found == {}
+    assert unbounded(ast.parse('raise VitvizError(f"Given {name!r}.")')) == [1]
+
+
+@pytest.mark.parametrize("given", ["x" * 999, ["x" * 999] * 3, {"x" * 999: 1}, b"x" * 999, 10**999])
+def test_at_most_200_characters_are_quoted(given):
+    assert len(quoted(given)) == 200 and quoted(given).endswith("…")
+
+
+@pytest.fixture(scope="module")
+def endpoints():
+    return Endpoints(Studio(Settings(device="cpu")))
+
+
+def test_no_endpoint_repeats_more_than_200_characters(endpoints):
+    derived = {view.slug: endpoint(view, endpoints) for view in answering()}
+    for name, ask in {**{name: getattr(endpoints, name) for name in PUBLIC}, **derived}.items():
+        parameters = ask.__signature__.parameters if name in derived else None
+        names = parameters or ask.__func__.__code__.co_varnames[1 : ask.__func__.__code__.co_argcount]
+        for parameter in names:
+            usual = {"image": "coffee"} if "image" in names else {}
+            usual |= {"without": ""} if name == "without" else {}
+            for wrong in (
+                "x" * 3_000,
+                "heads=" + "9" * 3_000,
+                "a/" + "x" * 3_000,
+                "vitviz-tiny@" + "9" * 3_000,
+            ):
+                try:
+                    _spoken(ask)(**{**usual, parameter: wrong})
+                except Exception as error:
+                    assert not any(one * 201 in str(error) for one in "x9"), (
+                        name,
+                        parameter,
+                        str(error)[:300],
+                    )
+
+
+def npz(labels, **more) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, labels=np.array(labels), vectors=np.eye(len(labels), 192), **more)
+    return file.getvalue()
+
+
+def tensors(labels, **more) -> bytes:
+    """A file as anybody can write one, whose header is JSON with half a character spelled."""
+    data = save({"vectors": torch.eye(len(labels), 192)}, {"labels": "LABELS", **more})
+    length = int.from_bytes(data[:8], "little")
+    header = data[8 : 8 + length].decode().replace('"LABELS"', json.dumps(json.dumps(labels)))
+    header += " " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header.encode() + data[8 + length :]
+
+
+def zipped(**lesson) -> bytes:
+    file = io.BytesIO()
+    seen = {"checkpoint": "vitviz-tiny", "sample": "coffee", "settings": {}, **lesson}
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("settings.json", json.dumps({"lesson": seen}))
+        archive.writestr("upload.jpg", picture())
+    return file.getvalue()
+
+
+def written(folder: Path, content: object) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+ENTRIES = {
+    "labels": lambda folder: vitviz.Classes([HALF], [[1.0, 2.0]]),
+    "the model of labels": lambda folder: vitviz.Classes(["cat"], [[1.0, 2.0]], model=HALF),
+    "labels of .npz": lambda folder: classes_in(npz(["cat", f"a {HALF}"]), "mine.npz"),
+    "labels of .safetensors": lambda folder: classes_in(tensors(["cat", HALF]), "mine.safetensors"),
+    "a sentence": lambda folder: with_text("my-clip", ["a cat", HALF]),
+    "a template": lambda folder: with_text("my-clip", ["a cat"], [f"{HALF} {{}}"]),
+    "a sentence in Python": lambda folder: vitviz.text(vitviz.load("vitviz-tiny", device="cpu"), [HALF]),
+    "labels in Python": lambda folder: vitviz.load(
+        "vitviz-tiny", device="cpu", labels=[HALF] * len(vitviz.load("vitviz-tiny", device="cpu").labels)
+    ),
+    "id2label": lambda folder: read_json(written(folder, {"id2label": {"0": HALF}})),
+    "a note": lambda folder: read_json(written(folder, {"pretrained_cfg": {"description": HALF}})),
+    "boxes": lambda folder: Boxes.of(written(folder, {HALF: [[0, 0, 1, 1]]})),
+    "a lesson's checkpoint": lambda folder: lessons.read(zipped(checkpoint=f"vitviz-tiny?text={HALF}")),
+    "a lesson's other picture": lambda folder: lessons.read(zipped(without=f"at=1 other={HALF}")),
+    "a lesson's setting": lambda folder: lessons.read(zipped(settings={"rollout": {"fusion": HALF}})),
+    "another picture": lambda folder: vitviz.Without(at=0, other=HALF),
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_half_a_character_is_refused_where_it_enters(entry, tmp_path):
+    with pytest.raises(VitvizError) as refusal:
+        ENTRIES[entry](tmp_path)
+    sentence = str(refusal.value).encode().decode()  # and it can be told
+    assert sentence.endswith(".") and len(sentence) < 600
+
+
+def test_a_whole_character_is_none(tmp_path):
+    classes = classes_in(tensors(["猫", "\U0001f600"]), "mine.safetensors")
+    assert classes.labels == ("猫", "\U0001f600") and classes_in(npz(["猫"]), "mine.npz").labels == ("猫",)
+    assert with_text("my-clip", ["\U0001f600"]) == "my-clip?text=\U0001f600"
+    assert lessons.read(zipped()).seen.checkpoint == "vitviz-tiny"
