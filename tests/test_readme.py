@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.sweep
 def test_the_python_example_runs_as_it_stands():
     (example,) = re.findall(r"```python\n(.*?)```", README, re.S)
     names: dict = {}

@@ -31,7 +31,7 @@ def test_a_question_is_bounded_and_need_not_make_sense(http):
         )
         assert found.status_code == status and found.json()["detail"], content[:20]
     many = {"data": [[{"path": "x"}] * 2_000, "", 1]}
-    assert http.post("gradio_api/run/predict", json=many).status_code in (413, 422)
+    assert http.post("gradio_api/run/predict", json=many).status_code == 422
     assert (
         http.post(
             "gradio_api/run/predict", json={"data": ["coffee", "", 1], "session_hash": "x" * 5_000}
@@ -124,7 +124,7 @@ def test_another_name_is_refused_before_anything_else(http, host):
     ):
         asking = {"Host": host, "Origin": f"http://{host}", "Access-Control-Request-Method": "POST"}
         found = http.request(method, path, headers=asking)
-        assert found.status_code in (400, 403), (method, path, found.status_code)
+        assert found.status_code == 403, (method, path, found.status_code)
         assert not [name for name in found.headers if name.startswith("access-control")]
 
 
@@ -176,7 +176,7 @@ def test_what_uploads_take_on_the_disk_is_bounded(http, folder):
 
 
 def test_an_upload_that_is_no_form_is_a_sentence(http):
-    for name in ("..", ".", "\0", "a" * 5_000):
+    for name, status in (("..", 400), (".", 200), ("\0", 200), ("a" * 5_000, 413)):
         part = (
             f'--x\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\nabc\r\n--x--\r\n'
         )
@@ -185,7 +185,7 @@ def test_an_upload_that_is_no_form_is_a_sentence(http):
             content=part.encode(),
             headers={"content-type": "multipart/form-data; boundary=x"},
         )
-        assert found.status_code in (200, 400, 413, 422) and "Server Error" not in found.text, (
+        assert found.status_code == status and "Server Error" not in found.text, (
             name,
             found.text,
         )
@@ -224,7 +224,7 @@ def test_nothing_says_where_uploads_lie_and_its_own_pictures_are_there(http, fol
         answer = http.get(address)
         assert answer.status_code == 200 and answer.headers["content-type"].startswith("image/")
     away = http.get(f"gradio_api/file={FOLDER}/../../../../etc/passwd")
-    assert away.status_code in (403, 404)
+    assert away.status_code == 404
 
 
 def test_a_header_gives_the_page_no_other_address(http):

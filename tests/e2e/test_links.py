@@ -206,8 +206,7 @@ def test_an_unknown_checkpoint_in_a_link_is_said_and_the_first_one_shown(open_pa
     assert page.locator("img[src='x']").count() == 0
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("width, dark", [(390, True), (1440, False)])
 def test_the_header_is_tidy(open_page, width, dark):
     page = open_page(width=width, height=844, dark=dark)
     copied(page)

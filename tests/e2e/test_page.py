@@ -198,8 +198,7 @@ def test_figure_and_numbers_can_be_taken_home(open_page, tmp_path):
     assert figure.value.suggested_filename.endswith(".png")
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("width, dark", [(390, True), (1440, False)])
 def test_nothing_is_wider_than_the_window(open_page, width, dark):
     page = open_page(width=width, height=844, dark=dark)
     for view in VIEWS:
