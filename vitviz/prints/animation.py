@@ -23,7 +23,17 @@ from PIL import Image
 
 from vitviz.errors import VitvizError, quoted
 from vitviz.figures.paper.plates import steady
-from vitviz.prints.figure import Figure, looked_at, name_of, paper, printed, read, saved, upload_of, view_called
+from vitviz.prints.figure import (
+    Figure,
+    looked_at,
+    name_of,
+    paper,
+    printed,
+    read,
+    saved,
+    upload_of,
+    view_called,
+)
 from vitviz.record import stopping
 from vitviz.record.sentence import Sentence
 from vitviz.views.languages import translated
