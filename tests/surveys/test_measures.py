@@ -5,7 +5,9 @@ import pytest
 import torch
 
 import vitviz
+from vitviz.analyses.effects import Edge
 from vitviz.analyses.smallest import SmallestPart
+from vitviz.analyses.writers import Writer
 from vitviz.engine.asking import circuits
 from vitviz.errors import VitvizError
 from vitviz.surveys import MEASURES, Quantity
@@ -99,7 +101,8 @@ def test_sizes_that_were_tried_are_shares_of_the_edges(inspector, pictures, monk
     rows = torch.tensor([[-1.0, 1.0, -1.0, 1.0]])
     curve = ((0, -1.0), (10, 1.0), (20, -1.0), (30, 0.5), (40, 1.0))
     margins, counts = {"share": rows, "random": rows}, (0, 10, 20, 40)
-    part = SmallestPart((None,) * 40, torch.zeros(40), counts, margins, "mean", curve)
+    edges = (Edge(Writer("embedding"), 1, 0),) * 40
+    part = SmallestPart(edges, torch.zeros(40), counts, margins, "mean", curve)
     monkeypatch.setattr(circuits, "smallest_part", lambda *asked, **given: part)
     found = vitviz.survey(pictures[:1], inspector, ["smallest_part"])
     assert [float(found.mean(name)) for name in ("smallest_preserving", "preserving_from", "tried")] == [

@@ -291,7 +291,7 @@ def test_the_page_says_which_tried_sizes_preserve_the_prediction():
     told = smallest._notes(counts, margins, 39)
     assert told[0] == (
         "The 4 largest edges (10 %) preserve the prediction. Of 5 sizes tried, this is the smallest that"
-        " does; from 20 edges (51 %) on, all do."
+        " does; from 20 edges (51 %) on, all of these do."
     )
     assert told[1] == "Of these sizes, random subsets first preserve it at 21 % · 51 %."
     assert smallest._notes(counts, -margins, 39) == (smallest.NONE,)

@@ -14,7 +14,7 @@ from vitviz.views.subject import Settings, Subject
 STEPS, DRAWS = 11, 3  # counts of edges that are tried, in turn; random orders
 PRESERVE = (
     "The {count} largest edges ({share} %) preserve the prediction. Of {tried} sizes tried, this is the"
-    " smallest that does; from {stable} edges ({part} %) on, all do."
+    " smallest that does; from {stable} edges ({part} %) on, all of these do."
 )
 AHEAD = "ahead of the next class, in logits"
 OTHER = "below, the answer is the other of yes and no"
