@@ -35,7 +35,7 @@ def said(http, session: str, number: int, data: list) -> str:
     with http.stream("GET", "gradio_api/queue/data", params={"session_hash": session}) as events:
         for line in events.iter_lines():
             if "process_completed" in line:
-                return line
+                return json.dumps(json.loads(line.removeprefix("data:")))
     raise AssertionError("the stream broke off")
 
 
