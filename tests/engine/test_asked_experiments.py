@@ -70,6 +70,7 @@ def test_the_card_says_means_and_how_many_keep_the_answer(found):
     assert f"{found['drop'].kept['black'][8].mean():.0%}" in text
 
 
+@pytest.mark.sweep  # a whole experiment in bfloat16
 def test_in_bfloat16_it_is_the_models_own_answer_and_says_how_far_that_is(rough, photo, found):
     half, trace = rough
     one = vitviz.experiment(half, trace)

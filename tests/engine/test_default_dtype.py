@@ -80,6 +80,7 @@ def numbers(inspector, size=None):
     return found | {"shuffled": shuffled.logits.numpy()}
 
 
+@pytest.mark.sweep  # every view of each kind five times
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_default_dtype_changes_nothing(folders, kind):
     inspector = vitviz.load(folders[kind], device="cpu")

@@ -68,6 +68,7 @@ def test_the_endpoint_takes_a_second_checkpoint(studio, expected):
         ask("coffee", "compared", second="no such checkpoint")
 
 
+@pytest.mark.sweep
 def test_the_zip_has_it_of_both_and_looks_at_the_pictures_once(monkeypatch, expected):
     studio, asked = Studio(Settings(device="cpu")), []
     of_samples = studio.sets._of_samples

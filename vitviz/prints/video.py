@@ -125,8 +125,8 @@ def video(
             scale = over and over.scale and (over.scale.low, over.scale.high)
             answer, score = best[0] if best else (None, None)
             told = {"probability": None, trace.quantity: score}
-            found = number, seconds, picture, trace, figure, values, scale, answer
-            before = VideoFrame(*found, flicker=changed, **told)
+            known = number, seconds, picture, trace, figure, values, scale, answer
+            before = VideoFrame(*known, flicker=changed, **told)
             yield before
 
 

@@ -180,8 +180,8 @@ def test_configs_fall_back_to_timms_defaults():
         ({"mean": ["a", "b", "c"]}, "cannot be understood"),
         ({"std": (0.5, 0.0, 0.5)}, "have to be above 0"),
         ({"crop_pct": -1}, "crop_pct -1.0"),
-        ({"interpolation": "magic"}, "'magic', and one of nearest"),
-        ({"crop_mode": "smart"}, "'smart', and one of center"),
+        ({"interpolation": "magic"}, "'magic'; expected one of nearest"),
+        ({"crop_mode": "smart"}, "'smart'; expected one of center"),
     ],
 )
 def test_configs_that_cannot_be_followed(changes, words):
