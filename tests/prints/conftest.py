@@ -32,11 +32,11 @@ def tried_once(monkeypatch):
     """Here alone: tests of other folders in the same process ask whether a trial waits for its turn."""
     own = trials.tried
 
-    def tried(subject, target, patches_as, method):
+    def tried(subject, target, patches_as, method, steps=None):
         seen = subject.trace.view.picture.tobytes()
-        name = (subject.checkpoint, seen, target, patches_as, method)
+        name = (subject.checkpoint, seen, target, patches_as, method, steps)
         if name not in TRIED:
-            TRIED[name] = own(subject, target, patches_as, method)
+            TRIED[name] = own(subject, target, patches_as, method, steps)
         return TRIED[name]
 
     monkeypatch.setattr(trials, "tried", tried)

@@ -125,6 +125,8 @@ class Known:
     own.
     """
 
+    head_type = "softmax"
+
     def __init__(self, gaps, methods, scores=3):
         several = [gaps] * scores if isinstance(scores, int) else scores
         gaps = np.stack([np.asarray(one, dtype=float).T[:, None] for one in several], axis=-1)

@@ -43,7 +43,7 @@ def undrawn():
 
     def figure(*given):
         made = own(*given)
-        return SimpleNamespace(name=made.name, caption=made.caption, svg=lambda: b"<svg/>")
+        return SimpleNamespace(name=made.name, caption=made.caption, plate=made.plate, svg=lambda: b"<svg/>")
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(prints, "figure", figure)

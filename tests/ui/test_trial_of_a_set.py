@@ -112,9 +112,9 @@ def test_pictures_are_seen_with_what_they_are_taken_for_and_one_that_is_none_wit
     assert panel["count"] == 3 and panel["answers"] == [None] * 3
     *_, panel = over.answer(state)
     inspector = vitviz.load("vitviz-tiny", device="cpu")
-    for path, (name, share) in zip(paths, panel["answers"], strict=False):
+    for path, (name, share, head_type) in zip(paths, panel["answers"], strict=False):
         [(said, sure)] = inspector.trace(path).top(1)
-        assert (name, share) == (said, pytest.approx(sure, abs=1e-3))
+        assert (name, share, head_type) == (said, pytest.approx(sure, abs=1e-3), "softmax")
     assert panel["answers"][2] == []
     strip = open_image(studio.image(state["set"], "thumbnails"))
     assert strip.size == (3 * 56, 56)

@@ -17,7 +17,7 @@ earlier head e |W_V W_O| / (sigma_j n_j) sum_i A_e,ji R_e[i], with the spectral 
 The search opens the path of largest bound first, and every head once. When no bound exceeds the last listed
 path, the list is proven to hold the largest paths. A search that ends earlier reports the bound that is left.
 
-A path stops at an MLP: what the MLP read is not followed. Source: Elhage et al. 2021 (A Mathematical
+Paths do not show what an MLP read: a path stops there. Source: Elhage et al. 2021 (A Mathematical
 Framework for Transformer Circuits), with norms and biases as lines; the bound is vitviz's own.
 """
 

@@ -53,7 +53,7 @@ def target_of(trace: Trace, readout: Tail, target: Asked, relative: bool = False
     if relative and trace.classes is None and trace.head_type != "softmax":
         raise VitvizError(
             f"Given relative=True for {trace.checkpoint}, each of whose outputs stands by itself (head_type"
-            f" {trace.head_type!r}); only a softmax says the same when a mean is taken off. Ask with"
+            f" {quoted(trace.head_type)}); only a softmax says the same when a mean is taken off. Ask with"
             " relative=False."
         )
     read = None if readout.head.length is None else features(trace, readout)

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 
 HeadType = Literal["softmax", "sigmoid", "value"]
 HEAD_TYPES = ("softmax", "sigmoid", "value")
@@ -65,7 +65,7 @@ def require_score(score: str | None, head_type: HeadType, name: str) -> str:
     if score in known or score is None:
         return score or known[len(known) // 2]
     why = NO_DECISION.format(name=f": {name}") if score in SCORES else ""
-    raise VitvizError(f"Given score={score!r}{why}; expected {' or '.join(known)}.")
+    raise VitvizError(f"Given score={quoted(score)}{why}; expected {' or '.join(known)}.")
 
 
 def probabilities_of_predictions(

@@ -292,7 +292,8 @@ def head_type(config: Mapping[str, Any], outputs: int) -> HeadType:
     problem = config.get("problem_type")
     if problem not in _PROBLEMS:
         raise CheckpointError(
-            f"The config's problem_type is {problem!r}; expected one of {', '.join(list(_PROBLEMS)[1:])}."
+            f"The config's problem_type is {quoted(problem)}; expected one of"
+            f" {', '.join(list(_PROBLEMS)[1:])}."
         )
     found = _PROBLEMS[problem]
     return "sigmoid" if found == "softmax" and outputs == 1 else found
