@@ -112,7 +112,7 @@ def test_what_a_server_makes_of_it(tmp_path):
         values = json.loads(said)["output"]["data"]
         key = next(one["key"] for one in values if isinstance(one, dict) and one.get("view") == "picture")
         for path in (
-            "picture/upload", "rollout/print.svg", "rollout/overlay.png", "rollout/figure.html",
+            "picture/upload", "rollout/print.svg", "rollout/overlay.png", "distance/figure.html",
             "everything.zip",
         ):  # fmt: skip
             before = memory("VmRSS")

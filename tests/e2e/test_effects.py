@@ -96,7 +96,7 @@ def test_with_something_taken_away_already_it_says_why_not(open_page):
     page.on("response", lambda answer: refused.append(answer.url) if answer.status >= 400 else None)
     key = ready(page, "evidence")
     show = page.locator("#vitviz-evidence [data-name=show] select")
-    for name, panel in (("smallest", "#vitviz-evidence .vv-alone"), ("effects", PANEL)):
+    for name, panel in (("smallest", "#vitviz-evidence .vv-alone:visible"), ("effects", PANEL)):
         show.select_option(name)
         expect(page.locator(panel)).to_contain_text("from the whole model alone")
         expect(page.locator(panel).get_by_role("button", name="Begin")).to_be_hidden()

@@ -125,7 +125,7 @@ class Known:
     own.
     """
 
-    head_type = "softmax"
+    head_type, checkpoint = "softmax", "known"
 
     def __init__(self, gaps, methods, scores=3):
         several = [gaps] * scores if isinstance(scores, int) else scores

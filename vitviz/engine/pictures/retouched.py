@@ -227,17 +227,19 @@ def _laid_down(
 ) -> None:  # fmt: skip
     """Lay a piece down further on, and where it is taken away leave the mean colour behind."""
     piece, under = cut
+    del cut  # the last to hold the unscaled outline
     if stroke.tool in ("move", "shift"):
         left, top, right, bottom = box
         region = pixels[top:bottom, left:right]
         for rows in _bands(region):
             np.copyto(region[rows], np.uint8(mean), where=under[rows, :, None])
     if stroke.goal:
-        shown = Image.fromarray(under.view(np.uint8))
-        under = np.asarray(_scaled(shown, stroke, Image.Resampling.NEAREST)).view(bool)
-        channels = [image for _, image in _channels(piece)]
-        del piece
-        piece = np.stack([_scaled(one, stroke, Image.Resampling.BILINEAR) for one in channels], axis=-1)
+        outline = _scaled(Image.fromarray(under.view(np.uint8)), stroke, Image.Resampling.NEAREST)
+        under = np.asarray(outline).view(bool)
+        scaled = np.empty((*under.shape, 3), np.uint8)
+        for channel, image in _channels(piece):  # one at a time, for the memory
+            scaled[..., channel] = _scaled(image, stroke, Image.Resampling.BILINEAR)
+        piece = scaled
     across, down = stroke.numbers if stroke.tool == "shift" else stroke.numbers[4:6]
     left, top = box[0] + across, box[1] + down
     x, y, left, top = max(0, -left), max(0, -top), max(0, left), max(0, top)

@@ -91,5 +91,11 @@ export function ofCosine(self, logit) {
 /** What stands beside the map: of a difference the account. */
 export const shown = (self) => (differs(self) ? 'account' : self.settings.show);
 
-/** What the account is of, as a text: scales stand still as long as it stays the same. */
-export const asked = (self) => `${self.settings.target}/${self.settings.relative}/${differs(self)}`;
+/**
+ * The name of what the account explains: scales stay the same as long as it does. While a training history plays,
+ * the likeliest class of its first step stays explained.
+ */
+export function asked(self) {
+  const { target, relative } = self.settings;
+  return `${target === self.value.still?.target ? 'top' : target}/${relative}/${differs(self)}`;
+}

@@ -27,8 +27,7 @@ function agreement(self) {
 }
 
 /** What all numbers in view depend on: another goal is another trial. */
-const goalOf = ({ key, settings }) =>
-  `${key}/${settings.target}/${settings.patches_as}/${settings.steps}`;
+const goalOf = ({ key, settings }) => `${key}/${settings.target}/${settings.patches_as}/${settings.steps}`;
 
 /** The methods in the order of the ranking once it is known, before that in which they are asked. */
 function known(self) {
