@@ -214,11 +214,12 @@ def _cut(
 ) -> tuple[Pixels, Bool[np.ndarray, "height width"]]:
     """Return a piece of the picture, and where within it the outline is."""
     left, top, right, bottom = box
-    outlined = len(stroke.numbers) > 8
-    under = np.full((bottom - top, right - left), not outlined, np.uint8)
-    if outlined:
-        cv2.fillPoly(under, [(_path(stroke) - (left, top)).astype(np.int32)], 1)
-    return pixels[top:bottom, left:right].copy(), under.view(bool)
+    under = np.broadcast_to(True, (bottom - top, right - left))  # takes no memory
+    if len(stroke.numbers) > 8:
+        outline = np.zeros(under.shape, np.uint8)
+        cv2.fillPoly(outline, [(_path(stroke) - (left, top)).astype(np.int32)], 1)
+        under = outline.view(bool)
+    return pixels[top:bottom, left:right].copy(), under
 
 
 def _laid_down(
@@ -227,14 +228,13 @@ def _laid_down(
 ) -> None:  # fmt: skip
     """Lay a piece down further on, and where it is taken away leave the mean colour behind."""
     piece, under = cut
-    del cut  # the last to hold the unscaled outline
     if stroke.tool in ("move", "shift"):
         left, top, right, bottom = box
         region = pixels[top:bottom, left:right]
         for rows in _bands(region):
             np.copyto(region[rows], np.uint8(mean), where=under[rows, :, None])
     if stroke.goal:
-        outline = _scaled(Image.fromarray(under.view(np.uint8)), stroke, Image.Resampling.NEAREST)
+        outline = _scaled(Image.fromarray(np.uint8(under)), stroke, Image.Resampling.NEAREST)
         under = np.asarray(outline).view(bool)
         scaled = np.empty((*under.shape, 3), np.uint8)
         for channel, image in _channels(piece):  # one at a time, for the memory
