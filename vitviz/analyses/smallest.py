@@ -163,7 +163,7 @@ def margin_of(
     """
     if len(classes) == 2:
         return score_of(logits, classes)
-    if logits.shape[1] == 1:
+    if logits.shape[1] == 1 and prediction is not None:
         return logits[:, 0] * (1 if prediction else -1)
     own = torch.zeros_like(logits, dtype=torch.bool)
     own[:, classes[0]] = True

@@ -4,7 +4,8 @@
     sigmoid   p_c = 1 / (1 + exp(-z_c))          several labels, or one output: a yes or no
     value     z_c itself                         regression, which has no probability
 
-The softmax of one output is 1 for every image, so no head with one output is read by it. The rules are those
+The softmax of one output is 1 for every image, so no head of one output is read by it; only a single given
+class is. The rules are those
 of transformers' pipeline "image-classification". They do not show whether a probability is calibrated.
 """
 
@@ -47,7 +48,8 @@ def predictions_of(logits: Float[Tensor, "*row class"], head_type: HeadType) -> 
     """
     if head_type == "value":
         raise VitvizError(NO_DECISION.format(name="This head") + ".")
-    return (logits[..., 0] >= 0).long() if logits.shape[-1] == 1 else logits.argmax(dim=-1)
+    one = logits.shape[-1] == 1 and head_type == "sigmoid"
+    return (logits[..., 0] >= 0).long() if one else logits.argmax(dim=-1)
 
 
 def scores_named(head_type: HeadType) -> tuple[str, ...]:
@@ -77,7 +79,8 @@ def probabilities_of_predictions(
     [0.5, 0.5]
     """
     found = scores_of(logits, head_type)
-    return torch.cat([1 - found, found], dim=-1) if logits.shape[-1] == 1 else found
+    one = logits.shape[-1] == 1 and head_type == "sigmoid"
+    return torch.cat([1 - found, found], dim=-1) if one else found
 
 
 def predictions_named(labels: Sequence[str], outputs: int, head_type: HeadType) -> tuple[str, ...]:

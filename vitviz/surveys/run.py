@@ -208,7 +208,8 @@ def measuring_of(inspector: Inspector, measures, size, batch: int, classes: Clas
     outputs, head_type = int(getattr(inspector.model, "num_classes", 0)), inspector.head_type
     if required and head_type == "value":
         raise VitvizError(f"{NO_DECISION.format(name=inspector.checkpoint.name)}; leave accuracy out.")
-    counted = 0 if head_type == "value" else max(outputs, 2) if outputs else 0  # of one output, no and yes
+    yes_or_no = outputs == 1 and head_type == "sigmoid"
+    counted = 0 if head_type == "value" else 2 if yes_or_no else outputs
     names = predictions_named(inspector.labels, outputs, head_type) if counted else ()
     labels = Labels(counted, names, classes, required)
     grid = inspector.grid(size if size is None or isinstance(size, tuple) else (size, size))

@@ -259,6 +259,7 @@ def margins_of(
     require_prediction(trace)
     ledger, stream = balanced_ledger(inspector, trace), recorded(inspector, trace)
     usual, classes = _usual(inspector, ledger, stream, parts_as), classes_of(trace, target)
+    side = trace.prediction if trace.head_type == "sigmoid" else None  # of a yes or no
     heads, positions = trace.layers[0].heads, stream.positions is not None
     edges = smallest.every_edge(len(trace.layers), heads, positions and usual is None)
     writers = 2 + len(trace.layers) * (heads + 1)
@@ -272,7 +273,7 @@ def margins_of(
                 if edge not in some:
                     removals[-1][edge.reader].append(edge.writer)
         logits = without_edges(inspector, ledger, stream, removals, usual)
-        found += smallest.margin_of(logits.double(), classes, trace.prediction).tolist()
+        found += smallest.margin_of(logits.double(), classes, side).tolist()
     return found
 
 

@@ -288,7 +288,7 @@ def of_module(model: nn.Module, kind: str, given: Given, mapping: NameMap | None
             f"{kind} answers alike with {heads} and with {rival[2]} heads, as hardly trained weights do. Say"
             " heads=…"
         )
-    return taken
+    return replace(taken, head_type=told.head_type)
 
 
 def _nearest_first(

@@ -146,7 +146,7 @@ class Accuracy:
         head_type = _predicting(seen.trace)
         if seen.label is None:
             return {}
-        if len(logits) == 1:  # no and yes, as two classes of a softmax
+        if len(logits) == 1 and head_type == "sigmoid":  # no and yes, as two classes of a softmax
             logits = torch.cat([torch.zeros_like(logits), logits])
         elif head_type == "sigmoid":
             one_of, seen.refused["accuracy.loss"] = False, SEVERAL

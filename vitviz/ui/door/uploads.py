@@ -129,7 +129,8 @@ def receiving() -> Iterator[None]:
         for part in parts:
             with contextlib.suppress(OSError):  # what was still to be written finds no room
                 part.close()
-            Path(part.name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                Path(part.name).unlink(missing_ok=True)
         _release(os.path.realpath(part.name) for part in parts)
 
 
@@ -181,8 +182,9 @@ class Quota:
                 if os.path.realpath(path) not in _used and (
                     now - touched > LIFETIME or held > room - room // 4
                 ):
-                    Path(path).unlink(missing_ok=True)
-                    held -= size
+                    with contextlib.suppress(OSError):
+                        Path(path).unlink(missing_ok=True)
+                        held -= size
             self._held = held
 
     def _files(self) -> list[tuple[float, int, str]]:

@@ -251,17 +251,16 @@ class Handlers:
             if lesson.vectors:
                 vectors.named("", lesson.vectors, lessons.VECTORS)
             page = self._moment(state, seen, picture, reported(progress, seen.checkpoint or "", state))
-            restored[:] = [lesson]
+            names = filter(None, (page[0]["checkpoint"], page[0].get("second")))
+            outdated = map(lesson.outdated, map(self.studio.checkpoints.inspector, names))
+            restored[:] = [lesson, next(filter(None, outdated), None)]
             return page
 
         page = self.page.attempt(state, make)
         if page[0] == gr.skip():  # refused: all stays as it was
             return [*page, gr.skip(), gr.skip(), None]
-        (lesson,), now = restored, page[0]
-        inspectors = map(
-            self.studio.checkpoints.inspector, filter(None, (now["checkpoint"], now.get("second")))
-        )
-        if outdated := next(filter(None, map(lesson.outdated, inspectors)), None):
+        (lesson, outdated), now = restored, page[0]
+        if outdated:
             page[self._notice] = travelling(outdated)
         page[self._link] = {**page[self._link], "tab": lesson.seen.tab}
         shown = {name: now[name] for name in ("scene", "checkpoint")}

@@ -69,7 +69,7 @@ def chart(view, subject: Subject, settings: Settings) -> Chart:
     by_share = line(found[0], Sentence("by the largest share"), BLUE)
     band, name = (found[1:].min(axis=0), found[1:].max(axis=0)), Sentence(RANDOM, count=DRAWS)
     chance = line(found[1:].mean(axis=0), name, GREY, band)
-    one = subject.trace.logits.numel() == 1  # output: a yes or no
+    one = subject.trace.logits.numel() == 1 and subject.trace.head_type == "sigmoid"  # a yes or no
     along, up = Sentence("edges kept, in %"), Sentence(ONE_AHEAD if one else AHEAD)
     title = Sentence("What is left of the answer with some edges alone")
     level = Level(0.0, Sentence(OTHER if one else "below, another class is the answer"), colour=ORANGE)
