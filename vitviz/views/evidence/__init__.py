@@ -189,7 +189,8 @@ class Evidence(View):
 
     def offered(self, subject: Subject) -> tuple[Control, ...]:
         trace, given, offered = subject.trace, sentences.several(subject), []
-        fits = {"sentences": given, "smallest": trace.head_type != "value"}  # a value predicts no class
+        values = trace is not None and trace.head_type == "value"  # which predict no class
+        fits = {"sentences": given, "smallest": not values}
         for one in self.controls:
             if one.name == "show":
                 one = replace(one, options=tuple(each for each in SHOWN if fits.get(each[0], True)))

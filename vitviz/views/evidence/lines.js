@@ -92,8 +92,8 @@ export function ofCosine(self, logit) {
 export const shown = (self) => (differs(self) ? 'account' : self.settings.show);
 
 /**
- * The name of what the account explains: scales stay the same as long as it does. While a training history plays,
- * the likeliest class of its first step stays explained.
+ * The name of what the account explains: scales stay the same as long as it does. While a training history
+ * plays, the likeliest class of its first step stays explained.
  */
 export function asked(self) {
   const { target, relative } = self.settings;
