@@ -41,7 +41,7 @@ def target(subject: Subject, settings: Settings) -> Target:
 
 def compares_with_mean(trace) -> bool:
     """Whether classes are compared with their mean: not sigmoids of a model's own, nor values."""
-    if subject.trace is None:
+    if trace is None:
         return True
     return trace.head_type == "softmax" or trace.classes is not None
 
