@@ -180,10 +180,10 @@ class Door:
         if too_much := self._turns.full(visitor.of(HTTPConnection({"query_string": b"", **scope}))):
             raise Refused(429, said(too_much))
         most = self._quota.request
+        sentence = f"These files have more than {most / 1e6:.0f} MB together, the most at once. Send fewer."
+        too_large = Refused(413, sentence, {"Connection": "close"})  # the rest is not read
         if int(Headers(scope=scope).get("content-length") or 0) > most:
-            raise Refused(
-                413, f"These files have more than {most / 1e6:.0f} MB together, the most at once. Send fewer."
-            )
+            raise too_large
         arrived = 0
 
         async def counting() -> dict:
@@ -192,7 +192,7 @@ class Door:
             size = len(message.get("body", b""))
             arrived += size
             if arrived > most:
-                return {"type": "http.disconnect"}
+                raise too_large
             if self._quota.full(size):
                 await asyncio.to_thread(self._quota.make_room)
             return message
