@@ -160,6 +160,15 @@ def test_given_classes_have_their_own_rule_and_give_the_heads_back():
     assert inspector.answered(answered).head_type == inspector.head_type == "value"
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_single_given_class_is_the_prediction_whatever_its_logit(sign):
+    inspector = inspected(7, "value")
+    vector = torch.nn.functional.normalize(inspector.trace(IMAGE).logits, dim=0)
+    answered = inspector.with_classes(vitviz.Classes(["a"], sign * vector[None])).trace(IMAGE)
+    assert answered.logits.sign().item() == sign and answered.prediction == 0
+    assert answered.top() == [("a", pytest.approx(1))]
+
+
 def test_values_have_no_probability_and_predict_nothing():
     inspector = inspected(2, "value")
     trace = inspector.trace(IMAGE)

@@ -247,6 +247,8 @@ def test_a_mapping_decides_what_names_leave_open(tmp_path):
     path = tmp_path / "scratch.toml"
     path.write_text(told.replace("[names]\n", "[names]\n" + lines))
     assert inspected(model, mapping=path).model.blocks[0].attn.num_heads == 4
+    path.write_text(path.read_text() + '\n[model]\nhead_type = "sigmoid"\n')
+    assert inspected(model, mapping=path).head_type == "sigmoid"
     path.write_text(told.replace("[names]\n", "[names]\n" + lines.replace("first", "third")))
     with pytest.raises(CheckpointError, match="does not name it"):
         inspected(model, mapping=path)
