@@ -60,7 +60,8 @@ def retouched(image: Any, strokes: str | Strokes, other: Any = None) -> Image.Im
 def painted_over(image: Any, strokes: Strokes, other: Any = None) -> Pixels:
     """Return the pixels of `retouched(image, strokes, other)`, an array of their own."""
     original = pixels_of(open_image(image))
-    found, left = original.copy(), WORK
+    erases = any(stroke.tool == "erase" for stroke in strokes.each)  # and so needs the pixels as they were
+    found, left = original.copy() if erases else original, WORK
     mean = _mean(original)
     for stroke in strokes.each:
         stopping.check()
@@ -75,7 +76,8 @@ def painted_over(image: Any, strokes: Strokes, other: Any = None) -> Pixels:
         if stroke.tool == "onto":
             del found, original  # one picture in memory at a time
             original = pixels_of(open_image(other) if stroke.ink == "other" else sample_image(stroke.ink))
-            found, mean, left = original.copy(), _mean(original), left - original.size // 3
+            found = original.copy() if erases else original
+            mean, left = _mean(original), left - original.size // 3
             if left < 0:
                 _refuse(original.shape)
         if piece is not None:
