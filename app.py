@@ -6,7 +6,7 @@ import gc
 # again
 gc.disable()
 
-from vitviz.ui.starting import App
+from vitviz.server.launch import App
 
 app = App()
 demo = app.demo  # what a Space, and `gradio app.py`, look for

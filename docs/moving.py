@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))  # for the tests' server and browser, which are im
 
 from playwright.sync_api import sync_playwright  # noqa: E402, behind the path that tests are found by
 
-from tests.e2e.conftest import FLAGS, Server, chromium, ready  # noqa: E402, found by that path
+from tests.browser.conftest import FLAGS, Server, chromium, ready  # noqa: E402, found by that path
 
 WIDTH, HEIGHT, SHOWN = 1280, 720, (960, 540)
 BEAT = 90  # ms a frame while something moves

@@ -84,11 +84,11 @@ sys.addaudithook(marked)
 
 install_import_hook(
     [
-        "vitviz.record.grid",
-        "vitviz.record.readout",
-        "vitviz.record.trace",
+        "vitviz.traces.grid",
+        "vitviz.traces.readout",
+        "vitviz.traces.trace",
         "vitviz.analyses",
-        "vitviz.engine.asking.models",
+        "vitviz.engine.studies.attribution",
     ],
     f"{__name__}.checked",
 )
@@ -102,10 +102,10 @@ def few(monkeypatch):
     """A whole trial tries four methods beside three random maps: which and how many is asked elsewhere, and
     all take half a minute.
     """
-    from vitviz.views.trial import made
+    from vitviz.views.trial import compute
 
     monkeypatch.setattr("vitviz.views.trial.ORDER", ("random", "centre", "ledger", "frozen"))
-    monkeypatch.setattr(made, "trial_of", partial(made.trial_of, draws=3))
+    monkeypatch.setattr(compute, "trial_of", partial(compute.trial_of, draws=3))
 
 
 @pytest.fixture(scope="module")
@@ -113,18 +113,20 @@ def short_training():
     """Three snapshots of the shipped training, and its end, instead of seventeen; for all tests of a file, by
     `pytestmark`.
     """
-    from vitviz.engine.finding import film
+    from vitviz.engine.hub import snapshots
 
-    every = film.snapshots
+    every = snapshots.snapshots
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(film, "snapshots", lambda given: [kept for kept in every(given) if kept[0] in STEPS])
+        patched.setattr(
+            snapshots, "snapshots", lambda given: [kept for kept in every(given) if kept[0] in STEPS]
+        )
         yield
 
 
 @pytest.fixture(scope="module")
 def samples_once():
     """The survey of the sample photographs' parts is made once of each checkpoint for all tests of a file."""
-    from vitviz.prints import over_a_set
+    from vitviz.export import over_a_set
 
     own, kept = over_a_set.over_samples, {}
 

@@ -3,7 +3,7 @@ docs/families.md.
 
     python -m tests.families                 # all of timm's plain architectures, some minutes
     python -m tests.families vit_base        # those whose name begins so, without writing the file
-    python -m tests.families --parameters    # counts alone, into vitviz/engine/finding/parameters.json
+    python -m tests.families --parameters    # counts alone, into vitviz/engine/hub/parameters.json
 
 Each architecture is built with perturbed random weights (a bias that is zero would hide faults), cut to two
 blocks where that can be set and at its full depth otherwise, traced with the truth check on, and every view
@@ -23,11 +23,11 @@ import timm
 import torch
 
 import vitviz
-from vitviz.engine.asking.text import reads_text
 from vitviz.engine.checkpoint import Checkpoint, Loaded
+from vitviz.engine.formats.naflex import at_one_size
+from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.pictures.preprocess import Preprocessing
-from vitviz.engine.reading.naflex import at_one_size
+from vitviz.engine.studies.text import reads_text
 from vitviz.errors import UnsupportedModel
 from vitviz.views import VIEWS, Needs, Subject
 

@@ -28,10 +28,10 @@ import torch
 
 import vitviz
 from vitviz.errors import VitvizError
-from vitviz.record.samples import samples
+from vitviz.server.api.endpoints import PUBLIC, Endpoints, answering
+from vitviz.server.services.analysis_service import Settings, Studio
 from vitviz.surveys.measures import MEASURES
-from vitviz.ui.answers.endpoints import PUBLIC, Endpoints, answering
-from vitviz.ui.memory.studio import Settings, Studio
+from vitviz.traces.samples import samples
 from vitviz.views import VIEWS, Choice, Control, Slider, View
 
 CHECKPOINTS = ("vitviz-tiny", "vitviz-positions-2d-0")

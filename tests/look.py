@@ -15,7 +15,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 from playwright.sync_api import Error, sync_playwright
 
-from tests.e2e.conftest import FLAGS, Server, chromium, open_tab, ready
+from tests.browser.conftest import FLAGS, Server, chromium, open_tab, ready
 from vitviz.views import VIEWS
 
 WINDOWS = {  # name: width, height, dark, in a lecture

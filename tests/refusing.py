@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from vitviz.analyses import relevance
+from vitviz.analyses import saliency
 from vitviz.errors import UnsupportedModel
-from vitviz.record.sentence import Sentence, not_applicable
+from vitviz.traces.localized_text import Sentence, not_applicable
 
 WHY = not_applicable("mine", Sentence("no attention has a gradient"))
 
 
 def refuse(monkeypatch, method: str, trace, target: int | None = None) -> None:
     """The method refuses the picture of a trace, or one class of it."""
-    own = relevance.METHODS[method]
+    own = saliency.METHODS[method]
 
     def map_of(passes):
         same = np.array_equal(passes.trace.view.picture, trace.view.picture)
@@ -19,4 +19,4 @@ def refuse(monkeypatch, method: str, trace, target: int | None = None) -> None:
             raise UnsupportedModel(WHY)
         return own(passes)
 
-    monkeypatch.setattr(relevance, "METHODS", {**relevance.METHODS, method: map_of})
+    monkeypatch.setattr(saliency, "METHODS", {**saliency.METHODS, method: map_of})

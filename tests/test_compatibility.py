@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import vitviz
-from vitviz.ui.answers import lessons, links
+from vitviz.server.api import lessons, links
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -9,45 +9,46 @@ from pathlib import Path
 
 import pytest
 
-from vitviz.views.late import PLACES
+from vitviz.views.lazy import PLACES
 
 PACKAGE = Path(__file__).parent.parent / "vitviz"
 
 # room -> the only rooms of vitviz that it may import, besides itself
 ALLOWED = {
     "errors": set(),
-    "record": {"errors"},  # asks for the room notebook by its name, when a notebook asks it
-    "analyses": {"errors", "record"},
-    "engine": {"analyses", "errors", "record"},
-    "surveys": {"analyses", "engine", "errors", "figures", "record"},
-    "figures": {"errors", "record"},
-    "canvas": set(),
-    "views": {"analyses", "engine", "errors", "figures", "record"},
-    "prints": {"engine", "errors", "figures", "record", "surveys", "views"},
-    "notebook": {"analyses", "engine", "errors", "figures", "prints", "record", "surveys", "views"},
-    "ui": {"analyses", "engine", "errors", "figures", "prints", "record", "surveys", "views"},
-    "command": {"engine", "errors", "prints", "record", "surveys", "ui"},
+    "_deprecated": set(),
+    "traces": {"_deprecated", "errors"},  # asks for the room notebook by its name, when a notebook asks it
+    "analyses": {"errors", "traces"},
+    "engine": {"analyses", "errors", "traces"},
+    "surveys": {"analyses", "engine", "errors", "charts", "traces"},
+    "charts": {"errors", "traces"},
+    "frontend": set(),
+    "views": {"analyses", "engine", "errors", "charts", "traces"},
+    "export": {"engine", "errors", "charts", "traces", "surveys", "views"},
+    "notebook": {"analyses", "engine", "errors", "charts", "export", "traces", "surveys", "views"},
+    "server": {"analyses", "engine", "errors", "charts", "export", "traces", "surveys", "views"},
+    "cli": {"engine", "errors", "export", "traces", "surveys", "server"},
 }
 FLOORS = 8
 # and within the page: who may ask what, what is remembered, what is answered, and the page itself
-UPWARDS = ("words", "zerogpu", "options", "door", "memory", "answers", "page", "starting")
+UPWARDS = ("i18n", "zerogpu", "options", "security", "services", "api", "page", "launch")
 ONLY_IN = {
-    "gradio": {"ui"},
-    "fastapi": {"ui"},
+    "gradio": {"server"},
+    "fastapi": {"server"},
     "timm": {"engine"},
     "huggingface_hub": {"engine"},
     "open_clip": {"engine"},
-    "matplotlib": {"figures"},
-    "imageio_ffmpeg": {"engine", "prints"},
+    "matplotlib": {"charts"},
+    "imageio_ffmpeg": {"engine", "export"},
     "pyarrow": {"surveys"},
     "datasets": {"surveys"},
     "ray": {"surveys"},
-    "pandas": {"record"},
-    "typer": {"command", "ui"},
+    "pandas": {"traces"},
+    "typer": {"cli", "server"},
 }
 NEVER_IN = {
-    "torch": {"figures", "ui", "errors"},
-    "skimage": {"analyses", "engine", "figures", "views", "ui"},
+    "torch": {"charts", "server", "errors"},
+    "skimage": {"analyses", "engine", "charts", "views", "server"},
 }
 
 
@@ -71,7 +72,7 @@ def imports() -> list[tuple[str, str, str]]:
                     for alias in node.names
                 ]
     # and what views import by its name, when first used
-    return found + [("views/late.py", "views", module) for module in PLACES.values()]
+    return found + [("views/lazy.py", "views", module) for module in PLACES.values()]
 
 
 def test_every_room_imports_only_what_lies_below_it():
@@ -90,7 +91,7 @@ def test_the_house_has_few_floors():
 
 def test_the_rooms_of_the_page_import_only_what_lies_below_them():
     for file, room, module in imports():
-        if room == "ui" and module.startswith("vitviz.ui."):
+        if room == "server" and module.startswith("vitviz.server."):
             place, target = (UPWARDS.index(name) for name in (Path(file).parts[1].removesuffix(".py"),
                                                               module.split(".")[2]))  # fmt: skip
             assert target <= place, f"{file} imports {module}"
@@ -127,14 +128,14 @@ def test_the_package_has_no_room_unknown_to_this_test():
             {"gradio", "pyarrow", "ray", "datasets", "typer"},
         ),
         (
-            "import vitviz.ui.page.build, vitviz.ui.memory.studio",
+            "import vitviz.server.page.build, vitviz.server.services.analysis_service",
             {"matplotlib", "vitviz.surveys.run", "pyarrow", "ray", "datasets"},
         ),
     ],
 )
 def test_importing_loads_no_more_than_needed(statement, absent):
     # what Gradio brings along is not ours: its pandas takes pyarrow where that is installed
-    before = "import gradio; " if "vitviz.ui" in statement else ""
+    before = "import gradio; " if "vitviz.server" in statement else ""
     told = f"print(*sorted((set(sys.modules) - own) & {absent!r}))"
     code = f"import sys; {before}own = set(sys.modules); {statement}; {told}"
     loaded = subprocess.run(

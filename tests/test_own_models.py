@@ -10,7 +10,7 @@ import torch
 import transformers
 
 import vitviz
-from vitviz.engine.reading.mapping import parsed
+from vitviz.engine.formats.mapping import parsed
 
 TEXT = (Path(__file__).parent.parent / "docs" / "own-models.md").read_text(encoding="utf-8")
 NAMES: dict = {}

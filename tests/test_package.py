@@ -82,7 +82,7 @@ def test_what_is_installed_starts_without_the_checkout(built, tmp_path):
     def ask(*command):
         return run(*command, cwd=tmp_path, env={"PATH": "", "HOME": str(tmp_path)})
 
-    command = "import sys; from vitviz.command import main; sys.argv[0] = 'vitviz'; main()"
+    command = "import sys; from vitviz.cli import main; sys.argv[0] = 'vitviz'; main()"
     assert "--port" in ask(python, "-c", command, "app", "--help")
     told = ask(python, "-c", command, "checkpoints", "--here")
     assert "vitviz-tiny" in told and "vitviz-positions-none-0" in told

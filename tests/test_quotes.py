@@ -12,15 +12,15 @@ import torch
 from safetensors.torch import save
 
 import vitviz
-from tests.attack.stranger import picture
-from vitviz.engine.reading.folder import read_json
+from tests.security.stranger import picture
+from vitviz.engine.formats.folder import read_json
 from vitviz.errors import VitvizError, quoted
-from vitviz.record.asked import with_text
+from vitviz.server.api import lessons
+from vitviz.server.api.endpoints import PUBLIC, Endpoints, _spoken, answering, endpoint
+from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.checkpoints import classes_in
 from vitviz.surveys.labels import Boxes
-from vitviz.ui.answers import lessons
-from vitviz.ui.answers.endpoints import PUBLIC, Endpoints, _spoken, answering, endpoint
-from vitviz.ui.memory.checkpoints import classes_in
-from vitviz.ui.memory.studio import Settings, Studio
+from vitviz.traces.text_classes import with_text
 
 ROOT = Path(vitviz.__file__).parent
 HALF = "\ud83d"

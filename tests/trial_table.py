@@ -20,12 +20,12 @@ import torch
 import vitviz
 from tests.shared import shared
 from vitviz.analyses.correlation import spearman
+from vitviz.analyses.faithfulness.ranking import HEAD, said_of_refused, standing, table
 from vitviz.analyses.protocol import TITLES
-from vitviz.analyses.trials.verdict import HEAD, said_of_refused, standing, table
-from vitviz.record import samples
 from vitviz.surveys.labels import Boxes
 from vitviz.surveys.measures.trial import TrialMeasure
 from vitviz.surveys.sources import Item
+from vitviz.traces import samples
 
 PAGE = Path(__file__).parents[1] / "docs" / "trial.md"
 BEGIN, END = "<!-- trial: written by python -m tests.trial_table -->", "<!-- end of trial -->"

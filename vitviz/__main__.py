@@ -1,5 +1,5 @@
 """`python -m vitviz`, where the script is not installed."""
 
-from vitviz.command import main
+from vitviz.cli import main
 
 main()

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from vitviz.analyses.example import example_trace
-from vitviz.record.grid import Grid
-from vitviz.record.trace import Attention, Trace
+from vitviz.traces.grid import Grid
+from vitviz.traces.trace import Attention, Trace
 
 GRIDS = [
     Grid(2, 3, (4, 6)),

@@ -14,8 +14,8 @@ from vitviz.analyses.example import example_trace
 from vitviz.analyses.one_token import attended_by, attends_to
 from vitviz.analyses.rollout import mean_attention, rollout, rollout_row
 from vitviz.analyses.sweep import sweep
-from vitviz.record.grid import Grid
-from vitviz.record.trace import Trace
+from vitviz.traces.grid import Grid
+from vitviz.traces.trace import Trace
 
 NAMES = ("class", "distillation", "register 1", "register 2", "register 3")  # prefix tokens, from none to all
 

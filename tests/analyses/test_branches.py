@@ -11,9 +11,9 @@ from tests.engine.looking import inspect, noise
 from vitviz import Grid
 from vitviz.analyses import skip_ratios
 from vitviz.analyses.example import example_trace
-from vitviz.analyses.tail import Projection
-from vitviz.engine.pictures.images import open_image
-from vitviz.engine.pictures.preprocess import prepare
+from vitviz.analyses.readout_stage import Projection
+from vitviz.engine.images.opening import open_image
+from vitviz.engine.images.preprocess import prepare
 from vitviz.errors import UnsupportedModel
 
 FAMILIES = [

@@ -13,7 +13,7 @@ from tests.analyses.test_tokens import TALL, WIDE, random_tokens, with_tokens
 from vitviz import analyses
 from vitviz.analyses.example import example_trace
 from vitviz.errors import VitvizError
-from vitviz.record.grid import Grid
+from vitviz.traces.grid import Grid
 
 
 @pytest.mark.parametrize("pictures", [1, 3])

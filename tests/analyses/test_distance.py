@@ -15,7 +15,7 @@ from vitviz.analyses.distance import (
     uniform_distance,
 )
 from vitviz.analyses.example import example_trace
-from vitviz.record.grid import Grid
+from vitviz.traces.grid import Grid
 
 CLASS = ("class",)
 

@@ -6,12 +6,12 @@ import torch
 from torch.testing import assert_close
 
 import vitviz
+from tests.engine.forward.ablation_oracle import inspector_of
 from tests.engine.looking import noise
-from tests.engine.passes.taken_away import inspector_of
 from vitviz import Without, analyses
 from vitviz.analyses.example import example_trace
 from vitviz.errors import VitvizError
-from vitviz.record.grid import Grid
+from vitviz.traces.grid import Grid
 
 GRID, KEPT = Grid(3, 4, (4, 2), ("class",)), (1, 2, 5, 6, 8, 9, 10)
 PLACES = [0, *(1 + patch for patch in KEPT)]

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vitviz.analyses.experiment import (
+from vitviz.analyses.perturbation import (
     mean_and_error,
     patches_kept,
     permutation,
@@ -14,7 +14,7 @@ from vitviz.analyses.experiment import (
     shuffled_pieces,
 )
 from vitviz.errors import VitvizError
-from vitviz.record.grid import Grid
+from vitviz.traces.grid import Grid
 
 sizes = st.tuples(st.integers(1, 16), st.integers(1, 16))
 seeds = st.integers(0, 10_000)

@@ -5,8 +5,8 @@ import itertools
 import pytest
 import torch
 
-from vitviz.analyses.trials.pointing import covered, energy, hit
-from vitviz.record.grid import Grid
+from vitviz.analyses.faithfulness.pointing import covered, energy, hit
+from vitviz.traces.grid import Grid
 
 GRID = Grid(3, 4, (8, 8), ("class",))
 

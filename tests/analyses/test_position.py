@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.analyses import oracle
 from vitviz.analyses.similarity import position_similarity
 from vitviz.errors import VitvizError
-from vitviz.record.grid import Grid
+from vitviz.traces.grid import Grid
 
 
 def table(grid, width=5, seed=0):

@@ -12,8 +12,8 @@ from vitviz.analyses import streaming
 from vitviz.analyses.distance import token_distances
 from vitviz.analyses.example import example_trace
 from vitviz.analyses.streaming import read_layer
-from vitviz.record.grid import Grid
-from vitviz.record.trace import Bias
+from vitviz.traces.grid import Grid
+from vitviz.traces.trace import Bias
 
 GRID = Grid(3, 4, (8, 6), ("class", "distillation"))
 

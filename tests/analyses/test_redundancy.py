@@ -11,7 +11,7 @@ from vitviz import analyses
 from vitviz.analyses import streaming
 from vitviz.analyses.example import example_trace
 from vitviz.errors import VitvizError
-from vitviz.record.grid import Grid
+from vitviz.traces.grid import Grid
 
 SIZES = pytest.mark.parametrize("size", [11, 2**19])
 GRIDS = pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)

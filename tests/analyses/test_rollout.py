@@ -10,7 +10,7 @@ from vitviz.analyses import streaming
 from vitviz.analyses.example import example_trace
 from vitviz.analyses.rollout import mean_attention, rollout, rollout_row, without_smallest
 from vitviz.errors import VitvizError
-from vitviz.record.grid import Grid
+from vitviz.traces.grid import Grid
 
 CLASS = ("class",)
 FUSIONS = ("mean", "max", "min")

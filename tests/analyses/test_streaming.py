@@ -7,8 +7,8 @@ import torch
 from tests.analyses import oracle
 from vitviz.analyses import streaming
 from vitviz.analyses.example import example_trace
-from vitviz.record.grid import Grid
-from vitviz.record.trace import Attention, Bias
+from vitviz.traces.grid import Grid
+from vitviz.traces.trace import Attention, Bias
 
 GRID = Grid(3, 4, (8, 8), ("class",))
 

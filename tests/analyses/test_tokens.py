@@ -15,8 +15,8 @@ from tests.analyses import oracle
 from vitviz import analyses
 from vitviz.analyses.example import example_trace
 from vitviz.errors import VitvizError
-from vitviz.record.grid import Grid
-from vitviz.record.trace import Trace
+from vitviz.traces.grid import Grid
+from vitviz.traces.trace import Trace
 
 WIDE = Grid(2, 3, (4, 6))  # fewer patches than numbers in one
 TALL = Grid(6, 7, (4, 4), ("class", "register 1"))

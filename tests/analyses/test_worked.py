@@ -11,8 +11,8 @@ from tests.analyses.oracle import GRIDS, named
 from vitviz.analyses import worked_row
 from vitviz.analyses.example import example_trace
 from vitviz.errors import VitvizError
-from vitviz.record.grid import Grid
-from vitviz.record.trace import Bias
+from vitviz.traces.grid import Grid
+from vitviz.traces.trace import Bias
 
 GRID = Grid(3, 2, (8, 8), ("class",))
 

@@ -10,7 +10,7 @@ import torch
 
 from vitviz.analyses import streaming, sweep
 from vitviz.analyses.example import example_trace
-from vitviz.record.grid import Grid
+from vitviz.traces.grid import Grid
 
 TRACE = example_trace(Grid(6, 9, (4, 4), ("class",)), layers=3, heads=3, seed=1)
 

@@ -36,12 +36,12 @@ def ways(case: tuple[str, int, dict]) -> dict:
     import torch
 
     import vitviz
-    from vitviz.analyses import smallest
-    from vitviz.engine.asking import circuits
+    from vitviz.analyses import sufficient_edges
     from vitviz.engine.checkpoint import Checkpoint, Loaded
+    from vitviz.engine.images.opening import open_image
+    from vitviz.engine.images.preprocess import Preprocessing, prepare
     from vitviz.engine.inspector import Inspector
-    from vitviz.engine.pictures.images import open_image
-    from vitviz.engine.pictures.preprocess import Preprocessing, prepare
+    from vitviz.engine.studies import circuits
 
     name, size, options = case
     torch.manual_seed(0)
@@ -73,7 +73,7 @@ def ways(case: tuple[str, int, dict]) -> dict:
 
     def edges():
         basis = circuits._asked(inspector, kept["trace"], 0, False)[1]
-        for _ in smallest.flows(kept["ledger"], circuits.recorded(inspector, kept["trace"]), basis):
+        for _ in sufficient_edges.flows(kept["ledger"], circuits.recorded(inspector, kept["trace"]), basis):
             pass
 
     named = {"recording": recording, "writers": writers, "score": score, "all edges": edges}
@@ -82,7 +82,7 @@ def ways(case: tuple[str, int, dict]) -> dict:
 
 def seconds(case: tuple[str, int, dict], runs: int) -> dict[str, float]:
     """Median seconds of each."""
-    from vitviz.record.heap import keep_freed_memory
+    from vitviz.traces.allocator import keep_freed_memory
 
     keep_freed_memory()
     running = ways(case)
@@ -98,7 +98,7 @@ def seconds(case: tuple[str, int, dict], runs: int) -> dict[str, float]:
 
 def own_peak(case: tuple[str, int, dict], names: list[str]) -> float:
     """The peak, in MB, of a process that has done these."""
-    from vitviz.record.heap import keep_freed_memory
+    from vitviz.traces.allocator import keep_freed_memory
 
     keep_freed_memory()
     running = ways(case)

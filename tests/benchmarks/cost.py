@@ -38,9 +38,9 @@ def ways(case: tuple[str, int, dict], check: bool = True) -> dict:
 
     from vitviz import analyses
     from vitviz.engine.checkpoint import Checkpoint, Loaded
+    from vitviz.engine.images.opening import open_image
+    from vitviz.engine.images.preprocess import Preprocessing, prepare
     from vitviz.engine.inspector import Inspector
-    from vitviz.engine.pictures.images import open_image
-    from vitviz.engine.pictures.preprocess import Preprocessing, prepare
 
     name, size, options = case
     torch.manual_seed(0)
@@ -87,7 +87,7 @@ def ways(case: tuple[str, int, dict], check: bool = True) -> dict:
 
 def seconds(case: tuple[str, int, dict], runs: int) -> dict[str, float]:
     """Median seconds of each way; the ways take turns, so that a slow moment hits all of them."""
-    from vitviz.record.heap import keep_freed_memory
+    from vitviz.traces.allocator import keep_freed_memory
 
     keep_freed_memory()
     running = ways(case)
@@ -115,7 +115,7 @@ def peak(case: tuple[str, int, dict], way: str) -> float:
 
 
 def own_peak(case: tuple[str, int, dict], way: str) -> float:
-    from vitviz.record.heap import keep_freed_memory
+    from vitviz.traces.allocator import keep_freed_memory
 
     keep_freed_memory()
     run = ways(case, check=False)[way]  # its memory would hide in every way's peak

@@ -60,7 +60,7 @@ def measured(architecture: str, size: int) -> str:
 if __name__ == "__main__":
     import torch
 
-    from vitviz.record.heap import keep_freed_memory
+    from vitviz.traces.allocator import keep_freed_memory
 
     keep_freed_memory()  # as the app does
     print(torch.__version__, torch.cuda.get_device_name())

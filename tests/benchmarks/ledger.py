@@ -44,12 +44,12 @@ def measured(case: tuple[str, int, dict], runs: int) -> tuple[float, float, floa
     import torch
 
     import vitviz
-    from vitviz.engine.asking import models
     from vitviz.engine.checkpoint import Checkpoint, Loaded
+    from vitviz.engine.images.opening import open_image
+    from vitviz.engine.images.preprocess import Preprocessing, prepare
     from vitviz.engine.inspector import Inspector
-    from vitviz.engine.pictures.images import open_image
-    from vitviz.engine.pictures.preprocess import Preprocessing, prepare
-    from vitviz.record.heap import keep_freed_memory
+    from vitviz.engine.studies import attribution
+    from vitviz.traces.allocator import keep_freed_memory
 
     keep_freed_memory()
     name, size, options = case
@@ -62,7 +62,7 @@ def measured(case: tuple[str, int, dict], runs: int) -> tuple[float, float, floa
     vitviz.evidence(inspector, trace, 0)  # the first use of a checkpoint is checked
     taken: list[list[float]] = [[], [], []]
     for run in range(runs + 1):
-        models._carried.clear()
+        attribution._carried.clear()
         start = time.perf_counter()
         with torch.no_grad():
             model(prepared.tensor[None])

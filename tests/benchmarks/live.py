@@ -30,8 +30,8 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 import vitviz
-from tests.e2e.conftest import FLAGS, Server, chromium, open_tab
-from tests.e2e.test_camera import CAMERA, filmed, opened
+from tests.browser.conftest import FLAGS, Server, chromium, open_tab
+from tests.browser.test_camera import CAMERA, filmed, opened
 
 VIEWS = ("Attention", "Rollout", "Evidence")
 COUNT = "() => (document.documentElement.dataset.camera || '0').split(' ').map(Number)"

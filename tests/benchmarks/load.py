@@ -34,7 +34,7 @@ import numpy as np
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.e2e.conftest import Server
+from tests.browser.conftest import Server
 
 VIEWS = [
     "patches/norms",

@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from tests.e2e.conftest import FLAGS, Server, chromium
+from tests.browser.conftest import FLAGS, Server, chromium
 
 DRAWN = (
     "(key) => { const drawn = document.querySelector('#vitviz-patches [data-ready]'); return drawn &&"

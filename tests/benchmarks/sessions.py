@@ -25,8 +25,8 @@ import httpx
 sys.path.insert(0, str(Path(__file__).parents[2]))
 import vitviz
 from tests.benchmarks.load import megabytes
-from tests.e2e.conftest import Server, question
-from vitviz.record.samples import sample_image, samples
+from tests.browser.conftest import Server, question
+from vitviz.traces.samples import sample_image, samples
 
 
 def opened(http: httpx.Client, listener: dict, tops: dict) -> bool:

@@ -31,8 +31,8 @@ def inspector_of(name: str, **options):
     import torch
 
     from vitviz.engine.checkpoint import Checkpoint, Loaded
+    from vitviz.engine.images.preprocess import Preprocessing
     from vitviz.engine.inspector import Inspector
-    from vitviz.engine.pictures.preprocess import Preprocessing
 
     torch.manual_seed(0)
     model = timm.create_model(name, pretrained=False, **options).eval()
@@ -51,7 +51,7 @@ def photographs(folder: Path, count: int, size: tuple[int, int]) -> None:
     """JPEGs with the detail of photographs: decoding noise, or one colour, costs something else."""
     import numpy as np
 
-    from vitviz.record.samples import sample_image, samples
+    from vitviz.traces.samples import sample_image, samples
 
     folder.mkdir(exist_ok=True)
     names, random = [sample.name for sample in samples()], np.random.default_rng(0)

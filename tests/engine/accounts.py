@@ -13,12 +13,12 @@ from timm.models.eva import Eva, EvaAttention
 from timm.models.vision_transformer import ParallelScalingBlock, ResPostBlock, VisionTransformer
 
 from tests.engine.small import perturbed
-from vitviz.analyses.tail import Tail
+from vitviz.analyses.readout_stage import Tail
 from vitviz.engine import readouts
-from vitviz.engine.passes import branches, capture, record
-from vitviz.engine.reading.huggingface import ClassAndMeanReadout, ClassOnlyReadout
-from vitviz.engine.tails import tail_of
-from vitviz.record.trace import Attention, Bias, Trace, View
+from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
+from vitviz.engine.forward import branches, capture, tracing
+from vitviz.engine.readout_stages import tail_of
+from vitviz.traces.trace import Attention, Bias, Trace, View
 
 TINY = {"img_size": (12, 16), "patch_size": 4, "embed_dim": 24, "depth": 3, "num_heads": 3, "num_classes": 6}
 vit, eva = partial(VisionTransformer, **TINY), partial(Eva, **TINY, mlp_ratio=2)
@@ -98,7 +98,7 @@ def traced(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[Trace, Tail]:
     """The trace that an inspector would make, kept in float64, and the model's readout."""
     with torch.no_grad(), capture.recorded(model) as recording:
         logits = model(pixels)
-    grid = record.grid_of(model)
+    grid = tracing.grid_of(model)
 
     def call(found: capture.Call) -> Attention:
         bias = None if found.mask is None else Bias(dense=found.mask.reshape(-1, *found.mask.shape[-2:]))

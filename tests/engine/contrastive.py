@@ -10,7 +10,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
-from tests.e2e.conftest import shipped
+from tests.browser.conftest import shipped
 from tests.engine.small import perturbed
 
 WORDS = ["<pad>", "<unk>", "a", "photo", "of", "cat", "dog", "the"]

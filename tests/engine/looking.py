@@ -7,8 +7,8 @@ import torch
 from PIL import Image
 
 from vitviz.engine.checkpoint import Checkpoint, Loaded
+from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.pictures.preprocess import Preprocessing
 
 
 def perturbed(name: str, **options) -> torch.nn.Module:

@@ -8,11 +8,11 @@ from PIL import Image
 import vitviz
 from vitviz.analyses import patches_kept
 from vitviz.analyses.protocol import DRAWS, SHARES
-from vitviz.engine.asking.experiments import Draws, answers
+from vitviz.engine.studies.perturbation import Draws, answers
 from vitviz.errors import Stopped, UnsupportedModel, VitvizError
 from vitviz.notebook import html
-from vitviz.record.runs import Without
-from vitviz.record.sentence import Sentence
+from vitviz.traces.localized_text import Sentence
+from vitviz.traces.runs import Without
 from vitviz.views import Subject
 from vitviz.views.experiment import Experiment
 
@@ -112,7 +112,7 @@ def test_a_way_that_does_not_exist_is_named_with_the_reason(inspector, photo, mo
 
 
 def test_what_cannot_be_asked_is_said(inspector, photo):
-    from vitviz.record import stopping
+    from vitviz.traces import cancellation
 
     for given, said in (
         ({"kind": "swap"}, "kind='swap'; expected one of drop, shuffle"),
@@ -124,7 +124,7 @@ def test_what_cannot_be_asked_is_said(inspector, photo):
             vitviz.experiment(inspector, photo, **given)
     with pytest.raises(VitvizError, match="on the whole model"):
         vitviz.experiment(inspector, inspector.trace(photo, without=Without(heads=[(0, 1)])))
-    with stopping.when(lambda: True), pytest.raises(Stopped):
+    with cancellation.when(lambda: True), pytest.raises(Stopped):
         vitviz.experiment(inspector, photo)
 
 

@@ -9,15 +9,15 @@ import torch
 import vitviz
 from tests.engine import contrastive, contrastive_hf
 from tests.engine.accounts import CONSTRUCTIONS, QUICK
-from tests.engine.maps import explained
+from tests.engine.saliency_oracle import explained
 from tests.tiers import sweep
 from vitviz.analyses.protocol import DENSE
-from vitviz.analyses.relevance import likeliest, relevance_of
-from vitviz.engine.passes.experiments import as_seen
+from vitviz.analyses.saliency import likeliest, relevance_of
+from vitviz.engine.forward.shuffling import as_seen
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.views import Subject
 from vitviz.views.trial import ORDER, Trial, group_of
-from vitviz.views.trial.made import panels
+from vitviz.views.trial.compute import panels
 
 READ = [name for name in CONSTRUCTIONS if name != "class and mean"]
 

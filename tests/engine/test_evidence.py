@@ -12,7 +12,7 @@ from tests.engine.accounts import CONSTRUCTIONS, QUICK, pixels_for, small_model,
 from tests.engine.held import Held
 from tests.tiers import sweep
 from vitviz import analyses
-from vitviz.analyses.evidence import largest_gap
+from vitviz.analyses.logit_account import largest_gap
 from vitviz.errors import VitvizError
 
 EXACT = 1e-11  # of the largest logit, in float64

@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 import vitviz
 from tests.shared import shared
 from vitviz import analyses
-from vitviz.analyses.evidence import check_balance
+from vitviz.analyses.logit_account import check_balance
 from vitviz.errors import UnsupportedModel
-from vitviz.record.samples import sample_image
+from vitviz.traces.samples import sample_image
 
 DOG, CAT, HEADS = 243, 282, 3
 WEIGHTS = "weights/deit_tiny_patch16_224.safetensors"

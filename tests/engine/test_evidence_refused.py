@@ -12,7 +12,7 @@ from tests.engine.accounts import TINY, pixels_for, small_model, traced
 from tests.engine.looking import inspect, noise
 from tests.engine.small import perturbed
 from vitviz import analyses
-from vitviz.engine import tails
+from vitviz.engine import readout_stages
 from vitviz.errors import UnsupportedModel, VitvizError
 
 
@@ -140,8 +140,8 @@ def test_of_a_class_tokens_readout_only_its_row_is_kept_and_it_is_pickled_and_co
 
 def test_pictures_of_a_batch_have_accounts_of_their_own():
     inspector = inspect(small_model("norm, then average").float())
-    from vitviz.engine.pictures.images import open_image
-    from vitviz.engine.pictures.preprocess import prepare
+    from vitviz.engine.images.opening import open_image
+    from vitviz.engine.images.preprocess import prepare
 
     prepared = [prepare(open_image(noise(seed)), inspector.preprocessing) for seed in range(3)]
     together = inspector.traces(prepared, inspector.preprocessing.size)
@@ -178,4 +178,4 @@ def test_an_intervention_leaves_the_account_in_balance():
         trace = inspector.trace(noise())
     account = vitviz.evidence(inspector, trace, 0)
     assert account.mlps[1] == 0 and account.mlps[0] != 0 and abs(account.gap) < 1e-5
-    assert tails.tail_of(inspector.model, "x") is inspector.tail()
+    assert readout_stages.tail_of(inspector.model, "x") is inspector.tail()

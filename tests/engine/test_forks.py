@@ -50,8 +50,8 @@ def test_a_child_forked_in_the_middle_of_loading_and_downloading_waits_for_nobod
     valid(tmp_path, "pth")
     code = f"""
 import os, signal, threading, vitviz
-from vitviz.engine.finding import hub
-from vitviz.engine.reading import weights
+from vitviz.engine.hub import hub
+from vitviz.engine.formats import weights
 vitviz.load({str(tmp_path)!r}, device="cpu")
 held = threading.Event()
 def holding():

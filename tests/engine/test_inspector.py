@@ -8,8 +8,8 @@ import torch
 
 from tests.engine.looking import inspect, noise, perturbed
 from vitviz.engine import memory
-from vitviz.engine.pictures.images import open_image
-from vitviz.engine.pictures.preprocess import prepare
+from vitviz.engine.images.opening import open_image
+from vitviz.engine.images.preprocess import prepare
 from vitviz.errors import OutOfMemory, VitvizError
 
 

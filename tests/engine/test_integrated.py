@@ -5,13 +5,13 @@ import torch
 
 import vitviz
 from tests.engine.accounts import small_model
-from tests.engine.maps import explained
-from vitviz.analyses.relevance import linear, relevance_of
-from vitviz.analyses.relevance.linear import integrated_gradients
-from vitviz.analyses.relevance.passes import Path
+from tests.engine.saliency_oracle import explained
+from vitviz.analyses.saliency import linear, relevance_of
+from vitviz.analyses.saliency.linear import integrated_gradients
+from vitviz.analyses.saliency.passes import Path
 from vitviz.errors import Stopped, VitvizError
-from vitviz.record import stopping
 from vitviz.surveys.measures.trial import TrialMeasure
+from vitviz.traces import cancellation
 from vitviz.views import trial as view
 
 SHAPE = (3, 4)
@@ -91,7 +91,7 @@ def test_passes_are_few_at_once_and_end_where_nobody_waits():
     integrated_gradients(one, steps=20)
     assert batches == [1, 8, 8, 4, 1], "the first is the image's own gradient, the last the empty image"
     one._score = lambda pixels: gone.append(1) or score(pixels)
-    with stopping.when(lambda: len(gone) >= 3), pytest.raises(Stopped):
+    with cancellation.when(lambda: len(gone) >= 3), pytest.raises(Stopped):
         integrated_gradients(one)
     assert len(gone) <= 4
 
@@ -123,7 +123,7 @@ def small(inspector):
 def test_trial_survey_view_and_notebook_take_the_steps_and_say_what_came_of_them(inspector, small):
     from vitviz.notebook.cards import html
     from vitviz.views import Subject
-    from vitviz.views.trial import made
+    from vitviz.views.trial import compute
 
     own = vitviz.trial(inspector, small, 7, ["integrated_gradients"], draws=2, steps=3)
     (row,) = (row for row in own.rows() if row["method"] == "integrated_gradients")
@@ -133,10 +133,10 @@ def test_trial_survey_view_and_notebook_take_the_steps_and_say_what_came_of_them
 
     subject, trial = Subject(inspector, small), view.Trial()
     settings = trial.settings({"steps": "32", "method": "integrated_gradients"}, subject.about)
-    tried = made.tried(subject, 7, "dropped", "integrated_gradients", view.steps_of(settings))
-    assert made.one(tried)["convergence"]["values"]["steps"] == 32
-    assert made.one(made.tried(subject, 7, "dropped", "centre"))["convergence"] is None
-    names = {made.named(7, "dropped", method, steps) for method in ("frozen", "integrated_gradients")
+    tried = compute.tried(subject, 7, "dropped", "integrated_gradients", view.steps_of(settings))
+    assert compute.one(tried)["convergence"]["values"]["steps"] == 32
+    assert compute.one(compute.tried(subject, 7, "dropped", "centre"))["convergence"] is None
+    names = {compute.named(7, "dropped", method, steps) for method in ("frozen", "integrated_gradients")
              for steps in (None, 32)}  # fmt: skip
     assert len(names) == 3, "other methods are not tried anew"
 

@@ -11,11 +11,11 @@ import torch
 
 from tests.engine.small import saved, small
 from vitviz.engine import memory
-from vitviz.engine.finding import hub
-from vitviz.engine.finding.catalogue import find
-from vitviz.engine.fitting import load as loading
+from vitviz.engine.adapters import load as loading
+from vitviz.engine.hub import downloads
+from vitviz.engine.hub.catalogue import find
 from vitviz.errors import OutOfMemory
-from vitviz.ui.memory.studio import Settings, Studio
+from vitviz.server.services.analysis_service import Settings, Studio
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def nothing_is_touched(monkeypatch):
     def touched(*args, **kwargs):
         raise AssertionError(f"was called: {args[:2]}")
 
-    monkeypatch.setattr(hub, "fetch", touched)
-    monkeypatch.setattr(hub, "cached_weights", lambda location: None)
+    monkeypatch.setattr(downloads, "fetch", touched)
+    monkeypatch.setattr(downloads, "cached_weights", lambda location: None)
     monkeypatch.setattr(loading, "read", touched)
     monkeypatch.setattr(timm, "create_model", touched)
 
@@ -145,8 +145,8 @@ def test_loading_takes_what_is_said(tmp_path):
     torch.save(model.state_dict(), path)
     code = f"""
 import re
-from vitviz.engine.finding import catalogue
-from vitviz.engine.fitting import load
+from vitviz.engine.hub import catalogue
+from vitviz.engine.adapters import load
 def kib(name): return int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1])
 checkpoint, before = catalogue.find({str(path)!r}), kib("VmRSS")
 load.load(checkpoint)
@@ -159,7 +159,7 @@ print((kib("VmHWM") - before) * 1024)
 
 TAKEN = """
 import gc, re, vitviz
-from vitviz.ui.memory.work import DRAWN
+from vitviz.server.services.work import DRAWN
 def kib(name): return int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1])
 def shares(made, said):
     gc.collect(), open("/proc/self/clear_refs", "w").write("5")  # the peak is that of now

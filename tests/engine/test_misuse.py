@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import vitviz
-from vitviz.engine.passes.wiring import Hooks
+from vitviz.engine.forward.hooks import Hooks
 from vitviz.errors import VitvizError
 
 PICTURE = np.random.default_rng(0).integers(0, 255, (40, 60, 3), dtype=np.uint8)

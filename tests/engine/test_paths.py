@@ -9,11 +9,11 @@ import torch
 import vitviz
 from tests.engine.accounts import pixels_for, small_model, traced
 from vitviz import analyses
-from vitviz.analyses.evidence import account_of, directions
+from vitviz.analyses.logit_account import account_of, directions
 from vitviz.analyses.paths import paths_of
 from vitviz.analyses.target import target_of
-from vitviz.analyses.writers import Writer
-from vitviz.engine.passes.edges import recorded_stream
+from vitviz.analyses.upstream import Writer
+from vitviz.engine.forward.edges import recorded_stream
 
 LAYERS = HEADS = 4
 

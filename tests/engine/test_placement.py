@@ -17,14 +17,14 @@ import vitviz
 from tests.engine.pretend import OnDevice, copies, pretended
 from tests.tiers import sweep
 from vitviz import Without, analyses
-from vitviz.analyses import smallest
-from vitviz.engine.pictures.images import open_image
-from vitviz.engine.pictures.preprocess import prepare
+from vitviz.analyses import sufficient_edges
+from vitviz.engine.images.opening import open_image
+from vitviz.engine.images.preprocess import prepare
+from vitviz.server.api.endpoints import PUBLIC, Endpoints, answering, endpoint
+from vitviz.server.services.analysis_service import Settings, Studio
 from vitviz.surveys.measures import MEASURES
-from vitviz.ui.answers.endpoints import PUBLIC, Endpoints, answering, endpoint
-from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.views import VIEWS, Needs, Subject
-from vitviz.views.trial import made
+from vitviz.views.trial import compute
 
 REAL = torch.cuda.is_available()
 PICTURE, OTHER = vitviz.sample_image("chelsea"), vitviz.sample_image("coffee")
@@ -126,7 +126,7 @@ def same(found, wanted, at="", near=1e-3):
     "name", ASKED, quick=["trace", "taken away", "evidence", "rollout", "map: frozen", "measure: distance"]
 )
 def test_all_that_is_public_equals_the_cpu(name, cpu, gpu, monkeypatch):
-    monkeypatch.setattr(smallest, "KEPT", (0.0, 0.5, 1.0))  # a pass more says nothing about places
+    monkeypatch.setattr(sufficient_edges, "KEPT", (0.0, 0.5, 1.0))  # a pass more says nothing about places
     with there():
         found = ASKED[name](gpu)
     same(found, ASKED[name](cpu), name)
@@ -186,7 +186,7 @@ def servers():
 
 @sweep("name", [*PUBLIC, *(view.slug for view in answering())], quick=["rollout"])
 def test_every_endpoint_answers_as_the_cpus(name, servers, monkeypatch):
-    monkeypatch.setattr(made, "trial_of", partial(made.trial_of, shares=(0.0, 0.5, 1.0), draws=2))
+    monkeypatch.setattr(compute, "trial_of", partial(compute.trial_of, shares=(0.0, 0.5, 1.0), draws=2))
     given = ENDPOINTS.get(name, {})
     if "image" in inspect.signature(servers[0][name]).parameters:
         given = {"image": "chelsea", **given}

@@ -17,11 +17,11 @@ from tests.engine.small import SMALL, small
 from vitviz.analyses.query import query_weights
 from vitviz.analyses.rollout import rollout, rollout_row
 from vitviz.engine import readouts
-from vitviz.engine.pictures.images import open_image
-from vitviz.engine.pictures.preprocess import prepare
+from vitviz.engine.images.opening import open_image
+from vitviz.engine.images.preprocess import prepare
 from vitviz.errors import UnsupportedModel, VitvizError
-from vitviz.record.grid import Grid
-from vitviz.record.readout import Readout
+from vitviz.traces.grid import Grid
+from vitviz.traces.readout import Readout
 from vitviz.views import Subject
 from vitviz.views.rollout import Rollout
 from vitviz.views.tour import Tour

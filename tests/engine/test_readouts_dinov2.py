@@ -7,11 +7,11 @@ import transformers as hf
 from tests.engine.looking import noise
 from vitviz.analyses.query import query_weights
 from vitviz.analyses.rollout import rollout
-from vitviz.engine.finding.catalogue import find
-from vitviz.engine.fitting.load import load
+from vitviz.engine.adapters.load import load
+from vitviz.engine.hub.catalogue import find
+from vitviz.engine.images.opening import open_image
+from vitviz.engine.images.preprocess import prepare
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.pictures.images import open_image
-from vitviz.engine.pictures.preprocess import prepare
 from vitviz.views import Subject
 from vitviz.views.rollout import Rollout
 

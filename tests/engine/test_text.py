@@ -19,8 +19,8 @@ from tests.engine import contrastive
 from tests.engine.looking import inspect, noise
 from tests.engine.small import perturbed
 from vitviz import analyses
-from vitviz.engine.asking import models
-from vitviz.engine.passes.experiments import as_seen
+from vitviz.engine.forward.shuffling import as_seen
+from vitviz.engine.studies import attribution
 from vitviz.errors import UnsupportedModel, VitvizError
 
 SENTENCES = ["a cat", "a photo of the dog", "the"]
@@ -278,7 +278,7 @@ def test_a_patchs_own_answer_has_its_own_length(name):
     model = small(name)
     asked = inspect(model).with_classes(some_classes(model, score="sigmoid", bias=-2.5))
     trace = asked.trace(noise())
-    ledger = models.balanced_ledger(asked, trace)
+    ledger = attribution.balanced_ledger(asked, trace)
     with torch.no_grad():
         patches = trace.tokens[2][trace.grid.prefix :]
         read = model.fc_norm(model.norm(patches))

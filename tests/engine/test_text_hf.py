@@ -6,7 +6,7 @@ import torch
 
 import vitviz
 from tests.engine import contrastive_hf
-from vitviz.engine.passes.experiments import as_seen
+from vitviz.engine.forward.shuffling import as_seen
 
 SENTENCES = ["a cat", "a photo of the dog", "the"]
 

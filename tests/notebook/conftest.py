@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import vitviz
-from vitviz.record.samples import samples
+from vitviz.traces.samples import samples
 
 
 @pytest.fixture(scope="session")

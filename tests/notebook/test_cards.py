@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import vitviz
-from vitviz.figures.colormaps import TABLES
+from vitviz.charts.colormaps import TABLES
 from vitviz.notebook import html
 
 # public names that give no card: errors, constants, plain tensors, what is no picture of a model

@@ -10,7 +10,7 @@ import pytest
 
 import vitviz
 from vitviz.errors import VitvizError
-from vitviz.prints.bundle import bundled
+from vitviz.export.bundle import bundled
 from vitviz.views import VIEWS, scripts
 
 
@@ -154,8 +154,10 @@ def test_the_frame_is_one_attribute_and_the_file_opens(explorer, tmp_path):
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
 def test_every_script_can_be_carried(view):
-    sources = {**scripts.files(".js"), **scripts.made(), "ui/words/en.js": "export default {};"}
-    text = bundled(sources, ["canvas/cell.js", scripts.script_of(view.slug)], also=["ui/words/en.js"])
+    sources = {**scripts.files(".js"), **scripts.made(), "server/i18n/en.js": "export default {};"}
+    text = bundled(
+        sources, ["frontend/standalone_html.js", scripts.script_of(view.slug)], also=["server/i18n/en.js"]
+    )
     assert not re.search(r"^(import|export)\b", text, re.M) and " from '" not in text
 
 

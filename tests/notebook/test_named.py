@@ -10,7 +10,7 @@ import torch
 
 import vitviz
 from vitviz import analyses
-from vitviz.engine.asking import models
+from vitviz.engine.studies import attribution
 from vitviz.errors import VitvizError
 
 
@@ -20,8 +20,8 @@ def test_the_numbers_are_the_analyses_own(results, inspector, trace):
         "rollout": analyses.rollout(trace, fusion="max", discard=0.9),
         "token_norms": analyses.token_norms(trace),
         "token_similarity": analyses.token_similarity(trace, 8, 100),
-        "lens": models.lens(inspector, trace),
-        "position_similarity": models.position_similarity(inspector),
+        "lens": attribution.lens(inspector, trace),
+        "position_similarity": attribution.position_similarity(inspector),
     }
     for name, tensor in expected.items():
         assert isinstance(results[name], torch.Tensor) and torch.equal(results[name], tensor), name

@@ -10,7 +10,7 @@ import pytest
 import vitviz
 from tests.engine.small import small
 from tests.surveys.conftest import noise
-from vitviz.analyses.trials.verdict import in_all_scores, standing
+from vitviz.analyses.faithfulness.ranking import in_all_scores, standing
 from vitviz.errors import VitvizError
 
 model_of = cache(lambda outputs: small(num_classes=outputs))

@@ -6,9 +6,9 @@ import torch
 
 import vitviz
 from vitviz.analyses.effects import Edge
-from vitviz.analyses.smallest import SmallestPart
-from vitviz.analyses.writers import Writer
-from vitviz.engine.asking import circuits
+from vitviz.analyses.sufficient_edges import SmallestPart
+from vitviz.analyses.upstream import Writer
+from vitviz.engine.studies import circuits
 from vitviz.errors import VitvizError
 from vitviz.surveys import MEASURES, Quantity
 

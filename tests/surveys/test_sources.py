@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vitviz.engine.pictures.images import open_image
+from vitviz.engine.images.opening import open_image
 from vitviz.errors import VitvizError
 from vitviz.surveys.labels import Labels
 from vitviz.surveys.run import Plan

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vitviz.engine.pictures.images import open_image
+from vitviz.engine.images.opening import open_image
 from vitviz.errors import VitvizError
 from vitviz.surveys.run import Plan
 from vitviz.surveys.sources import Item, described, source_of

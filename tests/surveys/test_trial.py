@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import vitviz
-from vitviz.analyses.trials.pointing import covered, energy, hit
-from vitviz.analyses.trials.trial import trial_of
-from vitviz.analyses.trials.verdict import standing
-from vitviz.engine.asking import maps
+from vitviz.analyses.faithfulness.evaluation import trial_of
+from vitviz.analyses.faithfulness.pointing import covered, energy, hit
+from vitviz.analyses.faithfulness.ranking import standing
+from vitviz.engine.studies import saliency
 from vitviz.errors import VitvizError
 from vitviz.surveys.labels import Boxes
 from vitviz.surveys.measure import Seen
@@ -53,7 +53,7 @@ def test_the_means_are_those_of_the_single_trials(found, inspector, measure):
         first, second = trace.logits.topk(2).indices.tolist()
         one = [
             trial_of(
-                maps.explained(inspector, trace, first, protocol),
+                saliency.explained(inspector, trace, first, protocol),
                 ["ledger", "centre"],
                 protocol,
                 0,
@@ -63,7 +63,7 @@ def test_the_means_are_those_of_the_single_trials(found, inspector, measure):
             for protocol in ("dropped", "black")
         ]
         areas.append([one[0].areas("ledger"), one[1].areas("ledger"), one[1].areas("ledger", "logit")])
-        alike.append(maps.class_sensitivity(inspector, trace, first, second, ["ledger", "rollout"]))
+        alike.append(saliency.class_sensitivity(inspector, trace, first, second, ["ledger", "rollout"]))
     mean = np.mean(areas, axis=0)
     for place, (protocol, method, score) in enumerate([(0, 0, 1), (1, 0, 1), (1, 0, 2)]):
         both = [found.mean(side)[protocol, method, score] for side in ("most", "least")]
@@ -86,7 +86,7 @@ def test_boxes_are_moved_onto_the_input(found, inspector, measure):
         x = [(value - left) / (right - left) * trace.grid.pixels[0] for value in (10, 200)]
         y = [(value - top) / (bottom - top) * trace.grid.pixels[0] for value in (20, 150)]
         box = (max(x[0], 0), max(y[0], 0), x[1], y[1])
-        expected.append(energy(maps.relevance(inspector, trace, int(trace.logits.argmax()), "ledger").map,
+        expected.append(energy(saliency.relevance(inspector, trace, int(trace.logits.argmax()), "ledger").map,
                                covered(trace.grid, [box])))  # fmt: skip
     assert found.moments("energy").count == 2, "a picture without boxes has nothing to say"
     assert found.mean("energy")[0] == pytest.approx(np.mean(expected), abs=1e-4)
@@ -218,7 +218,7 @@ def test_every_picture_has_a_random_map_of_its_own_and_of_the_seed(seen):
         assert found["hit"][1] == hit(drawn, grid, boxes)
         assert found["energy"][1] == pytest.approx(energy(drawn, covered(grid, boxes)))
         first = int(picture.trace.logits.argmax())
-        one = maps.explained(picture.inspector, picture.trace, first)
+        one = saliency.explained(picture.inspector, picture.trace, first)
         own = trial_of(one, ["random"], "dropped", measure._seed_of(picture), SHARES, 1)
         assert found["most"][0, 1, 1] == pytest.approx(own.areas("random")[0], abs=1e-5)
         assert again.of(picture)["most"][0, 1, 1] != found["most"][0, 1, 1]
@@ -226,13 +226,13 @@ def test_every_picture_has_a_random_map_of_its_own_and_of_the_seed(seen):
 
 def test_the_true_class_is_explained_where_that_is_asked_for(seen):
     measure, (labelled, other) = TrialMeasure(("ledger",), label=True), seen
-    passes = maps.explained(labelled.inspector, labelled.trace, 5)
+    passes = saliency.explained(labelled.inspector, labelled.trace, 5)
     own = trial_of(passes, ["ledger"], "dropped", 0, SHARES, 1)
     found = measure.of(labelled)
     for k, score in enumerate(("kept", "probability", "logit")):
         assert found["most"][0, 0, k] == pytest.approx(own.areas("ledger", score)[0], abs=1e-4)
     first = int(labelled.trace.logits.argmax())
-    alike = maps.class_sensitivity(labelled.inspector, labelled.trace, 5, first, ["ledger"])
+    alike = saliency.class_sensitivity(labelled.inspector, labelled.trace, 5, first, ["ledger"])
     assert first != 5 and found["alike"][0] == pytest.approx(alike["ledger"], abs=1e-5)
     assert measure.of(other) == {}, "its label is not known"
 
@@ -241,7 +241,7 @@ def test_saco_is_measured_where_it_is_asked_for(seen):
     picture = seen[1]
     measure = TrialMeasure(("ledger", "centre"), saco=True)
     found = measure.of(picture)
-    passes = maps.explained(picture.inspector, picture.trace, int(picture.trace.logits.argmax()))
+    passes = saliency.explained(picture.inspector, picture.trace, int(picture.trace.logits.argmax()))
     own = trial_of(passes, ["ledger", "centre"], "dropped", measure._seed_of(picture), SHARES, 1)
     for j, method in enumerate(("ledger", "centre")):
         assert found["saco"][0, j] == pytest.approx(own.curves[method].saco, abs=1e-4)

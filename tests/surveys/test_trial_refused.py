@@ -7,7 +7,7 @@ import pytest
 
 import vitviz
 from tests.refusing import WHY, refuse
-from vitviz.analyses.trials.verdict import refused, said_of_refused, standing
+from vitviz.analyses.faithfulness.ranking import refused, said_of_refused, standing
 from vitviz.surveys.measures.trial import TrialMeasure
 from vitviz.surveys.rows import Refused
 from vitviz.surveys.sources import Item

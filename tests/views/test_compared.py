@@ -9,12 +9,12 @@ import pytest
 import vitviz
 from vitviz import analyses
 from vitviz.errors import Unknown, WrongSetting
-from vitviz.record.runs import Without
+from vitviz.server.api.endpoints import Endpoints, endpoint
+from vitviz.server.options import Settings
+from vitviz.server.page.figures import figures_of
+from vitviz.server.services.analysis_service import Studio
 from vitviz.surveys import parts_of_samples
-from vitviz.ui.answers.endpoints import Endpoints, endpoint
-from vitviz.ui.memory.studio import Studio
-from vitviz.ui.options import Settings
-from vitviz.ui.page.figures import figures_of
+from vitviz.traces.runs import Without
 from vitviz.views import VIEWS
 from vitviz.views.compared import CURVES
 
@@ -184,9 +184,9 @@ def test_a_training_is_looked_at_step_by_step_and_each_step_once(monkeypatch):
 def test_over_a_set_of_ones_own_the_training_says_how_far_it_is(studio, keys, tmp_path, monkeypatch):
     from PIL import Image
 
-    from tests.ui.conftest import sent
-    from vitviz.ui.door import uploads
-    from vitviz.ui.page.over_a_set import OverASet
+    from tests.server.conftest import sent
+    from vitviz.server.page.over_a_set import OverASet
+    from vitviz.server.security import uploads
 
     monkeypatch.setattr(uploads, "uploaded", lambda path: path)
     paths = []

@@ -5,7 +5,7 @@ import pytest
 
 import vitviz
 from vitviz.errors import VitvizError
-from vitviz.record.runs import Without
+from vitviz.traces.runs import Without
 from vitviz.views import VIEWS, Subject
 
 DIFFERING = [view for view in VIEWS if view.differs]

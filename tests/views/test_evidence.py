@@ -9,11 +9,11 @@ import torch
 import vitviz
 from tests.engine.accounts import small_model
 from tests.engine.looking import inspect, noise
-from vitviz.engine.passes.experiments import as_seen
+from vitviz.engine.forward.shuffling import as_seen
 from vitviz.errors import WrongSetting
-from vitviz.record.runs import Without
+from vitviz.traces.runs import Without
 from vitviz.views import Subject
-from vitviz.views.evidence import MAPS, Evidence, graph, made, smallest
+from vitviz.views.evidence import MAPS, Evidence, compute, graph, sufficiency
 
 VIEW = Evidence()
 
@@ -269,7 +269,7 @@ def test_edges_of_the_graph_carry_what_flows_along_its_paths(subject):
     assert sum(into) == pytest.approx(sum(one.share for one in paths.paths), abs=0.005 * len(into))
     heads = chart["series"][-1]
     assert len(heads["of"]["trail"]) == len({one for path in paths.paths for one in path.heads})
-    assert all(made.trail(subject, {"trail": one}) for one in heads["of"]["trail"])
+    assert all(compute.trail(subject, {"trail": one}) for one in heads["of"]["trail"])
 
 
 def test_paths_that_are_not_proven_are_said_to_be_the_largest_found(inspector, trace, monkeypatch):
@@ -288,13 +288,13 @@ def test_paths_that_are_not_proven_are_said_to_be_the_largest_found(inspector, t
 def test_the_page_says_which_tried_sizes_preserve_the_prediction():
     counts = np.asarray([0, 4, 8, 20, 39])
     margins = np.asarray([[-1, 1, -1, 1, 2], [-1, -1, -1, 1, 2], [-1, -1, 1, 1, 2.0]])
-    told = smallest._notes(counts, margins, 39)
+    told = sufficiency._notes(counts, margins, 39)
     assert told[0] == (
         "The 4 largest edges (10 %) preserve the prediction. Of 5 sizes tried, this is the smallest that"
         " does; from 20 edges (51 %) on, all of these do."
     )
     assert told[1] == "Of these sizes, random subsets first preserve it at 21 % · 51 %."
-    assert smallest._notes(counts, -margins, 39) == (smallest.NONE,)
+    assert sufficiency._notes(counts, -margins, 39) == (sufficiency.NONE,)
 
 
 @pytest.mark.parametrize("into", ["value", "key"])

@@ -10,16 +10,16 @@ from PIL import Image
 import vitviz
 from vitviz.analyses import patches_kept, shuffled_pieces
 from vitviz.analyses.protocol import DRAWS, SHARES, WAYS
-from vitviz.engine.asking import experiments
-from vitviz.engine.asking.experiments import Draws
-from vitviz.engine.passes.experiments import as_seen
-from vitviz.engine.pictures.images import open_image
-from vitviz.engine.pictures.preprocess import prepare
+from vitviz.engine.forward.shuffling import as_seen
+from vitviz.engine.images.opening import open_image
+from vitviz.engine.images.preprocess import prepare
+from vitviz.engine.studies import perturbation
+from vitviz.engine.studies.perturbation import Draws
 from vitviz.errors import Stopped, UnsupportedModel, WrongSetting
-from vitviz.record.runs import Without
-from vitviz.record.samples import samples
-from vitviz.record.sentence import Sentence
-from vitviz.ui.memory.cache import Cache
+from vitviz.server.services.cache import Cache
+from vitviz.traces.localized_text import Sentence
+from vitviz.traces.runs import Without
+from vitviz.traces.samples import samples
 from vitviz.views import Subject
 from vitviz.views import experiment as made
 from vitviz.views.experiment import Experiment
@@ -180,15 +180,15 @@ def test_orders_are_those_that_were_asked_about(subject):
 
 
 def test_what_is_stopped_goes_on_where_it_was(subject):
-    from vitviz.record import stopping
+    from vitviz.traces import cancellation
 
     fresh = looked()
-    with stopping.when(lambda: True), pytest.raises(Stopped):
+    with cancellation.when(lambda: True), pytest.raises(Stopped):
         point(fresh, "drop", 4)
-    with stopping.when(lambda: True), pytest.raises(Stopped):
+    with cancellation.when(lambda: True), pytest.raises(Stopped):
         point(fresh, "shuffle", 1)
     known = point(fresh, "drop", 4)
-    with stopping.when(lambda: True):
+    with cancellation.when(lambda: True):
         assert point(fresh, "drop", 4) == known, "what is known costs no pass"
 
 
@@ -243,6 +243,6 @@ def test_other_pictures_are_all_but_its_own_and_end_in_what_is_said_to_them(subj
     names = made.draw_names(subject, "ground")
     assert names == tuple(one.title for one in samples() if one.name != "coffee")
     close(made._answers(subject, "ground", 10)[-1], looked(sample="rocket").trace.logits)
-    alone = experiments.others_of(subject.inspector, subject.trace, {0: vitviz.sample_image("coffee")})
+    alone = perturbation.others_of(subject.inspector, subject.trace, {0: vitviz.sample_image("coffee")})
     with pytest.raises(UnsupportedModel, match="no second picture"):
-        experiments.answers(subject.inspector, subject.trace, "texture", 3, others=[*alone.values()])
+        perturbation.answers(subject.inspector, subject.trace, "texture", 3, others=[*alone.values()])

@@ -9,9 +9,9 @@ import torch
 
 import vitviz
 from tests.engine import contrastive
-from vitviz.engine.passes.experiments import as_seen
+from vitviz.engine.forward.shuffling import as_seen
 from vitviz.errors import UnsupportedModel
-from vitviz.record.runs import Without
+from vitviz.traces.runs import Without
 from vitviz.views import Subject
 from vitviz.views.evidence import Evidence, sentences
 from vitviz.views.languages import translated

@@ -4,8 +4,8 @@ import threading
 
 from vitviz import analyses
 from vitviz.analyses.example import example_trace
-from vitviz.record.grid import Grid
-from vitviz.ui.memory.cache import Cache
+from vitviz.server.services.cache import Cache
+from vitviz.traces.grid import Grid
 from vitviz.views import Subject
 from vitviz.views import shared as seen
 

@@ -10,8 +10,8 @@ import vitviz
 from tests.engine.small import small
 from tests.shared import shared
 from vitviz.engine.checkpoint import Checkpoint, Loaded
+from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.pictures.preprocess import Preprocessing
 from vitviz.errors import UnsupportedModel, VitvizError, WrongSetting
 from vitviz.views import Subject
 from vitviz.views import tokens as view_of_tokens

@@ -5,7 +5,7 @@ import pytest
 
 import vitviz
 from vitviz.errors import Unknown, WrongSetting
-from vitviz.ui.memory.studio import Settings, Studio
+from vitviz.server.services.analysis_service import Settings, Studio
 from vitviz.views.tokens import Tokens
 
 VIEW = Tokens()

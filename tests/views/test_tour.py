@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.passes.test_capture import inspect, noise, perturbed
+from tests.engine.forward.test_capture import inspect, noise, perturbed
 from tests.engine.small import small
-from vitviz.engine.passes.experiments import as_seen
+from vitviz.engine.forward.shuffling import as_seen
 from vitviz.errors import Unknown, UnsupportedModel, WrongSetting
-from vitviz.record.runs import Without
+from vitviz.traces.runs import Without
 from vitviz.views import Subject
 from vitviz.views.tour import Tour
 
@@ -249,7 +249,7 @@ def test_where_there_is_no_account_the_last_steps_say_so(monkeypatch):
     assert "no classifier" in said["sum"] and "no classifier" in said["without"]
     assert unpacked(bare, "sum") == unpacked(bare, "without") == unpacked(bare, "path") == {}
     other = subject(small())
-    monkeypatch.setattr("vitviz.engine.asking.models.check_balance", lambda ledger: _refuse())
+    monkeypatch.setattr("vitviz.engine.studies.attribution.check_balance", lambda ledger: _refuse())
     said = spoken(other)
     assert "Evidence says why" in said["sum"] and unpacked(other, "without") == {}
 

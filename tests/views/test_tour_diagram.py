@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engine.passes.test_capture import perturbed
+from tests.engine.forward.test_capture import perturbed
 from tests.engine.small import small
 from tests.views.test_tour import NAMES, TOUR, subject
 

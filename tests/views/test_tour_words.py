@@ -6,10 +6,10 @@ import re
 import pytest
 import torch
 
-from tests.engine.passes.test_capture import perturbed
+from tests.engine.forward.test_capture import perturbed
 from tests.engine.small import SMALL, small
 from tests.views.test_tour import TOUR, spoken, subject, unpacked
-from vitviz.engine.reading.huggingface import ClassAndMeanReadout, ClassOnlyReadout
+from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.views.tour.steps import texts
 
 

@@ -10,15 +10,15 @@ import pytest
 import torch
 
 import vitviz
+from vitviz.analyses.faithfulness import evaluation as trials
 from vitviz.analyses.protocol import DENSE, TITLES
-from vitviz.analyses.trials import trial as trials
 from vitviz.errors import Stopped, Unknown, WrongSetting
-from vitviz.record.runs import Without
-from vitviz.record.sentence import Sentence
-from vitviz.ui.memory.cache import Cache
+from vitviz.server.services.cache import Cache
+from vitviz.traces.localized_text import Sentence
+from vitviz.traces.runs import Without
 from vitviz.views import Subject
 from vitviz.views import trial as view
-from vitviz.views.trial import ORDER, Trial, made
+from vitviz.views.trial import ORDER, Trial, compute
 
 VIEW = Trial()
 FEW = ("random", "centre", "ledger", "chefer", "rollout")
@@ -35,7 +35,7 @@ def subject(small_inspector, small_trace):
 
 @pytest.fixture(scope="module")
 def whole(subject):
-    return made.whole(subject, CLASS, "dropped", FEW)
+    return compute.whole(subject, CLASS, "dropped", FEW)
 
 
 def asked(subject, name, **given):
@@ -82,7 +82,7 @@ def test_what_travels_is_the_trial(subject, whole):
         curve = getattr(whole.curves["chefer"], side)["probability"]
         assert line["y"] == pytest.approx(curve.tolist(), rel=1e-4, abs=1e-7)
     assert one["map"] == pytest.approx(whole.maps["chefer"].map.flatten().tolist(), rel=1e-5)
-    told = made.told(whole, "probability")
+    told = compute.told(whole, "probability")
     assert [row["method"] for row in told["rows"]] == [name for name, _ in whole.ranking()]
     assert {row["method"] for row in told["rows"] if row["beats"]} == set(whole.beats_chance())
     assert "maps beat chance" in told["verdict"]["text"]
@@ -91,25 +91,25 @@ def test_what_travels_is_the_trial(subject, whole):
 
 
 def test_in_chance_s_band_run_19_of_20_maps_and_no_share_below_nothing(whole):
-    low, high = made.reach(whole, "most", "logit")
+    low, high = compute.reach(whole, "most", "logit")
     draws = np.array([draw.most["logit"].numpy() for draw in whole.draws])
     t9 = 2.262157 * (1 + 1 / 10) ** 0.5  # Student's t with 9 degrees of freedom at 97.5 %, from a table
     np.testing.assert_allclose(low, draws.mean(0) - t9 * draws.std(0, ddof=1), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose((low + high) / 2, draws.mean(0), rtol=1e-4)
     for side in ("most", "least"):
-        low, high = made.reach(whole, side, "probability")
+        low, high = compute.reach(whole, side, "probability")
         assert min(low) >= 0 and max(high) <= 1 and all(a <= b for a, b in zip(low, high, strict=True))
 
 
 def test_numbers_and_table_are_those_of_the_trial(whole):
-    arrays = made.arrays(whole)
+    arrays = compute.arrays(whole)
     names = arrays["methods"].tolist()
     assert arrays["maps"].shape == (5, 4, 4) and arrays["curves"].shape == (5, 2, 3, 11)
     at, scores = names.index("ledger"), arrays["scores"].tolist()
     areas = np.trapezoid(arrays["curves"], arrays["shares"], axis=-1)
     np.testing.assert_allclose(areas, arrays["areas"], atol=1e-12)
     assert arrays["areas"][at, :, scores.index("logit")] == pytest.approx(whole.areas("ledger", "logit"))
-    rows = list(csv.DictReader(io.StringIO(made.table(whole).decode())))
+    rows = list(csv.DictReader(io.StringIO(compute.table(whole).decode())))
     assert len(rows) == 5 and rows[0]["rank"] == "1" and rows[0]["patches_as"] == "dropped"
     assert float(rows[0]["gap_probability"]) == pytest.approx(whole.ranking()[0][1])
     assert {row["reason"] for row in rows} == {""}
@@ -119,7 +119,7 @@ def test_the_table_names_what_does_not_apply_with_the_reason_below_all_ranks(who
     reason = "mine: not applicable, because no attention has a gradient."
     part = whole.part("random")
     refused = replace(whole, refused={"grad_cam": reason})
-    *ranked, last = csv.DictReader(io.StringIO(made.table(refused).decode()))
+    *ranked, last = csv.DictReader(io.StringIO(compute.table(refused).decode()))
     assert [row["method"] for row in ranked] == [name for name, _ in whole.ranking()]
     assert (last["method"], last["title"], last["reason"]) == ("grad_cam", TITLES["grad_cam"], reason)
     assert last["rank"] == last["gap_probability"] == last["saco"] == "", "no number where there is none"
@@ -129,12 +129,12 @@ def test_the_table_names_what_does_not_apply_with_the_reason_below_all_ranks(who
 
 
 def test_another_class_and_what_knows_no_class(subject, whole):
-    name, found = made.sensitivity(subject, CLASS, ["rollout", "ledger"])
+    name, found = compute.sensitivity(subject, CLASS, ["rollout", "ledger"])
     order = subject.trace.logits.argsort(descending=True).tolist()
     assert name == subject.trace.named(next(one for one in order if one != CLASS))
     assert found["rollout"] == pytest.approx(1) and found["ledger"] < 0.99
     ranked = [one for one, _ in whole.ranking()]
-    figure = made.matrix(whole, "probability", (name, found))
+    figure = compute.matrix(whole, "probability", (name, found))
     at = ranked.index("rollout")
     assert figure.values.shape == (5, 7) and figure.values[at, 6] == found["rollout"]
     said, row, col = (line.values["line"] for line in figure.told)
@@ -143,7 +143,7 @@ def test_another_class_and_what_knows_no_class(subject, whole):
 
 
 def test_verdicts_are_sentences(whole):
-    from vitviz.analyses.trials.verdict import level, verdict
+    from vitviz.analyses.faithfulness.ranking import level, verdict
 
     tied = replace(whole, curves={**whole.curves, "chefer": whole.curves["ledger"]})
     for trial, count in ((whole, 1), (tied, 2)):
@@ -171,31 +171,31 @@ def test_what_does_not_exist_is_refused(subject):
 
 
 def test_what_is_stopped_is_not_remembered_as_refused(subject, monkeypatch):
-    from vitviz.record import stopping
+    from vitviz.traces import cancellation
 
-    with stopping.when(lambda: True), pytest.raises(Stopped):
-        made.tried(subject, 2, "dropped", "chefer")
-    assert "chefer" in made.tried(subject, 2, "dropped", "chefer").curves
+    with cancellation.when(lambda: True), pytest.raises(Stopped):
+        compute.tried(subject, 2, "dropped", "chefer")
+    assert "chefer" in compute.tried(subject, 2, "dropped", "chefer").curves
 
 
 def test_a_reason_keeps_its_sentence(subject, monkeypatch):
-    from vitviz.analyses import relevance
+    from vitviz.analyses import saliency
     from vitviz.errors import UnsupportedModel
-    from vitviz.record.sentence import not_applicable
+    from vitviz.traces.localized_text import not_applicable
 
     def refusing(passes):
         raise UnsupportedModel(not_applicable("mine", Sentence("no attention has a gradient")))
 
-    monkeypatch.setattr(relevance, "METHODS", {**relevance.METHODS, "chefer": refusing})
-    told = made.one(made.tried(subject, 6, "dropped", "chefer"))
+    monkeypatch.setattr(saliency, "METHODS", {**saliency.METHODS, "chefer": refusing})
+    told = compute.one(compute.tried(subject, 6, "dropped", "chefer"))
     assert told["refused"]["text"] == "{checkpoint}: not applicable, because {reason}."
     assert told["refused"]["values"]["reason"]["text"] == "no attention has a gradient"
 
 
 def test_a_map_with_ties_is_the_mean_of_its_orders_and_one_without_has_one(inspector, trace):
-    passes = made.passes_of(Subject(inspector, trace), CLASS)
+    passes = compute.passes_of(Subject(inspector, trace), CLASS)
     tied, single = torch.zeros(14, 14), torch.arange(196.0).view(14, 14)
-    from vitviz.analyses.trials.curves import curves_of
+    from vitviz.analyses.faithfulness.curves import curves_of
 
     found, sets = curves_of(
         {"tied": tied, "single": single}, passes.answers, (CLASS,), CLASS, (0.0, 0.5, 1.0), 0, 3

@@ -10,8 +10,8 @@ import pytest
 
 import vitviz
 from tests.refusing import WHY, refuse
+from vitviz.analyses.faithfulness.ranking import standing, verdict_over
 from vitviz.analyses.protocol import TITLES
-from vitviz.analyses.trials.verdict import standing, verdict_over
 from vitviz.errors import Unknown, WrongSetting
 from vitviz.surveys.measures.trial import TrialMeasure
 from vitviz.views import Subject
@@ -60,7 +60,7 @@ def at(rows, method):
 
 
 def vars_of(sentence):
-    from vitviz.record.sentence import travelling
+    from vitviz.traces.localized_text import travelling
 
     return json.loads(json.dumps(travelling(sentence)))
 

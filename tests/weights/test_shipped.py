@@ -17,8 +17,8 @@ from safetensors import safe_open
 
 import vitviz
 from tests.shared import shared
-from vitviz.engine.pictures.preprocess import prepare
-from vitviz.record.samples import sample_image
+from vitviz.engine.images.preprocess import prepare
+from vitviz.traces.samples import sample_image
 
 HOME = Path(__file__).parents[2] / "weights" / "vitviz-tiny"
 CARD = (HOME / "README.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from einops import rearrange
 from safetensors.torch import load_file
 
 import vitviz
-from vitviz.record.samples import sample_image
+from vitviz.traces.samples import sample_image
 from vitviz.views import Subject
 from vitviz.views.positions import Positions
 

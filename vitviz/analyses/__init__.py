@@ -5,7 +5,7 @@ The names below are found when they are first used, so that importing this packa
 einops: the page is built before the engine is. Nothing here knows timm, Gradio or a model.
 
 >>> from vitviz import analyses
->>> from vitviz.record.grid import Grid
+>>> from vitviz.traces.grid import Grid
 >>> round(analyses.uniform_distance(Grid(14, 14, (16, 16), ("class",)), renormalise=True), 3)
 116.492
 """
@@ -14,7 +14,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from vitviz.record.public import lazily
+from vitviz.traces.public import lazily
 
 __getattr__, __dir__, __all__ = lazily(__name__, __file__)
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from vitviz.analyses.distance import Distances, attention_distance, distances
     from vitviz.analyses.distance import pixel_distances, prefix_mass, uniform_distance
     from vitviz.analyses.effects import Effects, agreement
-    from vitviz.analyses.evidence import Evidence, account_of, evidence
-    from vitviz.analyses.experiment import mean_and_error, patches_kept, permutation
-    from vitviz.analyses.experiment import piece_sides, shuffled_pieces
+    from vitviz.analyses.logit_account import Evidence, account_of, evidence
+    from vitviz.analyses.perturbation import mean_and_error, patches_kept, permutation
+    from vitviz.analyses.perturbation import piece_sides, shuffled_pieces
     from vitviz.analyses.filters import Filters, display_scaled, principal_filters, raw_filters
-    from vitviz.analyses.ledger import Ledger, ledger_of
-    from vitviz.analyses.lens import lens_kind, lens_patches, lens_probabilities, lens_shares
+    from vitviz.analyses.logit_attribution import Ledger, ledger_of
+    from vitviz.analyses.logit_lens import lens_kind, lens_patches, lens_probabilities, lens_shares
     from vitviz.analyses.one_token import WorkedRow, attended_by, attends_to, attention_received, worked_row
     from vitviz.analyses.redundancy import HeadEntropy, Redundancy
     from vitviz.analyses.redundancy import attention_entropy, head_entropy, head_redundancy
     from vitviz.analyses.rollout import mean_attention, rollout, rollout_row
     from vitviz.analyses.similarity import patch_cosines, position_similarity, token_cosines, token_similarity
     from vitviz.analyses.sweep import Sweep, sweep
-    from vitviz.analyses.tail import Tail
+    from vitviz.analyses.readout_stage import Tail
     from vitviz.analyses.words import HeadsInWords, Spread, heads_in_words, written
 
 

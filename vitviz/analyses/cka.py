@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.errors import VitvizError, quoted
-from vitviz.record.trace import Trace
+from vitviz.traces.trace import Trace
 
 # what stands for a picture: class token, mean patch, all tokens in a row
 TOKENS = ("class", "patches", "all")

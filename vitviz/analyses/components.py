@@ -32,8 +32,8 @@ from torch import Tensor
 
 from vitviz.analyses.depth import FinalNorm, over_grid, patches_at, present
 from vitviz.errors import VitvizError, quoted
-from vitviz.record.shown import Shown
-from vitviz.record.trace import Trace
+from vitviz.traces.display import Shown
+from vitviz.traces.trace import Trace
 
 
 @dataclass(frozen=True)

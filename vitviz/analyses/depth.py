@@ -34,9 +34,9 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitviz.analyses.tail import Projection
+from vitviz.analyses.readout_stage import Projection
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
-from vitviz.record.trace import Trace
+from vitviz.traces.trace import Trace
 
 
 @runtime_checkable

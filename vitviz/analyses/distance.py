@@ -22,9 +22,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.streaming import Reading, read_layer
-from vitviz.record.grid import Grid
-from vitviz.record.shown import Shown
-from vitviz.record.trace import Trace
+from vitviz.traces.display import Shown
+from vitviz.traces.grid import Grid
+from vitviz.traces.trace import Trace
 
 
 def pixel_distances(grid: Grid) -> Float[Tensor, "patch patch2"]:

@@ -23,9 +23,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.correlation import pearson
-from vitviz.analyses.evidence import Evidence
-from vitviz.analyses.writers import Writer
-from vitviz.record.shown import Shown, Tabled
+from vitviz.analyses.logit_account import Evidence
+from vitviz.analyses.upstream import Writer
+from vitviz.traces.display import Shown, Tabled
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def agreement(effects: Effects, account: Evidence) -> Agreement:
 
     Both of one picture and target. Source: see the module. Raises nothing.
 
-    >>> from vitviz.analyses.evidence import evidence
+    >>> from vitviz.analyses.logit_account import evidence
     >>> from vitviz.analyses.example import example_account
     >>> account = evidence(*example_account(seed=1), target=0)
     >>> agreement(Effects(0.0, 2 * account.heads, -account.mlps, "zero"), account)

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from einops import rearrange
 
-from vitviz.analyses.tail import Head, Norm, Pooling, Projection, Tail
-from vitviz.record.grid import Grid
-from vitviz.record.trace import Attention, Trace, View, Written
+from vitviz.analyses.readout_stage import Head, Norm, Pooling, Projection, Tail
+from vitviz.traces.grid import Grid
+from vitviz.traces.trace import Attention, Trace, View, Written
 
 GRID = Grid(1, 3, (4, 4), ("class",))
 

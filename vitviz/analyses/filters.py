@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vitviz.analyses.components import basis_of
 from vitviz.errors import VitvizError
-from vitviz.record.shown import Shown
+from vitviz.traces.display import Shown
 
 COMPONENTS = 28  # the paper's figure 7 left shows 28
 

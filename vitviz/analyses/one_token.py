@@ -30,7 +30,7 @@ from torch import Tensor
 from vitviz.analyses.query import Query, query_place
 from vitviz.analyses.streaming import blocks
 from vitviz.errors import VitvizError
-from vitviz.record.trace import Trace
+from vitviz.traces.trace import Trace
 
 
 def attends_to(trace: Trace, layer: int, query: Query) -> Float[Tensor, "head token"]:

@@ -32,10 +32,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.ledger import Ledger
-from vitviz.analyses.writers import Stream, Writer
-from vitviz.record.shown import Shown
-from vitviz.record.stopping import check
+from vitviz.analyses.logit_attribution import Ledger
+from vitviz.analyses.upstream import Stream, Writer
+from vitviz.traces.cancellation import check
+from vitviz.traces.display import Shown
 
 OPENED = 5000  # chains of heads at most
 BATCH = 64  # chains that are opened together: each batch computes every layer's attention once

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from vitviz.record.sentence import Sentence
+from vitviz.traces.localized_text import Sentence
 
 DRAWS = 10  # seeds 1 to 10: `inspector.experiment(image, shuffle=3)` is the third draw of single patches
 SHARES = tuple(range(0, 101, 10))  # per cent, of the patches that are dropped or of another change

@@ -12,9 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.errors import VitvizError, quoted, whole_number
-from vitviz.record.grid import Grid
-from vitviz.record.readout import Readout
-from vitviz.record.trace import Trace
+from vitviz.traces.grid import Grid
+from vitviz.traces.readout import Readout
+from vitviz.traces.trace import Trace
 
 Query = str | int | tuple[int, int]
 

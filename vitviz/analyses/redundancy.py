@@ -21,7 +21,7 @@ from torch import Tensor
 
 from vitviz.analyses.streaming import blocks
 from vitviz.errors import VitvizError, quoted
-from vitviz.record.trace import Attention, Trace
+from vitviz.traces.trace import Attention, Trace
 
 
 def attention_entropy(trace: Trace, layer: int) -> Float[Tensor, " head"]:

@@ -22,8 +22,8 @@ from torch import Tensor
 from vitviz.analyses.query import Query, query_weights
 from vitviz.analyses.streaming import blocks, read_layer
 from vitviz.errors import VitvizError, quoted
-from vitviz.record import stopping
-from vitviz.record.trace import Attention, Trace
+from vitviz.traces import cancellation
+from vitviz.traces.trace import Attention, Trace
 
 FUSIONS = ("mean", "max", "min")
 Layers = tuple[int, int] | None
@@ -63,7 +63,7 @@ def rollout_row(
     first, last = _layer_range(len(trace.layers), layers)
     vector = query_weights(trace, query)
     for attention in reversed(trace.layers[first : last + 1]):
-        stopping.check()
+        cancellation.check()
         if fusion == "mean" and discard == 0:  # rows sum to 1 already
             vector = mixed(vector, read_layer(attention, trace.grid.prefix, vector=vector).carried, residual)
         else:

@@ -26,8 +26,8 @@ from torch.nn.functional import normalize
 
 from vitviz.analyses.depth import FinalNorm, over_grid, patches_at, place, tokens_at
 from vitviz.errors import VitvizError
-from vitviz.record.grid import Grid
-from vitviz.record.trace import Trace
+from vitviz.traces.grid import Grid
+from vitviz.traces.trace import Trace
 
 _NOTHING = 1e-300  # shorter than any float32's token but that of zeros, which stays so
 

@@ -34,8 +34,8 @@ from einops import rearrange
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from vitviz.record import stopping
-from vitviz.record.trace import Attention
+from vitviz.traces import cancellation
+from vitviz.traces.trace import Attention
 
 Result = TypeVar("Result")
 # exp(s) = exp2(s LOG2_E): four times as fast where torch's exp goes through a foreign library's slow path
@@ -171,7 +171,7 @@ def read_layer(
     vector: Float[Tensor, " query"] | None = None,
 ) -> Reading:  # fmt: skip
     """One pass over a layer for the distances (zero at prefix tokens), the carried row vector, or both."""
-    stopping.check()
+    cancellation.check()
     heads, queries, _ = attention.q.shape
     rows = slice(0, queries) if distances is not None or vector is None else _support(vector)
     asking = None if vector is None else vector.to(attention.q) / heads

@@ -14,7 +14,7 @@ from vitviz.analyses.distance import Distances, gathered, token_distances
 from vitviz.analyses.query import Query, query_weights
 from vitviz.analyses.rollout import mixed
 from vitviz.analyses.streaming import read_layer
-from vitviz.record.trace import Trace
+from vitviz.traces.trace import Trace
 
 
 @dataclass(frozen=True)

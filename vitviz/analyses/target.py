@@ -17,10 +17,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.ledger import pooled
-from vitviz.analyses.tail import Tail
+from vitviz.analyses.logit_attribution import pooled
+from vitviz.analyses.readout_stage import Tail
 from vitviz.errors import VitvizError, quoted, whole_number
-from vitviz.record.trace import Trace
+from vitviz.traces.trace import Trace
 
 Asked = Any  # int | str | tuple | Tensor; anything else is told by a sentence
 

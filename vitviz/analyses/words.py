@@ -31,12 +31,12 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.ledger import Ledger
-from vitviz.analyses.tail import Tail
+from vitviz.analyses.logit_attribution import Ledger
+from vitviz.analyses.readout_stage import Tail
 from vitviz.analyses.target import features
 from vitviz.errors import VitvizError, quoted, whole_number
-from vitviz.record.classes import Classes
-from vitviz.record.shown import Tabled
+from vitviz.traces.classes import Classes
+from vitviz.traces.display import Tabled
 
 LAST = 4  # layers of a model that pools by attention, where a head's numbers are as many as the model's width
 LISTS = 20  # of random vectors: the best of all of them is reached by chance once in 21 times
@@ -118,7 +118,7 @@ def written(ledger: Ledger) -> Float[Tensor, "layer head feature"]:
     Raises nothing of its own: a ledger was seen to add up.
 
     >>> import vitviz
-    >>> from vitviz.engine.asking.models import balanced_ledger
+    >>> from vitviz.engine.studies.attribution import balanced_ledger
     >>> inspector = vitviz.load("vitviz-tiny")
     >>> asked = inspector.with_classes(vitviz.Classes(inspector.labels, torch.eye(200)))
     >>> written(balanced_ledger(asked, asked.trace(vitviz.sample_image("coffee")))).shape

@@ -4,19 +4,19 @@ import warnings
 from collections.abc import Callable, Sequence
 from os import PathLike
 
-from vitviz.engine.asking.text import asked_about
+from vitviz.engine.adapters.assumptions import warning
+from vitviz.engine.adapters.load import load as load_weights
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.device import pick_device, pick_dtype
-from vitviz.engine.finding.catalogue import checkpoints, find
-from vitviz.engine.finding.files import unchanged
-from vitviz.engine.finding.film import Frame, frames
-from vitviz.engine.fitting.assumed import warning
-from vitviz.engine.fitting.load import load as load_weights
+from vitviz.engine.formats.overrides import Given
+from vitviz.engine.hub.catalogue import checkpoints, find
+from vitviz.engine.hub.files import unchanged
+from vitviz.engine.hub.snapshots import Frame, frames
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.reading.given import Given
+from vitviz.engine.studies.text import asked_about
 from vitviz.errors import AssumedWarning, VitvizError
-from vitviz.record.asked import vectors_of, without_text
-from vitviz.record.head_type import HeadType
+from vitviz.traces.head_type import HeadType
+from vitviz.traces.text_classes import vectors_of, without_text
 
 __all__ = ["Checkpoint", "Frame", "Inspector", "checkpoints", "film", "find", "load", "unchanged"]
 

@@ -5,9 +5,9 @@ from typing import Literal
 
 from torch import nn
 
-from vitviz.engine.pictures.preprocess import Preprocessing
-from vitviz.record.head_type import HeadType
-from vitviz.record.shown import Shown
+from vitviz.engine.images.preprocess import Preprocessing
+from vitviz.traces.display import Shown
+from vitviz.traces.head_type import HeadType
 
 
 @dataclass(frozen=True)

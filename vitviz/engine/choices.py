@@ -11,12 +11,12 @@ from dataclasses import replace
 from PIL import Image
 from torch import nn
 
+from vitviz.engine.adapters.load import load
 from vitviz.engine.checkpoint import Assumption
-from vitviz.engine.fitting.load import load
+from vitviz.engine.formats.overrides import Given
+from vitviz.engine.forward import copies
+from vitviz.engine.images.preprocess import Preprocessing, prepare
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.passes import copies
-from vitviz.engine.pictures.preprocess import Preprocessing, prepare
-from vitviz.engine.reading.given import Given
 from vitviz.errors import VitvizError
 
 

@@ -7,9 +7,9 @@ there is none (SigLIP's). Its length is divided out by a reciprocal root, which 
 import torch
 from torch import Tensor, nn
 
-from vitviz.analyses.tail import SHORTEST
+from vitviz.analyses.readout_stage import SHORTEST
 from vitviz.errors import UnsupportedModel, VitvizError
-from vitviz.record.classes import Classes
+from vitviz.traces.classes import Classes
 
 TWICE = "{name} embeds a picture twice, so there is no one vector to compare with."
 UNPOOLED = "{name} embeds every token by itself, so a picture has no one vector to compare with."

@@ -13,29 +13,29 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.analyses.effects import Effects
-from vitviz.analyses.tail import Tail
+from vitviz.analyses.readout_stage import Tail
 from vitviz.analyses.target import Asked
-from vitviz.engine import parts, tails
+from vitviz.engine import parts, readout_stages
+from vitviz.engine.adapters.in_memory import loaded_of
 from vitviz.engine.checkpoint import Loaded
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.finding import film
-from vitviz.engine.fitting.in_memory import loaded_of
-from vitviz.engine.forward import Forward
-from vitviz.engine.passes import experiments, interventions, record, sweeps
-from vitviz.engine.passes.recording import Change
-from vitviz.engine.passes.references import Reference
-from vitviz.engine.pictures.preprocess import Prepared
-from vitviz.engine.placed import Demand, Placed, asked_size, demand_of
-from vitviz.engine.reading.given import Given
-from vitviz.engine.reading.mapping import mapping_at
+from vitviz.engine.formats.mapping import mapping_at
+from vitviz.engine.formats.overrides import Given
+from vitviz.engine.forward import interventions, shuffling, sweeps, tracing
+from vitviz.engine.forward.mean_ablation import Reference
+from vitviz.engine.forward.recording import Change
+from vitviz.engine.hub import snapshots
+from vitviz.engine.images.preprocess import Prepared
+from vitviz.engine.placement import Demand, Placed, asked_size, demand_of
+from vitviz.engine.runner import Forward
 from vitviz.errors import VitvizError
-from vitviz.record.asked import plain
-from vitviz.record.classes import Classes
-from vitviz.record.grid import Grid
-from vitviz.record.head_type import HeadType
-from vitviz.record.runs import Without
-from vitviz.record.shown import Shown
-from vitviz.record.trace import Trace, View
+from vitviz.traces.classes import Classes
+from vitviz.traces.display import Shown
+from vitviz.traces.grid import Grid
+from vitviz.traces.head_type import HeadType
+from vitviz.traces.runs import Without
+from vitviz.traces.text_classes import plain
+from vitviz.traces.trace import Trace, View
 
 # the classes that a trace was last asked about, and what it then answered
 _answered: WeakKeyDictionary[Trace, tuple[Classes | None, Trace]] = WeakKeyDictionary()
@@ -147,8 +147,12 @@ class Inspector(Shown):
         known, found = _answered.get(trace, (None, None))
         if found is None or known != self.classes:
             model, reads = self._behind(trace, "head is"), self.classes is not None
-            reads = reads or record.classifies(model, self.checkpoint)
-            logits = tails.read_now(model, trace.tokens[-1]).to(trace.tokens[-1].device) if reads else None
+            reads = reads or tracing.classifies(model, self.checkpoint)
+            logits = (
+                readout_stages.read_now(model, trace.tokens[-1]).to(trace.tokens[-1].device)
+                if reads
+                else None
+            )
             answer = {"logits": logits, "labels": self.labels, "classes": self.classes}
             found = replace(trace, checkpoint=self.checkpoint.name, **answer)
             _answered[trace] = self.classes, found
@@ -164,7 +168,7 @@ class Inspector(Shown):
         `image` and `size` as for `trace`, whose `view` it is. Raises ImageError, and VitvizError for a size.
         """
         prepared, seen = self.forward.seen(image, size)
-        return record.covered(prepared.view, self.grid(seen))
+        return tracing.covered(prepared.view, self.grid(seen))
 
     def demand(self, size: int | tuple[int, int] | None = None) -> Demand:
         """How many tokens and multiplications a picture takes at a size; nothing is made or refused."""
@@ -247,9 +251,9 @@ class Inspector(Shown):
         """
         prepared, seen = self.forward.seen(image, size)
         if shuffle is not None:
-            prepared = experiments.shuffled(prepared, self.grid(seen), shuffle)
+            prepared = shuffling.shuffled(prepared, self.grid(seen), shuffle)
         name = self.checkpoint.name
-        change = None if positions else lambda model: experiments.without_positions(model, name)
+        change = None if positions else lambda model: shuffling.without_positions(model, name)
         return self.forward.traces([prepared], seen, change=change)[0]
 
     def hook(self, point: str, fn: Change) -> AbstractContextManager[None]:
@@ -266,48 +270,52 @@ class Inspector(Shown):
 
     def patch_filters(self) -> Float[Tensor, "width channel height2 width2"] | None:
         """The linear embedding's weights E as D filters of C x P x P; None where none are cut from pixels."""
-        return record.patch_filters(self.model)
+        return tracing.patch_filters(self.model)
 
     def stem_filters(self) -> Float[Tensor, "width channel height2 width2"] | None:
         """The first convolution of a hybrid's stem; None where there is no stem."""
-        return record.stem_filters(self.model)
+        return tracing.stem_filters(self.model)
 
     def position_table(self, size: tuple[int, int] | None = None) -> Float[Tensor, "patch width"] | None:
         """The learned absolute position embeddings of the patches (no prefix), interpolated to a size."""
-        return record.position_table(self.placed.at(self.placed.size(size)))
+        return tracing.position_table(self.placed.at(self.placed.size(size)))
 
     def position_tables(self, size: tuple[int, int] | None = None) -> list[Float[Tensor, "patch width"]]:
         """The same of this model and of every moment of its training that was kept."""
         table = self.position_table(size)
         if table is None:
             return []
-        kept = film.kept_tensors(self.checkpoint, *TABLES)
-        return [table, *record.resized(self.model, self.placed.at(self.placed.size(size)), kept)]
+        kept = snapshots.kept_tensors(self.checkpoint, *TABLES)
+        return [table, *tracing.resized(self.model, self.placed.at(self.placed.size(size)), kept)]
 
     def position_kind(self) -> str:
         """How the model knows where a patch is: learned, rotary, relative, several joined by +, or none."""
-        return record.position_kind(self.model)
+        return tracing.position_kind(self.model)
 
     def parts(self, size: tuple[int, int] | None = None) -> parts.Parts:
         """The weights that equations 1 to 4 name, at an input size: E, the class token, E_pos, the head."""
         return parts.parts_of(self.placed.at(self.placed.size(size)))
 
-    def tail(self, size: tuple[int, int] | None = None, device=tails.CPU) -> Tail:
+    def tail(self, size: tuple[int, int] | None = None, device=readout_stages.CPU) -> Tail:
         """What stands between heads and logits at a size, on a `device`; UnsupportedModel says why not."""
         with self.placed.lock:
-            return tails.tail_of(self.placed.at(self.placed.size(size)), self.checkpoint.name, device)
+            return readout_stages.tail_of(
+                self.placed.at(self.placed.size(size)), self.checkpoint.name, device
+            )
 
     def read_now(
         self, tokens: Float[Tensor, "token width"], size: tuple[int, int]
     ) -> Float[Tensor, " class"]:
         """What the model's final norm, pooling and head say to tokens of any depth, in a pass's shapes."""
         with self.placed.lock:
-            return tails.read_now(self.placed.at(size), tokens)
+            return readout_stages.read_now(self.placed.at(size), tokens)
 
     @in_float32()
     def readout(self, trace: Trace) -> Float[Tensor, " feature"]:
         """What the classifier is given (y of equation 4) for a trace of this checkpoint; else VitvizError."""
-        y = tails.read_now(self._behind(trace, "norm and pooling are"), trace.tokens[-1], pre_logits=True)
+        y = readout_stages.read_now(
+            self._behind(trace, "norm and pooling are"), trace.tokens[-1], pre_logits=True
+        )
         if y.ndim == 1:
             return y
         # nothing is pooled: as 'auto'

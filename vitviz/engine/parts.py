@@ -14,8 +14,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.passes import experiments, record
-from vitviz.engine.tails import PRE_NORM, scale_of
+from vitviz.engine.forward import shuffling, tracing
+from vitviz.engine.readout_stages import PRE_NORM, scale_of
 from vitviz.errors import UnsupportedModel
 
 
@@ -28,7 +28,7 @@ class Linear:
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None) -> Linear:
-        return cls(record.copied(weight), torch.zeros(len(weight)) if bias is None else record.copied(bias))
+        return cls(tracing.copied(weight), torch.zeros(len(weight)) if bias is None else tracing.copied(bias))
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,17 @@ class Parts:
 @in_float32()
 def parts_of(model: nn.Module) -> Parts:
     """The parts of a model at its present input size."""
-    filters = record.patch_filters(model)
+    filters = tracing.patch_filters(model)
     flat = None if filters is None else rearrange(filters, "width channel row col -> width (row col channel)")
     head, classes = getattr(model, "head", None), int(getattr(model, "num_classes", 0) or 0)
-    prefix = [record.copied(token[0]) for token in record.prefix_of(model).values()]
+    prefix = [tracing.copied(token[0]) for token in tracing.prefix_of(model).values()]
     positions, block = getattr(model, "pos_embed", None), model.blocks[0]
     tabled = isinstance(positions, nn.Parameter) and positions.ndim == 3
     return Parts(
         embedding=None if flat is None else Linear.of(flat, model.patch_embed.proj.bias),
         prefix=torch.cat([torch.zeros(0, model.embed_dim), *prefix]),
-        positions=record.copied(positions[0]) if tabled else None,
-        why_positions=experiments.why_not(model),
+        positions=tracing.copied(positions[0]) if tabled else None,
+        why_positions=shuffling.why_not(model),
         mlp=getattr(getattr(getattr(block, "mlp", None), "fc2", None), "in_features", None),
         plain_blocks=type(block).__name__ in PRE_NORM,
         layer_scale=scale_of(getattr(block, "ls1", getattr(block, "gamma_1", None))) is not None,

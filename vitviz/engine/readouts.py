@@ -12,10 +12,10 @@ from timm.models.vision_transformer_relpos import VisionTransformerRelPos
 from torch import Tensor, nn
 
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.reading.huggingface import ClassAndMeanReadout, ClassOnlyReadout
+from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.errors import UnsupportedModel, quoted
-from vitviz.record.grid import Grid
-from vitviz.record.readout import Readout, Summary
+from vitviz.traces.grid import Grid
+from vitviz.traces.readout import Readout, Summary
 
 _KINDS = {"avg": "average", "max": "max", "avgmax": "average and max", "map": "attention", "prr": "attention"}
 

@@ -9,10 +9,10 @@ it reads in light and in dark.
 
 from typing import TYPE_CHECKING
 
-from vitviz.record.public import lazily
+from vitviz.traces.public import lazily
 
 __getattr__, __dir__, __all__ = lazily(__name__, __file__)
 
 if TYPE_CHECKING:
+    from vitviz.export.standalone_html import Cell, show
     from vitviz.notebook.cards import html
-    from vitviz.prints.cell import Cell, show

@@ -12,28 +12,28 @@ import numpy as np
 from vitviz.analyses.components import Components
 from vitviz.analyses.distance import Distances
 from vitviz.analyses.effects import EdgeEffects, Effects
-from vitviz.analyses.evidence import Evidence
-from vitviz.analyses.experiment import Experiment
+from vitviz.analyses.faithfulness.evaluation import Trial
 from vitviz.analyses.filters import Filters
+from vitviz.analyses.logit_account import Evidence
 from vitviz.analyses.paths import Paths
+from vitviz.analyses.perturbation import Experiment
 from vitviz.analyses.protocol import KINDS
-from vitviz.analyses.relevance.passes import Relevance
-from vitviz.analyses.smallest import SmallestPart
-from vitviz.analyses.trials.trial import Trial
+from vitviz.analyses.saliency.passes import Relevance
+from vitviz.analyses.sufficient_edges import SmallestPart
+from vitviz.analyses.upstream import Score, Writer, Writers
 from vitviz.analyses.words import HeadsInWords
-from vitviz.analyses.writers import Score, Writer, Writers
+from vitviz.charts.chart import BLUE, ORANGE, Bars, Chart, Series, roomy
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.inspector import Inspector
-from vitviz.figures.chart import BLUE, ORANGE, Bars, Chart, Series, roomy
+from vitviz.export.standalone_html import Cell
 from vitviz.notebook import maps
 from vitviz.notebook.maps import card, image, number, table
 from vitviz.notebook.results import Listed, Named, Picture
-from vitviz.prints.cell import Cell
-from vitviz.record.classes import Classes
-from vitviz.record.grid import Grid
-from vitviz.record.runs import Without
-from vitviz.record.trace import Trace
 from vitviz.surveys.result import Survey
+from vitviz.traces.classes import Classes
+from vitviz.traces.grid import Grid
+from vitviz.traces.runs import Without
+from vitviz.traces.trace import Trace
 
 SHOWN = 12  # rows of long tables
 

@@ -17,12 +17,12 @@ from einops import rearrange
 from jaxtyping import Float, UInt8
 
 from vitviz.analyses.filters import display_scaled
-from vitviz.figures.chart import Chart, balanced, by_layer, ends
-from vitviz.figures.colormaps import coloured
-from vitviz.figures.encode import encoded
-from vitviz.figures.overlay import overlay
+from vitviz.charts.chart import Chart, balanced, by_layer, ends
+from vitviz.charts.colormaps import coloured
+from vitviz.charts.encode import encoded
+from vitviz.charts.overlay import overlay
 from vitviz.notebook.results import Name
-from vitviz.record.head_type import scores_of
+from vitviz.traces.head_type import scores_of
 
 STYLE = """
 .vitviz { font: 14px/1.5 system-ui, sans-serif; max-width: 44rem; margin: .3rem 0 .8rem }
@@ -153,7 +153,7 @@ def by_layers(values: Any, unit: str, first: int = 1, error: Any = None, up: str
 
 def inlined(chart: Chart) -> str:
     """A chart as SVG."""
-    from vitviz.figures.paper.sheet import inline  # with matplotlib
+    from vitviz.charts.mpl.page import inline  # with matplotlib
 
     return inline(chart)
 

@@ -20,10 +20,10 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from vitviz import analyses, engine, surveys
-from vitviz.engine.asking import models
-from vitviz.figures import overlay as laid
-from vitviz.record.head_type import HeadType
-from vitviz.record.shown import Shown, Tabled
+from vitviz.charts import overlay as laid
+from vitviz.engine.studies import attribution
+from vitviz.traces.display import Shown, Tabled
+from vitviz.traces.head_type import HeadType
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,8 @@ def _cka(asked: dict[str, Any]) -> Name:
 
 attention_distance = _named(analyses.attention_distance, _distance)
 cka = _named(surveys.cka, _cka)
-lens = _named(models.lens, _lens)
-position_similarity = _named(models.position_similarity, _positions)
+lens = _named(attribution.lens, _lens)
+position_similarity = _named(attribution.position_similarity, _positions)
 rollout = _named(analyses.rollout, _rollout)
 token_norms = _named(analyses.token_norms, _norms)
 token_similarity = _named(analyses.token_similarity, _similarity)

@@ -7,7 +7,7 @@ Stands on the engine and on the analyses; knows no page. Importing it loads noth
 
 from typing import TYPE_CHECKING
 
-from vitviz.record.public import lazily
+from vitviz.traces.public import lazily
 
 __getattr__, __dir__, __all__ = lazily(__name__, __file__)
 

@@ -16,10 +16,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from xml.etree import ElementTree
 
-from vitviz.analyses.trials.pointing import Box
+from vitviz.analyses.faithfulness.pointing import Box
 from vitviz.errors import VitvizError, quoted
-from vitviz.record.trace import Trace
-from vitviz.record.unicode import parse_json
+from vitviz.traces.trace import Trace
+from vitviz.traces.unicode import parse_json
 
 Classes = Mapping[str, int | str] | Sequence[str] | None
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from vitviz.analyses import Grams
 from vitviz.engine import Inspector
-from vitviz.record.trace import Trace
+from vitviz.traces.trace import Trace
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.figures.chart import by_layer
+from vitviz.charts.chart import by_layer
 from vitviz.surveys.measure import Quantity
 from vitviz.surveys.moments import Moments
 from vitviz.surveys.parts import RANKS, Parts, quantiles_of, saving, written
@@ -145,7 +145,7 @@ def _figure(name: str, what: Quantity, sums: Moments, quantiles: np.ndarray) -> 
     """One quantity by layer, or by layer and head; a single number stands in a table."""
     if what.axes not in ("layer head", "layer"):
         return ""
-    from vitviz.figures.paper.sheet import inline  # with matplotlib, which measuring has no use for
+    from vitviz.charts.mpl.page import inline  # with matplotlib, which measuring has no use for
 
     first = 0 if name.startswith("lens.") else 1  # whose first layer is what enters the first block
     up = what.unit or what.title
@@ -172,7 +172,7 @@ def _trial(survey: Survey) -> str:
     """Where maps stand that were on trial, by protocol."""
     if "trial.most" not in survey.sums:
         return ""
-    from vitviz.analyses.trials.verdict import HEAD, said_of_refused, table, trial_in
+    from vitviz.analyses.faithfulness.ranking import HEAD, said_of_refused, table, trial_in
 
     of_values = survey.head_type == "value"
     of = "value over the share of patches removed" if of_values else (

@@ -17,14 +17,14 @@ from torch import Tensor
 from vitviz import analyses
 from vitviz.analyses import Distances, Grams, HeadsInWords, Spread
 from vitviz.errors import VitvizError, quoted
-from vitviz.record.asked import plain
-from vitviz.record.classes import Classes
-from vitviz.record.grid import Grid
-from vitviz.record.head_type import HeadType, predictions_named
-from vitviz.record.shown import Tabled
 from vitviz.surveys.measure import Measure, Quantity
 from vitviz.surveys.moments import Moments, added
 from vitviz.surveys.rows import Part, Refused, Row, Skipped, refused_in
+from vitviz.traces.classes import Classes
+from vitviz.traces.display import Tabled
+from vitviz.traces.grid import Grid
+from vitviz.traces.head_type import HeadType, predictions_named
+from vitviz.traces.text_classes import plain
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector

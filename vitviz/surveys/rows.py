@@ -16,15 +16,15 @@ import numpy as np
 from vitviz.analyses import Grams, Spread
 from vitviz.analyses.cka import LEAST
 from vitviz.engine import Inspector
-from vitviz.engine.pictures.images import open_image
-from vitviz.engine.pictures.preprocess import Prepared, prepare
+from vitviz.engine.images.opening import open_image
+from vitviz.engine.images.preprocess import Prepared, prepare
 from vitviz.errors import ImageError, VitvizError
-from vitviz.record.head_type import probabilities_of_predictions
-from vitviz.record.trace import Trace
 from vitviz.surveys.labels import Labels
 from vitviz.surveys.measure import Measure, Seen, Together
 from vitviz.surveys.moments import Moments, added
 from vitviz.surveys.sources import Item, written_out
+from vitviz.traces.head_type import probabilities_of_predictions
+from vitviz.traces.trace import Trace
 
 T, U = TypeVar("T"), TypeVar("U")
 

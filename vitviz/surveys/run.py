@@ -19,7 +19,6 @@ from typing import Any
 import vitviz
 from vitviz.engine import Inspector
 from vitviz.errors import ImageError, VitvizError, quoted, whole_number
-from vitviz.record.head_type import NO_DECISION, predictions_named
 from vitviz.surveys.labels import Classes, Labels
 from vitviz.surveys.measure import Measure
 from vitviz.surveys.measures import chosen
@@ -27,6 +26,7 @@ from vitviz.surveys.parts import Parts
 from vitviz.surveys.result import WRITTEN, Survey, heads_in_words
 from vitviz.surveys.rows import Measuring, Part, Progress
 from vitviz.surveys.sources import Described, Item, Listed, Source, described, source_of, written_out
+from vitviz.traces.head_type import NO_DECISION, predictions_named
 
 PART = 128  # pictures that a killed process loses at most
 

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 from PIL import Image
 
 from vitviz.errors import ImageError, VitvizError, quoted, said
-from vitviz.record.sentence import Sentence
+from vitviz.traces.localized_text import Sentence
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from vitviz.charts.chart import Chart, travelled
+from vitviz.charts.mpl.spec import Panel, Plate
 from vitviz.errors import Unknown, VitvizError, WrongSetting, quoted
-from vitviz.figures.chart import Chart, travelled
-from vitviz.figures.paper.plates import Panel, Plate
-from vitviz.record.grid import Grid
-from vitviz.record.sentence import Sentence
+from vitviz.traces.grid import Grid
+from vitviz.traces.localized_text import Sentence
 from vitviz.views import printing
 from vitviz.views.controls import DIFFERENCE, About, Choice, Control, Whole, Wholes, placed
 from vitviz.views.shared import packed
@@ -227,14 +227,14 @@ class View(ABC):
         return item.checked(self.found(subject, name, settings), subject.about)
 
     def plate(self, subject: Subject, settings: Settings, asked: printing.Asked) -> Plate:
-        """Its figure for print: its own, that of its printed.py where this is long, or of map and chart;
+        """Its figure for print: its own, that of its figure.py where this is long, or of map and chart;
         VitvizError says why there is none.
         """
         if not self.printable:
             raise VitvizError(self.unprinted or Sentence(printing.NO_PRINT, view=self.title))
-        if not self._has("printed.py"):
+        if not self._has("figure.py"):
             return printing.derived(self, subject, settings, asked)
-        room = importlib.import_module(f"{type(self).__module__}.printed")
+        room = importlib.import_module(f"{type(self).__module__}.figure")
         return room.plate(self, subject, settings, asked)
 
     def over_layers(self, settings: Settings, about: About) -> printing.Film:
@@ -246,7 +246,7 @@ class View(ABC):
     def printable(self) -> bool:
         """Whether it has a figure for print."""
         own = type(self).chart is not View.chart or type(self).plate is not View.plate
-        return (self.mapped or own or self._has("printed.py")) and not self.unprinted
+        return (self.mapped or own or self._has("figure.py")) and not self.unprinted
 
     def _has(self, file: str) -> bool:
         return (Path(__file__).with_name(self.slug) / file).is_file()

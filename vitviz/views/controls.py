@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from vitviz.errors import WrongSetting, quoted
-from vitviz.record.grid import Grid
+from vitviz.traces.grid import Grid
 
 MOST = 99_999  # what a link may ask for before the model is known
 NAMED = ("layers", "heads", "patches", "tokens", "middle")  # what a bound or a default may name

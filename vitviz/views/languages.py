@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from vitviz.record.sentence import Verbatim, filled
+from vitviz.traces.localized_text import Verbatim, filled
 
 NAMES = {"en": "English", "zh-CN": "中文", "ko": "한국어"}
 

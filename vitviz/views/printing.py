@@ -1,7 +1,7 @@
 """What the print figures of several views share: how tokens are called, and a map over the picture.
 
 A view's figure for print is its method `plate`, or where this is long `plate(view, subject, settings, asked)`
-in printed.py of its folder, made of the same items as its figure on the page. A view that the shared map
+in figure.py of its folder, made of the same items as its figure on the page. A view that the shared map
 draws needs none.
 """
 
@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.figures.chart import balanced, ends
-from vitviz.figures.paper.plates import NARROW, WIDE, Map, Mark, Plate, Scale
-from vitviz.record.grid import Grid
-from vitviz.record.sentence import Sentence
+from vitviz.charts.chart import balanced, ends
+from vitviz.charts.mpl.spec import NARROW, WIDE, Map, Mark, Plate, Scale
+from vitviz.traces.grid import Grid
+from vitviz.traces.localized_text import Sentence
 from vitviz.views.controls import About
 from vitviz.views.subject import Settings, Subject
 
@@ -179,7 +179,7 @@ def over(
 
 
 def derived(view, subject: Subject, settings: Settings, asked: Asked) -> Plate:
-    """The figure of a view without a printed.py: its map, its chart, or both, and what it adds in detail."""
+    """The figure of a view without a figure.py: its map, its chart, or both, and what it adds in detail."""
     chart = view.chart(subject, settings)
     mapped = view.map and shared(view, subject, settings, asked)
     panels = tuple(one for one in (mapped, chart) if one is not None)

@@ -10,14 +10,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vitviz.figures.colormaps import TABLES
-from vitviz.record.runs import Without
+from vitviz.charts.colormaps import TABLES
+from vitviz.traces.runs import Without
 from vitviz.views import VIEWS, Subject, View
 from vitviz.views.languages import worded
 
 PACKAGE = Path(__file__).parents[1]
-ROOMS = ("canvas", "views")
-MAP, CHART = "canvas/map.js", "canvas/chart.js"  # draw every view that has no script of its own
+ROOMS = ("frontend", "views")
+MAP, CHART = "frontend/map.js", "frontend/chart.js"  # draw every view that has no script of its own
 
 
 def script_of(slug: str) -> str:
@@ -36,8 +36,8 @@ def made() -> dict[str, str]:
     """The modules that lie in no file."""
     colours = {name: base64.b64encode(table.tobytes()).decode() for name, table in TABLES.items()}
     return {
-        "canvas/colormaps.js": f"export default {json.dumps(colours)};\n",
-        "canvas/views.js": f"export default {json.dumps([view.slug for view in VIEWS])};\n",
+        "frontend/colormaps.js": f"export default {json.dumps(colours)};\n",
+        "frontend/views.js": f"export default {json.dumps([view.slug for view in VIEWS])};\n",
     }
 
 

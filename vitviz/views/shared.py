@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitviz import analyses
+from vitviz.charts.chart import number
 from vitviz.errors import UnsupportedModel, WrongSetting
-from vitviz.figures.chart import number
-from vitviz.record.sentence import Sentence
-from vitviz.views import late
+from vitviz.traces.localized_text import Sentence
+from vitviz.views import lazy
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from vitviz.analyses import Distances, Ledger
-    from vitviz.analyses.relevance import Relevance
-    from vitviz.analyses.writers import Writers
-    from vitviz.engine.explained import Explained
-    from vitviz.record.trace import Trace
+    from vitviz.analyses.saliency import Relevance
+    from vitviz.analyses.upstream import Writers
+    from vitviz.engine.saliency_inputs import Explained
+    from vitviz.traces.trace import Trace
     from vitviz.views.subject import Subject
 
 Target = int | tuple[int, int]  # a class, or a rather than b
@@ -44,14 +44,14 @@ def passes_of(subject: Subject, target: Target, patches_as: str = "dropped") -> 
     def keep(name, make):
         return subject.once(f"{name} {target}", make)
 
-    return late.maps.explained(subject.inspector, subject.trace, target, patches_as, once=keep)
+    return lazy.saliency_study.explained(subject.inspector, subject.trace, target, patches_as, once=keep)
 
 
 def relevance_of(subject: Subject, target: Target, method: str, steps: int | None = None) -> Relevance:
     """One method's map, the same in every view."""
 
     def make():
-        return late.relevance.relevance_of(passes_of(subject, target), method, steps=steps)
+        return lazy.saliency.relevance_of(passes_of(subject, target), method, steps=steps)
 
     return subject.once_by_passes(f"relevance {method} {target} {steps}", make)
 
@@ -120,12 +120,12 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 def ledger_of(subject: Subject) -> Ledger:
     """What all accounts of a trace have in common; UnsupportedModel where there is none that balances."""
-    return subject.once("ledger", lambda: late.models.balanced_ledger(subject.inspector, subject.trace))
+    return subject.once("ledger", lambda: lazy.attribution.balanced_ledger(subject.inspector, subject.trace))
 
 
 def recorded(subject: Subject) -> None:
     """Sees that what every part wrote in a trace's pass is recorded."""
-    subject.once_by_passes("written", lambda: bool(late.circuits.recorded(subject.inspector, subject.trace)))
+    subject.once_by_passes("written", lambda: bool(lazy.circuits.recorded(subject.inspector, subject.trace)))
 
 
 def writers_of(
@@ -136,7 +136,7 @@ def writers_of(
     def make():
         recorded(subject)
         more = {"relative": relative, "via": via}
-        return late.circuits.writers(subject.inspector, subject.trace, asked, layer, head, **more)
+        return lazy.circuits.writers(subject.inspector, subject.trace, asked, layer, head, **more)
 
     return subject.once(f"writers {asked} {relative} {via} {layer} {head}", make)
 

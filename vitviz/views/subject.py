@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vitviz.record.samples import sample_image
+from vitviz.traces.samples import sample_image
 from vitviz.views.controls import MOST, About
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
-    from vitviz.record.grid import Grid
-    from vitviz.record.trace import Trace, View
+    from vitviz.traces.grid import Grid
+    from vitviz.traces.trace import Trace, View
 
 Settings = Mapping[str, Any]  # the value of every setting of a view, by name
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import vitviz
-from vitviz.engine.passes.references import FILE, measured
+from vitviz.engine.forward.mean_ablation import FILE, measured
 
 HERE = Path(__file__).parent
 SOURCE = "validation pictures of Tiny-ImageNet"

@@ -5,7 +5,7 @@ import json
 import torch
 from safetensors.torch import save_file
 
-from vitviz.engine.finding.catalogue import checkpoints
+from vitviz.engine.hub.catalogue import checkpoints
 
 CONFIG = {
     "architecture": "vit_tiny_patch16_224",

@@ -26,7 +26,7 @@ sys.path.insert(0, {str(ROOT)!r})
 package = types.ModuleType("vitviz.engine")
 package.__path__ = [{str(ROOT / "vitviz" / "engine")!r}]
 sys.modules["vitviz.engine"] = package
-from vitviz.engine.finding import hub
+from vitviz.engine.hub import hub
 from vitviz.errors import HubError
 
 def attempt(repo, filename="model.safetensors", **options):

@@ -14,10 +14,10 @@ from tests.engine.small import perturbed, saved, small
 from tests.shared import shared
 from tests.tiers import sweep
 from vitviz.engine import choices
-from vitviz.engine.fitting import kept
-from vitviz.engine.pictures.images import open_image
-from vitviz.engine.reading import inferred
-from vitviz.engine.reading.given import Given
+from vitviz.engine.adapters import sidecar_config
+from vitviz.engine.formats import inference
+from vitviz.engine.formats.overrides import Given
+from vitviz.engine.images.opening import open_image
 from vitviz.errors import CheckpointError, VitvizError
 
 GENUINE = "weights/deit_tiny_patch16_224.safetensors"
@@ -50,26 +50,26 @@ def trained(count, width=64, steps=60):
 
 @sweep("count", [2, 4, 8], quick=[4])
 def test_training_shows_where_a_head_ends(count):
-    assert inferred.heads_shown(trained(count)) == count
+    assert inference.heads_shown(trained(count)) == count
 
 
 def test_heads_of_genuine_weights_show_and_those_of_random_ones_do_not():
     genuine = load_file(shared(GENUINE))
-    assert inferred.heads_shown(genuine) == 3
+    assert inference.heads_shown(genuine) == 3
     early = [
         shared(f"weights/vitviz-tiny-early/snapshots/step-0{step}.safetensors") for step in ("0000", "3000")
     ]
-    assert [inferred.heads_shown(load_file(path)) for path in early] == [None, 3]
-    assert inferred.heads_shown(perturbed(small()).state_dict()) is None
+    assert [inference.heads_shown(load_file(path)) for path in early] == [None, 3]
+    assert inference.heads_shown(perturbed(small()).state_dict()) is None
     mixed = {
         key: value[torch.randperm(len(value))] if "qkv" in key else value for key, value in genuine.items()
     }
-    assert inferred.heads_shown(mixed) is None
+    assert inference.heads_shown(mixed) is None
 
 
 def test_the_contrast_is_that_of_plain_loops():
     tensors = small().double().state_dict()
-    found = inferred.contrasts({key: value.float() for key, value in tensors.items()})[4]
+    found = inference.contrasts({key: value.float() for key, value in tensors.items()})[4]
     inside, outside = [], []
     for row in range(128):
         for col in range(row + 1, 128):
@@ -159,7 +159,7 @@ def test_what_fits_the_same_tensors_is_asked_and_followed(tmp_path, pool, block)
     assert not {"pool", "block"} & {one.name for one in inspector.checkpoint.assumed}
     trace = inspector.trace(vitviz.sample_image("coffee"))
     assert trace.pool == pool and trace.attention(1).isfinite().all()
-    kept.keep(inspector.checkpoint, inspector.model, inspector.preprocessing)
+    sidecar_config.keep(inspector.checkpoint, inspector.model, inspector.preprocessing)
     again = vitviz.load(path, device="cpu")
     assert again.checkpoint.assumed == () and again.model(noise).equal(inspector.model(noise))
 
@@ -272,7 +272,7 @@ def test_an_answer_is_kept_in_timms_form(tmp_path):
     first = vitviz.load(
         path, heads=4, activation="relu", mean=0.3, std=0.2, labels=list("abcdefg"), device="cpu"
     )
-    written = kept.keep(first.checkpoint, first.model, first.preprocessing, first.labels)
+    written = sidecar_config.keep(first.checkpoint, first.model, first.preprocessing, first.labels)
     assert written.name == "mine.config.json" and not list(tmp_path.glob(".*"))
     with warnings.catch_warnings():
         warnings.simplefilter("error", vitviz.AssumedWarning)
@@ -281,7 +281,7 @@ def test_an_answer_is_kept_in_timms_form(tmp_path):
     picture = vitviz.sample_image("coffee")
     assert again.trace(picture).logits.equal(first.trace(picture).logits)
     with pytest.raises(CheckpointError, match="config.json already"):
-        kept.keep(again.checkpoint, again.model, again.preprocessing)
+        sidecar_config.keep(again.checkpoint, again.model, again.preprocessing)
     folder = tmp_path / "folder"
     folder.mkdir()
     path.rename(folder / "model.safetensors"), written.rename(folder / "config.json")
@@ -296,7 +296,7 @@ def test_an_epsilon_and_a_mapping_are_kept_too(tmp_path):
     path = tmp_path / "mine.safetensors"
     save_file({key: value.contiguous() for key, value in model.state_dict().items()}, path)
     first = vitviz.load(path, heads=4, epsilon=1e-5, mean=0.5, std=0.5, device="cpu")
-    kept.keep(first.checkpoint, first.model, first.preprocessing, first.labels)
+    sidecar_config.keep(first.checkpoint, first.model, first.preprocessing, first.labels)
     assert json.loads((tmp_path / "mine.config.json").read_text())["vitviz"] == {"epsilon": 1e-5}
     again = vitviz.load(path, device="cpu")
     noise = torch.randn(1, 3, 32, 32)
@@ -308,4 +308,4 @@ def test_an_epsilon_and_a_mapping_are_kept_too(tmp_path):
 def test_what_is_shipped_or_on_the_hub_is_not_written_to():
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     with pytest.raises(CheckpointError, match="no file of this machine"):
-        kept.keep(inspector.checkpoint, inspector.model, inspector.preprocessing)
+        sidecar_config.keep(inspector.checkpoint, inspector.model, inspector.preprocessing)

@@ -11,9 +11,9 @@ import timm
 import torch
 
 from tests.engine.models.dropped import dropped, local, put, tensors
-from vitviz.engine.finding.catalogue import checkpoints, find, weights_folder
-from vitviz.engine.finding.film import snapshot, snapshots
-from vitviz.engine.reading import families
+from vitviz.engine.formats import families
+from vitviz.engine.hub.catalogue import checkpoints, find, weights_folder
+from vitviz.engine.hub.snapshots import snapshot, snapshots
 from vitviz.errors import CheckpointError
 
 
@@ -109,7 +109,7 @@ def test_listing_builds_no_model_and_reads_no_weights(weights, monkeypatch):
     monkeypatch.setattr(timm, "create_model", lambda *_, **__: pytest.fail("a model was built"))
     monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("weights were read"))
     monkeypatch.setattr(
-        "vitviz.engine.reading.weights.tensors_in", lambda *_, **__: pytest.fail("weights were read")
+        "vitviz.engine.formats.weights.tensors_in", lambda *_, **__: pytest.fail("weights were read")
     )
     assert local(weights)
 
@@ -153,7 +153,7 @@ import sys, types
 package = types.ModuleType("vitviz.engine")  # whose own __init__ needs both
 package.__path__ = ["vitviz/engine"]
 sys.modules["vitviz.engine"] = package
-import vitviz.engine.finding.hub
+import vitviz.engine.hub.downloads
 assert not {"torch", "timm", "gradio"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).resolve().parents[3])

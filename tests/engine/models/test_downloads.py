@@ -48,15 +48,15 @@ def test_a_download_that_nobody_waits_for_ends_and_leaves_nothing(hub, tmp_path)
 
 
 def test_small_files_are_checked_against_gits_hash(tmp_path):
-    from vitviz.engine.finding import hub
+    from vitviz.engine.hub import downloads
     from vitviz.errors import HubError
 
     content = b'{"architecture": "vit"}'
-    job = hub._Job(len(content), hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
+    job = downloads._Job(len(content), hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
     path = tmp_path / "config.json"
     path.write_bytes(content)
-    hub._verify(path, job, "config.json")
+    downloads._verify(path, job, "config.json")
     path.write_bytes(content[:-1] + b" ")
     with pytest.raises(HubError, match="damaged"):
-        hub._verify(path, job, "config.json")
+        downloads._verify(path, job, "config.json")
     assert not path.exists()

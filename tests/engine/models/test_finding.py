@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.engine.models.dropped import CONFIG, dropped, local, put
-from vitviz.engine.finding.catalogue import checkpoints, find
-from vitviz.engine.fitting.load import load
+from vitviz.engine.adapters.load import load
+from vitviz.engine.hub.catalogue import checkpoints, find
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError
 
 

@@ -7,9 +7,9 @@ import torch
 
 from tests.engine.small import SMALL, same
 from tests.tiers import sweep
-from vitviz.engine.finding.catalogue import find
-from vitviz.engine.fitting.load import load
-from vitviz.engine.reading import google
+from vitviz.engine.adapters.load import load
+from vitviz.engine.formats import google
+from vitviz.engine.hub.catalogue import find
 from vitviz.errors import CheckpointError, UnsupportedModel
 
 

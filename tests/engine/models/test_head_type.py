@@ -11,7 +11,7 @@ from PIL import Image
 import vitviz
 from tests.engine.small import SMALL, perturbed, saved, small
 from vitviz.engine import choices
-from vitviz.engine.fitting import kept
+from vitviz.engine.adapters import sidecar_config
 from vitviz.errors import AssumedWarning, CheckpointError, VitvizError
 
 hf = pytest.importorskip("transformers", reason="transformers is the oracle for its own files")
@@ -106,7 +106,7 @@ def test_what_is_said_of_one_output_is_asked_no_more_and_kept(one_output, tmp_pa
         assert "head_type" not in [one.name for one in inspector.checkpoint.assumed]
         assert inspector.checkpoint.name.endswith("head_type=value")
     placed = inspector.placed
-    kept.keep(placed.checkpoint, placed.model, placed.preprocessing, (), placed.head_type)
+    sidecar_config.keep(placed.checkpoint, placed.model, placed.preprocessing, (), placed.head_type)
     again = vitviz.load(file, device="cpu")
     assert again.head_type == "value" and not again.checkpoint.assumed
 

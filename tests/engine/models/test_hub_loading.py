@@ -8,8 +8,8 @@ from tests.engine.models.hub_server import ROOT, Hub, scene, served
 
 LOAD = """
 import json, os, torch, urllib.request
-from vitviz.engine.finding.catalogue import checkpoints, find
-from vitviz.engine.fitting.load import load
+from vitviz.engine.hub.catalogue import checkpoints, find
+from vitviz.engine.adapters.load import load
 from vitviz.errors import HubError
 seen = []
 loaded = load(find("test_vit.r160_in1k"), progress=lambda done, total: seen.append(done))

@@ -10,9 +10,9 @@ pytestmark = pytest.mark.processes
 
 LOAD = """
 import json, torch
-from vitviz.engine.finding import hub
-from vitviz.engine.finding.catalogue import find
-from vitviz.engine.fitting.load import load
+from vitviz.engine.hub import hub
+from vitviz.engine.hub.catalogue import find
+from vitviz.engine.adapters.load import load
 from vitviz.errors import VitvizError
 
 def attempt(name):

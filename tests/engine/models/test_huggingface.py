@@ -7,8 +7,8 @@ import torch
 
 import vitviz
 from tests.engine.small import SMALL, perturbed, saved, small
-from vitviz.engine.finding.catalogue import find
-from vitviz.engine.fitting.load import load
+from vitviz.engine.adapters.load import load
+from vitviz.engine.hub.catalogue import find
 from vitviz.errors import CheckpointError, UnsupportedModel
 
 hf = pytest.importorskip("transformers", reason="transformers is the oracle for its own files")

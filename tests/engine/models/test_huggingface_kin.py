@@ -5,8 +5,8 @@ import torch
 
 from tests.engine.looking import noise
 from tests.engine.small import perturbed
-from vitviz.engine.finding.catalogue import find
-from vitviz.engine.fitting.load import load
+from vitviz.engine.adapters.load import load
+from vitviz.engine.hub.catalogue import find
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import CheckpointError
 

@@ -11,10 +11,10 @@ import vitviz
 from tests.engine.models.theirs import Apart, Heads, Scratch, Torchs
 from tests.engine.small import perturbed, small
 from tests.shared import shared
-from vitviz.engine.fitting.proposal import proposed
-from vitviz.engine.pictures.images import open_image
-from vitviz.engine.pictures.preprocess import prepare
-from vitviz.engine.reading.mapping import written
+from vitviz.engine.adapters.proposal import proposed
+from vitviz.engine.formats.mapping import written
+from vitviz.engine.images.opening import open_image
+from vitviz.engine.images.preprocess import prepare
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError
 
 HALF = {"mean": 0.5, "std": 0.5, "device": "cpu"}

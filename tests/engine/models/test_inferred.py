@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import save_file
 
 from tests.engine.small import same, saved, small
-from vitviz.engine.finding.catalogue import find
-from vitviz.engine.fitting.load import load
+from vitviz.engine.adapters.load import load
+from vitviz.engine.hub.catalogue import find
 from vitviz.errors import CheckpointError
 
 KINDS = {

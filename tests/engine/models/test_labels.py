@@ -2,8 +2,8 @@
 
 import pytest
 
-from vitviz.engine.reading import huggingface
-from vitviz.engine.reading.timm_config import in_lines, labels_of
+from vitviz.engine.formats import huggingface
+from vitviz.engine.formats.timm_config import in_lines, labels_of
 from vitviz.errors import CheckpointError
 
 

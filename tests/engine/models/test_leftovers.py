@@ -5,11 +5,11 @@ import time
 
 from filelock import FileLock
 
-from vitviz.engine.finding import hub
+from vitviz.engine.hub import downloads
 
 
 def test_only_what_nobody_downloads_any_longer_is_removed(tmp_path, monkeypatch):
-    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(downloads.constants, "HF_HUB_CACHE", str(tmp_path))
     blobs, locks = tmp_path / "models--a--b" / "blobs", tmp_path / ".locks" / "models--a--b"
     blobs.mkdir(parents=True), locks.mkdir(parents=True)
     names = (
@@ -25,10 +25,10 @@ def test_only_what_nobody_downloads_any_longer_is_removed(tmp_path, monkeypatch)
         os.utime(blobs / name, (time.time() - age,) * 2)
     (locks / "unlocked.lock").touch()
     with FileLock(locks / "locked.lock"):
-        hub.remove_leftovers()
+        downloads.remove_leftovers()
     left = {path.name for path in blobs.iterdir()}
     assert left == {"locked.3f.incomplete", "new.4f.incomplete", "whole"}
-    hub.remove_leftovers()
+    downloads.remove_leftovers()
     assert {path.name for path in blobs.iterdir()} == {"new.4f.incomplete", "whole"}
-    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path / "none"))
-    hub.remove_leftovers()
+    monkeypatch.setattr(downloads.constants, "HF_HUB_CACHE", str(tmp_path / "none"))
+    downloads.remove_leftovers()

@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 from tests.engine.looking import noise
 from tests.engine.small import SMALL, perturbed, same, saved, small
 from tests.shared import shared
-from vitviz.engine.finding.catalogue import find
-from vitviz.engine.finding.film import snapshot
-from vitviz.engine.fitting.load import load
+from vitviz.engine.adapters.load import load
+from vitviz.engine.hub.catalogue import find
+from vitviz.engine.hub.snapshots import snapshot
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import CheckpointError, UnsupportedModel
 

@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 import vitviz
 from tests.engine.models.theirs import Apart, Heads, Scratch, Torchs
 from tests.engine.small import perturbed, small
-from vitviz.engine.fitting.proposal import proposed
-from vitviz.engine.reading.mapping import NameMap, mapping_file, parsed, written
+from vitviz.engine.adapters.proposal import proposed
+from vitviz.engine.formats.mapping import NameMap, mapping_file, parsed, written
 from vitviz.errors import CheckpointError
 
 SAID = {"heads": 4, "mean": 0.5, "std": 0.5, "epsilon": 1e-5, "device": "cpu"}

@@ -5,8 +5,8 @@ import timm
 import torch
 
 from tests.engine.small import perturbed, same, saved, small
-from vitviz.engine.finding.catalogue import find
-from vitviz.engine.fitting.load import load
+from vitviz.engine.adapters.load import load
+from vitviz.engine.hub.catalogue import find
 from vitviz.errors import CheckpointError
 
 

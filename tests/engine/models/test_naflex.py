@@ -9,12 +9,12 @@ import torch
 from tests.engine.looking import inspect, noise, perturbed
 from tests.engine.small import same, saved
 from tests.tiers import sweep
-from vitviz.engine.finding.catalogue import checkpoints, find
-from vitviz.engine.fitting.load import load
+from vitviz.engine.adapters.load import load
+from vitviz.engine.formats.naflex import at_one_size
+from vitviz.engine.hub.catalogue import checkpoints, find
+from vitviz.engine.images.opening import open_image
+from vitviz.engine.images.preprocess import prepare
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.pictures.images import open_image
-from vitviz.engine.pictures.preprocess import prepare
-from vitviz.engine.reading.naflex import at_one_size
 from vitviz.errors import UnsupportedModel
 
 # Average with registers, aspect-preserving positions, positions by row and column, attention pooling, RADIO's

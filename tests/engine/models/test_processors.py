@@ -10,11 +10,11 @@ from PIL import Image
 import vitviz
 from tests.engine.looking import SHAPES, picture
 from tests.engine.small import perturbed
-from vitviz.engine.finding.catalogue import find
-from vitviz.engine.fitting.load import load
+from vitviz.engine.adapters.load import load
+from vitviz.engine.formats.processors import data_config
+from vitviz.engine.hub.catalogue import find
+from vitviz.engine.images.preprocess import Preprocessing, prepare
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.pictures.preprocess import Preprocessing, prepare
-from vitviz.engine.reading.processors import data_config
 from vitviz.errors import CheckpointError, ImageError
 
 hf = pytest.importorskip("transformers", reason="transformers is the oracle for its own files")

@@ -5,8 +5,8 @@ import torch
 from safetensors.torch import save_file
 
 from tests.engine.small import saved, small
-from vitviz.engine.finding.catalogue import find
-from vitviz.engine.fitting.load import load, require_real
+from vitviz.engine.adapters.load import load, require_real
+from vitviz.engine.hub.catalogue import find
 from vitviz.errors import CheckpointError
 
 WEIGHTS = ["head.weight", "blocks.1.attn.qkv.weight", "pos_embed", "cls_token", "norm.bias"]

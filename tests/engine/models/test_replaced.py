@@ -9,12 +9,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-import vitviz.ui.memory.studio as studios
+import vitviz.server.services.analysis_service as studios
 from tests.engine.models.hostile import valid, weights
 from tests.engine.models.hub_server import ROOT
 from vitviz.engine import load, unchanged
 from vitviz.errors import CheckpointError, OutOfMemory
-from vitviz.ui.memory.studio import Settings, Studio
+from vitviz.server.services.analysis_service import Settings, Studio
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def studio(folder):
 
 
 def test_the_page_shows_the_new_weights_and_says_so(studio, folder):
-    from vitviz.ui.page.facts import answer
+    from vitviz.server.page.facts import answer
 
     picture = studio.pictures.sample("chelsea")
     old = studio.look(picture, "mine")
@@ -105,8 +105,8 @@ def test_a_file_overwritten_in_place_while_it_is_read_does_not_end_the_process(e
     code = f"""
     import os
     from pathlib import Path
-    from vitviz.engine.fitting import load
-    from vitviz.engine.finding.catalogue import find
+    from vitviz.engine.adapters import load
+    from vitviz.engine.hub.catalogue import find
     from vitviz.errors import VitvizError
     own = load.filled
     def cut(*given):
@@ -131,7 +131,7 @@ def test_a_file_overwritten_in_place_while_it_is_read_does_not_end_the_process(e
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(folder, monkeypatch):
-    from vitviz.engine.fitting import load as loading
+    from vitviz.engine.adapters import load as loading
 
     own = loading.read
 
@@ -167,7 +167,7 @@ def test_no_permission_is_told_as_such_and_without_the_servers_path(path, folder
 
 
 def test_a_refusal_never_quotes_torchs_allocator(folder, monkeypatch):
-    from vitviz.engine.reading import weights as reading
+    from vitviz.engine.formats import weights as reading
 
     def full(data):
         raise RuntimeError(
@@ -196,7 +196,7 @@ def test_means_that_are_overwritten_in_place_do_not_end_the_process(tmp_path):
     from hashlib import sha256
     from pathlib import Path
     from safetensors.torch import save_file
-    from vitviz.engine.passes import references
+    from vitviz.engine.forward import references
     home = Path({str(home)!r})
     inspector = vitviz.load("vitviz-mine", device="cpu", folder=home.parent)
     digest = sha256((home / "model.safetensors").read_bytes()).hexdigest()

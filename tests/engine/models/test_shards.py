@@ -11,10 +11,10 @@ from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file, save_file
 
 from tests.engine.small import perturbed, same, saved, small
-from vitviz.engine.finding.catalogue import checkpoints, find
-from vitviz.engine.fitting.load import load
-from vitviz.engine.reading.folder import shards
-from vitviz.engine.reading.weights import bytes_held, shapes
+from vitviz.engine.adapters.load import load
+from vitviz.engine.formats.folder import shards
+from vitviz.engine.formats.weights import bytes_held, shapes
+from vitviz.engine.hub.catalogue import checkpoints, find
 from vitviz.errors import CheckpointError
 
 INDEX = {True: "model.safetensors.index.json", False: "pytorch_model.bin.index.json"}

@@ -14,11 +14,11 @@ from safetensors.torch import save_file
 import vitviz
 from tests.engine.small import same, saved, small
 from vitviz.engine import choices
-from vitviz.engine.finding.catalogue import find
-from vitviz.engine.fitting import kept
-from vitviz.engine.fitting.load import load
-from vitviz.engine.pictures.images import open_image
-from vitviz.engine.reading.weights import read
+from vitviz.engine.adapters import sidecar_config
+from vitviz.engine.adapters.load import load
+from vitviz.engine.formats.weights import read
+from vitviz.engine.hub.catalogue import find
+from vitviz.engine.images.opening import open_image
 from vitviz.errors import CheckpointError
 
 WRAPPED = {
@@ -92,7 +92,7 @@ def test_of_two_sets_of_weights_one_is_shown_and_the_other_named(kind, tmp_path)
         trace = inspector.trace(picture) if one == first else vitviz.load(
             tmp_path / "weights.pth", weights=second, device="cpu").trace(picture)  # fmt: skip
         assert answers[f"weights={one}"] == pytest.approx(trace.top(1)[0])
-    kept.keep(chosen.checkpoint, chosen.model, chosen.preprocessing)
+    sidecar_config.keep(chosen.checkpoint, chosen.model, chosen.preprocessing)
     same(vitviz.load(tmp_path / "weights.pth", device="cpu"), other)
 
 

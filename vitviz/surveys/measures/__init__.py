@@ -11,13 +11,13 @@ import torch
 
 from vitviz import analyses
 from vitviz.analyses.cka import LEAST
-from vitviz.engine.asking import circuits, models
+from vitviz.engine.studies import attribution, circuits
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
-from vitviz.record.head_type import NO_DECISION, HeadType, predictions_of
-from vitviz.record.samples import sample_image, samples
-from vitviz.record.trace import Trace, on_cpu
 from vitviz.surveys.measure import Measure, Quantity, Seen
 from vitviz.surveys.measures.trial import TrialMeasure
+from vitviz.traces.head_type import NO_DECISION, HeadType, predictions_of
+from vitviz.traces.samples import sample_image, samples
+from vitviz.traces.trace import Trace, on_cpu
 
 
 class Distance:
@@ -108,7 +108,7 @@ class Ledger:
         logits, trace = seen.trace.require_logits("there is no answer to account for"), seen.trace
         if trace.head_type == "value" and len(logits) > 1:
             raise VitvizError(f"{trace.checkpoint} gives {len(logits)} values, none of which is its answer.")
-        ledger, relative = models.balanced_ledger(seen.inspector, trace), trace.head_type == "softmax"
+        ledger, relative = attribution.balanced_ledger(seen.inspector, trace), trace.head_type == "softmax"
         account = analyses.account_of(ledger, int(logits.argmax()), relative or trace.classes is not None)
         lines = {"heads": account.heads.cpu().numpy(), "mlps": account.mlps.cpu().numpy()}
         rest = account.total - lines["heads"].sum() - lines["mlps"].sum()
@@ -125,7 +125,11 @@ class Lens:
 
     def of(self, seen: Seen):
         # layer 0 enters the first block
-        named = predictions_of(models.lens(seen.inspector, seen.trace), _predicting(seen.trace)).cpu().numpy()
+        named = (
+            predictions_of(attribution.lens(seen.inspector, seen.trace), _predicting(seen.trace))
+            .cpu()
+            .numpy()
+        )
         found = {"agrees": (named == seen.trace.prediction).astype(np.float64)}
         if seen.label is not None:
             found["correct"] = (named == seen.label).astype(np.float64)
@@ -181,7 +185,7 @@ class Words:
                 f"{seen.trace.checkpoint} has no words to compare with; survey it with"
                 " inspector.with_classes(vitviz.text(inspector))."
             )
-        ledger = models.balanced_ledger(seen.inspector, seen.trace)
+        ledger = attribution.balanced_ledger(seen.inspector, seen.trace)
         return {"written": analyses.written(ledger).cpu().numpy()}
 
 

@@ -15,17 +15,17 @@ import numpy as np
 import torch
 
 from vitviz.analyses.correlation import spearman
+from vitviz.analyses.faithfulness.curves import SCORES
+from vitviz.analyses.faithfulness.evaluation import Trial, maps_of, trial_of
+from vitviz.analyses.faithfulness.pointing import covered, energy, hit
+from vitviz.analyses.faithfulness.ranking import ALIKE
 from vitviz.analyses.protocol import DENSE
-from vitviz.analyses.relevance import METHODS, STEPPED, checked_steps
-from vitviz.analyses.trials.curves import SCORES
-from vitviz.analyses.trials.pointing import covered, energy, hit
-from vitviz.analyses.trials.trial import Trial, maps_of, trial_of
-from vitviz.analyses.trials.verdict import ALIKE
-from vitviz.engine.asking import maps
+from vitviz.analyses.saliency import METHODS, STEPPED, checked_steps
+from vitviz.engine.studies import saliency
 from vitviz.errors import VitvizError
-from vitviz.record.runs import PATCHES_AS
 from vitviz.surveys.labels import Boxes
 from vitviz.surveys.measure import Quantity, Seen
+from vitviz.traces.runs import PATCHES_AS
 
 DEAR = ("integrated_gradients", "leave_one_out")
 INTEGRATED = (  # name, axes, title, unit; named after an attribute of a map where there is one
@@ -110,7 +110,7 @@ class TrialMeasure:
         made, seed = {}, self._seed_of(seen)
         trials, asked = [], {"draws": 1, "groups": 10 * self.saco, "steps": self.steps}
         for protocol in self.protocols:
-            passes = maps.explained(seen.inspector, seen.trace, target, protocol)
+            passes = saliency.explained(seen.inspector, seen.trace, target, protocol)
             trials.append(trial_of(passes, self.methods, protocol, seed, self.shares, made=made, **asked))
             made = dict(trials[0].maps)
         for method, reason in trials[0].refused.items():
@@ -139,7 +139,10 @@ class TrialMeasure:
         return found | ({"saco": saco} if self.saco else {})
 
     def _alike(self, seen: Seen, made: dict, other: int) -> np.ndarray:
-        passes, found = maps.explained(seen.inspector, seen.trace, other), np.full(len(self.methods), np.nan)
+        passes, found = (
+            saliency.explained(seen.inspector, seen.trace, other),
+            np.full(len(self.methods), np.nan),
+        )
         asked = [one for one in self.methods if one in made and one not in (*DEAR, "random")]
         others, refused = maps_of(passes, asked)
         for method, one in others.items():

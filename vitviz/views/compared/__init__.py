@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
+from vitviz.charts.chart import BLUE, ORANGE, Chart, Matrix, Scale, Series, travelled
+from vitviz.charts.mpl.spec import NARROW, WIDE, Plate
 from vitviz.errors import WrongSetting
-from vitviz.figures.chart import BLUE, ORANGE, Chart, Matrix, Scale, Series, travelled
-from vitviz.figures.paper.plates import NARROW, WIDE, Plate
-from vitviz.record.sentence import Sentence
+from vitviz.traces.localized_text import Sentence
 from vitviz.views.base import Item, Needs, View, Words, as_json, drawn
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import Asked, joined, over_which

@@ -1,10 +1,10 @@
 // How alike depths of one or two checkpoints are over a set of pictures, and what heads and branches do.
 
-import { chartBeside } from '../../canvas/chart.js';
-import { unpacked } from '../../canvas/data.js';
-import { el, running, stack } from '../../canvas/elements.js';
-import { matrix } from '../../canvas/matrix.js';
-import { ofASet, t } from '../../canvas/words.js';
+import { chartBeside } from '../../frontend/chart.js';
+import { unpacked } from '../../frontend/data.js';
+import { el, running, stack } from '../../frontend/elements.js';
+import { matrix } from '../../frontend/matrix.js';
+import { ofASet, t } from '../../frontend/i18n.js';
 
 /** Whether what is asked for exists: a second checkpoint, a film. */
 const there = (self) => !(self.settings.against in self.summary.missing);

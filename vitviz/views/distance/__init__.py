@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.figures.chart import Chart, Level, Series, by_layer, ramp
-from vitviz.record.sentence import Sentence
+from vitviz.charts.chart import Chart, Level, Series, by_layer, ramp
+from vitviz.traces.localized_text import Sentence
 from vitviz.views.base import File, Item, View, Words, drawn
 from vitviz.views.controls import Choice
 from vitviz.views.shared import as_csv, distances_of

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from vitviz.analyses.protocol import DENSE, TITLES
+from vitviz.charts.chart import Chart, travelled
 from vitviz.errors import VitvizError
-from vitviz.figures.chart import Chart, travelled
-from vitviz.record.sentence import Sentence, said, travelling
+from vitviz.traces.localized_text import Sentence, said, travelling
 from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Control, Slider, Text, Whole, Wholes
-from vitviz.views.evidence import charts, graph, made, sentences, smallest, truth
+from vitviz.views.evidence import charts, compute, graph, sentences, sufficiency, truth
 from vitviz.views.printing import Film, growing
 from vitviz.views.shared import WHOLE, ledger_of, likeliest, packed
 from vitviz.views.subject import Settings, Subject
@@ -29,10 +29,10 @@ MAPS = tuple(  # those that a visitor need not wait for; `vitviz.METHODS` has th
 )
 PATCHWISE = tuple((name, TITLES[name]) for name in DENSE)
 _MADE = {
-    **{name: getattr(made, name) for name in ("own", "best", "effects", "agreement", "writer_map")},
+    **{name: getattr(compute, name) for name in ("own", "best", "effects", "agreement", "writer_map")},
     "truth": truth.item,
-    "trail": made.trail_told,
-    "writer_heads": lambda *asked: made.writers(*asked).heads.numpy(),
+    "trail": compute.trail_told,
+    "writer_heads": lambda *asked: compute.writers(*asked).heads.numpy(),
     "likeliest": sentences.likeliest,
     "legend": lambda *asked: packed(travelled(sentences.entries(*asked))),
 }
@@ -41,12 +41,12 @@ CHARTS = {  # beside the map, where it is not the account
     "effects": charts.dots,
     "writers": charts.written,
     "paths": graph.chart,
-    "smallest": smallest.chart,
+    "smallest": sufficiency.chart,
 }
 ARRAYS = {  # numbers of it that are taken home
-    "writers": made.writer_arrays,
+    "writers": compute.writer_arrays,
     "paths": graph.arrays,
-    "smallest": smallest.arrays,
+    "smallest": sufficiency.arrays,
     "sentences": sentences.arrays,
 }
 SHOWN = (  # beside the map
@@ -131,13 +131,13 @@ class Evidence(View):
         Choice("part", options=(("heads", "Heads"), ("mlps", "MLPs"))),  # whose effects are in view
         Whole("layer", minimum=1, maximum="layers", default=1),  # whose parts are taken away
         Text("chosen", fits=r"|\d{1,3}(\.\d{1,3})?"),  # a layer's heads, or one head, both from 1
-        Text("trail", fits=made.TRAIL),  # heads from the answer back, from 1: what is asked who wrote it
+        Text("trail", fits=compute.TRAIL),  # heads from the answer back, from 1: what is asked who wrote it
         Choice("beside", options=(("heads", "Every earlier head"), ("truth", "Held against the truth"))),
         Choice("into", options=truth.INTO),  # of what the head reads a part is taken out
         Choice("parts_as", options=truth.PARTS_AS),
-        Text("writer", fits=made.WRITER),  # whose part is in view, layers and heads from 1
+        Text("writer", fits=compute.WRITER),  # whose part is in view, layers and heads from 1
         Whole("until", maximum="layers"),  # the map of the heads up to this layer, from 1; 0 for all
-        Whole("tried", minimum=1, maximum=smallest.STEPS, default=smallest.STEPS, passing=True),
+        Whole("tried", minimum=1, maximum=sufficiency.STEPS, default=sufficiency.STEPS, passing=True),
         Wholes("patches", maximum="patches", most=400),  # whose share in every head is in view
     )
     items = (
@@ -179,7 +179,7 @@ class Evidence(View):
     )
 
     charted = (*_TRAIL, "show", "part", "layer", "paths", "tried")
-    also = (*made.ONE_ONLY.values(), *(text for _, text in (*truth.INTO, *truth.PARTS_AS)))
+    also = (*compute.ONE_ONLY.values(), *(text for _, text in (*truth.INTO, *truth.PARTS_AS)))
     differs = ("map", "explained", "heads", "mlps", "biases", "lines", "sources", "direct")
 
     def chart(self, subject: Subject, settings: Settings) -> Chart:
@@ -194,7 +194,7 @@ class Evidence(View):
         for one in self.controls:
             if one.name == "show":
                 one = replace(one, options=tuple(each for each in SHOWN if fits.get(each[0], True)))
-            if one.name == "relative" and not made.compares_with_mean(trace):
+            if one.name == "relative" and not compute.compares_with_mean(trace):
                 one = replace(one, label="", options=one.options[:1])  # no field
             if given or one.only is not _LIKELIEST:
                 offered.append(one)
@@ -210,12 +210,12 @@ class Evidence(View):
         return None
 
     def summary(self, subject: Subject) -> dict[str, Any]:
-        top = subject.trace.logits.topk(min(made.SHOWN, subject.trace.logits.numel()))
+        top = subject.trace.logits.topk(min(compute.SHOWN, subject.trace.logits.numel()))
         classes = subject.trace.classes
         return {
             "top": top.indices.tolist(),
             "prefix": list(subject.grid.prefix_names),
-            "patches": made.patches_are(subject),
+            "patches": compute.patches_are(subject),
             "refusal": travelling(Sentence(WHOLE))
             if subject.trace.without
             else None,  # of what goes by steps
@@ -239,21 +239,21 @@ class Evidence(View):
         if name in _MADE:
             return _MADE[name](subject, settings)
         if name in ("classes", "labels"):
-            return packed(likeliest(trace, made.SHOWN) if name == "classes" else list(trace.labels))
+            return packed(likeliest(trace, compute.SHOWN) if name == "classes" else list(trace.labels))
         if name == "forming":
-            return trace.scores(made.lens(subject, "now"))[:, self.summary(subject)["top"]].numpy()
+            return trace.scores(compute.lens(subject, "now"))[:, self.summary(subject)["top"]].numpy()
         if name == "share":
-            return made.of_target(subject, settings, made.lens(subject, "share").double()).numpy()
-        account = made.account(subject, settings)
+            return compute.of_target(subject, settings, compute.lens(subject, "share").double()).numpy()
+        account = compute.account(subject, settings)
         if name == "explained":
             if settings["method"] == "ledger":
                 return np.asarray([account.total, account.gap])
-            found = made.relevance(subject, settings)
+            found = compute.relevance(subject, settings)
             return np.asarray([found.explained, found.unexplained], float)  # None is not a number
         if name == "map":
             if settings["method"] != "ledger":
-                return made.relevance(subject, settings).map.numpy()
-            return made.map_of(subject, settings)
+                return compute.relevance(subject, settings).map.numpy()
+            return compute.map_of(subject, settings)
         if name == "direct":
             return account.heads.numpy()
         if name == "heads":
@@ -273,13 +273,13 @@ class Evidence(View):
         return self.item(subject, name, settings)  # a difference is an account of its own
 
     def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
-        account, in_turn = made.account(subject, settings), {}
+        account, in_turn = compute.account(subject, settings), {}
         if settings["show"] == "effects" and not subject.trace.without:
-            effects = made.all_effects(subject, settings)
+            effects = compute.all_effects(subject, settings)
             in_turn = {
                 "effects_of_heads": effects.heads.numpy(),
                 "effects_of_mlps": effects.mlps.numpy(),
-                "correlations": made.agreement(subject, settings),
+                "correlations": compute.agreement(subject, settings),
             }
         if settings["show"] in ARRAYS:
             in_turn = ARRAYS[settings["show"]](subject, settings)
@@ -288,7 +288,7 @@ class Evidence(View):
         return {
             **super().numbers(subject, settings),
             **in_turn,
-            "target": np.asarray(made.target(subject, settings)),
+            "target": np.asarray(compute.target(subject, settings)),
             "line_names": np.asarray("start pooling norm_bias head_bias logit total norm".split()),
             "by_source": account.sources.numpy(),  # layer head token
         }

@@ -1,13 +1,13 @@
 // The account beside the map: a chart (the waterfall, or the answer forming) and the wall of all heads,
 // layers from left to right, heads from top to bottom, each a cell coloured by its number of logits.
 
-import { chartBeside } from '../../canvas/chart.js';
-import { unpacked } from '../../canvas/data.js';
-import { el, stack } from '../../canvas/elements.js';
-import { headKey } from '../../canvas/lit.js';
-import { matrix } from '../../canvas/matrix.js';
-import { differs, still } from '../../canvas/still.js';
-import { t } from '../../canvas/words.js';
+import { chartBeside } from '../../frontend/chart.js';
+import { unpacked } from '../../frontend/data.js';
+import { el, stack } from '../../frontend/elements.js';
+import { headKey } from '../../frontend/highlight.js';
+import { matrix } from '../../frontend/matrix.js';
+import { differs, still } from '../../frontend/shared_scale.js';
+import { t } from '../../frontend/i18n.js';
 import { asked, either, signed } from './lines.js';
 
 /** A wall whose heads are told by the number in their cell and handed to `pick`, layer and head from 1. */

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from vitviz.figures.chart import BLUE, GREY, ORANGE, SEVERAL, Bars, Chart, Series, roomy
-from vitviz.record.sentence import Sentence
-from vitviz.views.evidence import made
+from vitviz.charts.chart import BLUE, GREY, ORANGE, SEVERAL, Bars, Chart, Series, roomy
+from vitviz.traces.localized_text import Sentence
+from vitviz.views.evidence import compute
 from vitviz.views.printing import fixed, joined, signed, writer_name
 from vitviz.views.shared import class_name
 
@@ -77,7 +77,7 @@ def account(view, subject, settings) -> Chart:
 
 def written(view, subject, settings) -> Chart:
     """Bars of all writers of the head that is followed: patch, place, each layer's heads and MLP, biases."""
-    found, followed = made.writers(subject, settings), made.trail(subject, settings)
+    found, followed = compute.writers(subject, settings), compute.trail(subject, settings)
     heads, mlps, biases = (
         one.double().nan_to_num().numpy() for one in (found.heads, found.mlps, found.biases)
     )
@@ -167,7 +167,7 @@ def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Senten
     """The correlation, once all are known, and where both disagree most."""
     alike = []
     if settings["layer"] == 1:
-        found = made.agreement(subject, settings)[0 if settings["part"] == "heads" else 1]
+        found = compute.agreement(subject, settings)[0 if settings["part"] == "heads" else 1]
         known = Sentence("Correlation of share and loss: {value}", value=fixed(found, 2))
         alike.append(Sentence(NO_CORRELATION) if math.isnan(found) else known)
     apart = np.abs(effects - shares)
@@ -192,5 +192,5 @@ def shares_and_losses(view, subject, settings) -> tuple[np.ndarray, np.ndarray]:
     shares = np.asarray(view.item(subject, "direct" if heads else "mlps", settings), float)
     effects = np.full((len(shares), subject.about.heads + 1), np.nan)
     for layer in range(settings["layer"], len(shares) + 1):
-        effects[layer - 1] = made.effects(subject, {**settings, "layer": layer})
+        effects[layer - 1] = compute.effects(subject, {**settings, "layer": layer})
     return shares, effects[:, :-1] if heads else effects[:, -1]

@@ -1,8 +1,8 @@
 // Each part taken away alone: what the answer loses, beside what the part itself had written. The smallest
 // part that answers: how much of the answer is left with some edges alone, begun by a button.
 
-import { button, el } from '../../canvas/elements.js';
-import { t } from '../../canvas/words.js';
+import { button, el } from '../../frontend/elements.js';
+import { t } from '../../frontend/i18n.js';
 import { drawShares, drawWall, largest, wall } from './account.js';
 import { asked, either } from './lines.js';
 import { stepwise } from './steps.js';

@@ -7,10 +7,10 @@ from collections import defaultdict
 
 import numpy as np
 
-from vitviz.figures.chart import BLUE, GREY, ORANGE, Chart, Series
-from vitviz.record.sentence import Sentence
-from vitviz.views import late
-from vitviz.views.evidence import made
+from vitviz.charts.chart import BLUE, GREY, ORANGE, Chart, Series
+from vitviz.traces.localized_text import Sentence
+from vitviz.views import lazy
+from vitviz.views.evidence import compute
 from vitviz.views.printing import counted, fixed, signed, writer_name
 from vitviz.views.shared import recorded
 from vitviz.views.subject import Settings, Subject
@@ -34,13 +34,13 @@ HELD = "An MLP ends a path; attention and norms are held."
 
 def found(subject: Subject, settings: Settings):
     """Return the largest paths, as many as are asked for, of a search whose work is bounded."""
-    asked, relative, trace = made.target(subject, settings), settings["relative"] == "yes", subject.trace
+    asked, relative, trace = compute.target(subject, settings), settings["relative"] == "yes", subject.trace
     opened = min(OPENED, int(WORK // (subject.about.layers * subject.about.heads * trace.length**2)))
     recorded(subject)
 
     def search():
         given = {"opened": opened, "relative": relative}
-        return late.circuits.paths(subject.inspector, trace, asked, MOST, **given)
+        return lazy.circuits.paths(subject.inspector, trace, asked, MOST, **given)
 
     return subject.once(f"paths {asked} {relative}", search).first(settings["paths"])
 

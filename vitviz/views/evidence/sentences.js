@@ -1,9 +1,9 @@
 // Every patch in the colour of its likeliest class, such as a sentence, and the legend that names them.
 
-import { unpacked } from '../../canvas/data.js';
-import { el, span, stack } from '../../canvas/elements.js';
-import { number } from '../../canvas/numbers.js';
-import { t } from '../../canvas/words.js';
+import { unpacked } from '../../frontend/data.js';
+import { el, span, stack } from '../../frontend/elements.js';
+import { number } from '../../frontend/numbers.js';
+import { t } from '../../frontend/i18n.js';
 import { className, shown } from './lines.js';
 
 export const likeliest = (self) => shown(self) === 'sentences';

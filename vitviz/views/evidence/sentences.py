@@ -1,6 +1,6 @@
 """Every patch in the colour of its likeliest class, such as a sentence: which, its cosine, and the legend.
 
-The cosines are those of each patch alone (`vitviz.analyses.relevance.dense`). Seven classes have a colour of
+The cosines are those of each patch alone (`vitviz.analyses.saliency.dense`). Seven classes have a colour of
 their own: of more those that most patches are of. It does not show whether the likeliest is in the picture.
 """
 
@@ -9,12 +9,12 @@ from textwrap import wrap
 import numpy as np
 
 from vitviz.analyses.protocol import TITLES
+from vitviz.charts.chart import GREY, Series, number
+from vitviz.charts.mpl.spec import NARROW, Map, Plate, Table
 from vitviz.errors import UnsupportedModel
-from vitviz.figures.chart import GREY, Series, number
-from vitviz.figures.paper.plates import NARROW, Map, Plate, Table
-from vitviz.record.sentence import Sentence, not_applicable
-from vitviz.views import late
-from vitviz.views.evidence.made import EDITED
+from vitviz.traces.localized_text import Sentence, not_applicable
+from vitviz.views import lazy
+from vitviz.views.evidence.compute import EDITED
 from vitviz.views.printing import seen, shape_of
 from vitviz.views.shared import passes_of
 from vitviz.views.subject import Settings, Subject
@@ -40,7 +40,7 @@ def likeliest(subject: Subject, settings: Settings) -> np.ndarray:
         raise UnsupportedModel(Sentence(EDITED))
 
     def make():
-        scores = late.dense.patch_scores(passes_of(subject, 0), method)
+        scores = lazy.dense.patch_scores(passes_of(subject, 0), method)
         best = ((scores - classes.bias) / classes.scale).max(dim=0)
         return np.stack([best.indices.numpy(), best.values.numpy()], axis=-1).astype(np.float32)
 

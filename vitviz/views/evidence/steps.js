@@ -1,10 +1,10 @@
 // A chart that is made step by step, each step by passes of its own: how far it is, stop, and on from there.
 
-import { chartBeside } from '../../canvas/chart.js';
-import { Refusal, unpacked } from '../../canvas/data.js';
-import { button, el } from '../../canvas/elements.js';
-import { asText } from '../../canvas/memory.js';
-import { t } from '../../canvas/words.js';
+import { chartBeside } from '../../frontend/chart.js';
+import { Refusal, unpacked } from '../../frontend/data.js';
+import { button, el } from '../../frontend/elements.js';
+import { asText } from '../../frontend/view_state.js';
+import { t } from '../../frontend/i18n.js';
 
 /**
  * What is made so: `figure` is the chart so far, of `done` steps. `next(self, made)` is the next step's

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
+from vitviz.charts.chart import BLUE, Chart, Series, travelled
 from vitviz.errors import UnsupportedModel
-from vitviz.figures.chart import BLUE, Chart, Series, travelled
-from vitviz.record.sentence import Sentence
-from vitviz.views import late
-from vitviz.views.evidence import made
+from vitviz.traces.localized_text import Sentence
+from vitviz.views import lazy
+from vitviz.views.evidence import compute
 from vitviz.views.evidence.charts import NO_CORRELATION, alike
 from vitviz.views.printing import counted, fixed, signed, writer_name
 from vitviz.views.shared import WHOLE, packed
@@ -30,10 +30,10 @@ def edges(subject: Subject, settings: Settings) -> tuple[list, int]:
     """The seeded sample of edges into the head that is followed, and how many there are."""
     if subject.trace.without:
         raise UnsupportedModel(Sentence(WHOLE))
-    found = made.writers(subject, settings)
+    found = compute.writers(subject, settings)
     positions = found.positions is not None and settings["parts_as"] == "zero"  # their mean is themselves
-    every = late.effects.edges_into(found.layer, found.head, subject.about.heads, settings["into"], positions)
-    return late.effects.sampled(every, MOST, 0), len(every)
+    every = lazy.effects.edges_into(found.layer, found.head, subject.about.heads, settings["into"], positions)
+    return lazy.effects.sampled(every, MOST, 0), len(every)
 
 
 def found(subject: Subject, settings: Settings) -> tuple[list, np.ndarray, np.ndarray]:
@@ -43,12 +43,12 @@ def found(subject: Subject, settings: Settings) -> tuple[list, np.ndarray, np.nd
         asked = some[first : first + BATCH]
 
         def lost(asked=asked):
-            return late.circuits.losses_of(subject.inspector, subject.trace, asked, settings["parts_as"])
+            return lazy.circuits.losses_of(subject.inspector, subject.trace, asked, settings["parts_as"])
 
         one = asked[0]
         name = f"edges {one.layer} {one.head} {one.into} {settings['parts_as']} {first}"
-        effects += made.of_target(subject, settings, subject.once_by_passes(name, lost)).tolist()
-    run, lines = some[: len(effects)], dict(made.writers(subject, settings).lines())
+        effects += compute.of_target(subject, settings, subject.once_by_passes(name, lost)).tolist()
+    run, lines = some[: len(effects)], dict(compute.writers(subject, settings).lines())
     shares = [lines[one.writer] if one.into == "value" else math.nan for one in run]
     return run, np.asarray(shares, float), np.asarray(effects, float)
 
@@ -88,14 +88,14 @@ def chart(subject: Subject, settings: Settings) -> Chart:
 
 def _notes(subject: Subject, settings, shares: np.ndarray, effects: np.ndarray) -> tuple[Sentence, ...]:
     """What was run and how it correlates, once all is there."""
-    from_numpy = late.torch.from_numpy
+    from_numpy = lazy.torch.from_numpy
     some, of = edges(subject, settings)
     if len(effects) < len(some):
         return ()
     ran = Sentence(ALL if len(some) == of else RUN, count=len(some), of=of)
     if settings["into"] != "value":
         return ran, Sentence("With attention held, what a query or a key reads has no share.")
-    value = late.effects.pearson(from_numpy(effects), from_numpy(shares))
+    value = lazy.effects.pearson(from_numpy(effects), from_numpy(shares))
     alike = Sentence(NO_CORRELATION) if math.isnan(value) else Sentence(CORRELATION, value=fixed(value, 2))
-    along = [Sentence(ALONG)] if len(made.trail(subject, settings)) > 1 else []
+    along = [Sentence(ALONG)] if len(compute.trail(subject, settings)) > 1 else []
     return Sentence(WHY), alike, ran, *along

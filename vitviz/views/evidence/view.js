@@ -1,19 +1,19 @@
 // Why this answer: the map of what spoke for and against a class, the account beside it, and the sum that
 // balances.
 
-import { unpacked } from '../../canvas/data.js';
-import { button, div, el, span, stack } from '../../canvas/elements.js';
-import { map } from '../../canvas/map.js';
-import { outline } from '../../canvas/pointer.js';
-import { differs, reach, still } from '../../canvas/still.js';
-import { t } from '../../canvas/words.js';
+import { unpacked } from '../../frontend/data.js';
+import { button, div, el, span, stack } from '../../frontend/elements.js';
+import { map } from '../../frontend/map.js';
+import { outline } from '../../frontend/pointer.js';
+import { differs, reach, still } from '../../frontend/shared_scale.js';
+import { t } from '../../frontend/i18n.js';
 import { account, drawAccount, drawGraph } from './account.js';
-import { chooseHead, clear, drags, picker, showPickers, takeAway, toggle } from './choosing.js';
+import { chooseHead, clear, drags, picker, showPickers, takeAway, toggle } from './selection.js';
 import { drawEffects, drawSmallest, effects, smallest } from './effects.js';
-import { bestOf, drawForming, forming, ownAnswers, worth } from './forming.js';
+import { bestOf, drawForming, forming, ownAnswers, worth } from './logit_lens.js';
 import { asked, chosenOf, className, listed, shown, sumName, targets } from './lines.js';
 import { drawLegend, legend, likeliest, likeliestMap, markEntry } from './sentences.js';
-import { tell } from './telling.js';
+import { tell } from './summary.js';
 import { drawWriters, writers, written, writtenMap } from './writers.js';
 
 const SUMS = ['map', 'heads', 'mlps', 'biases', 'lines', 'explained', 'sources', 'share', 'direct'];

@@ -2,11 +2,11 @@
 // wall of earlier heads. Held against the truth: an edge into a head by its share and by a real pass without
 // it.
 
-import { chartBeside } from '../../canvas/chart.js';
-import { unpacked } from '../../canvas/data.js';
-import { button, div, el, selection, span } from '../../canvas/elements.js';
-import { reach, still } from '../../canvas/still.js';
-import { t } from '../../canvas/words.js';
+import { chartBeside } from '../../frontend/chart.js';
+import { unpacked } from '../../frontend/data.js';
+import { button, div, el, selection, span } from '../../frontend/elements.js';
+import { reach, still } from '../../frontend/shared_scale.js';
+import { t } from '../../frontend/i18n.js';
 import { drawWall, largest, wall } from './account.js';
 import { asked, shown, signed, sumName } from './lines.js';
 import { stepwise } from './steps.js';

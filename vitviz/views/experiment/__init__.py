@@ -15,12 +15,12 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, WAYS
+from vitviz.charts.chart import GREY, SEVERAL, Chart, Level, Series, roomy, spoken
+from vitviz.charts.mpl.spec import NARROW, WIDE, Map, Plate
 from vitviz.errors import UnsupportedModel, WrongSetting
-from vitviz.figures.chart import GREY, SEVERAL, Chart, Level, Series, roomy, spoken
-from vitviz.figures.paper.plates import NARROW, WIDE, Map, Plate
-from vitviz.record.grid import Grid
-from vitviz.record.sentence import Sentence, said, travelling
-from vitviz.views import late
+from vitviz.traces.grid import Grid
+from vitviz.traces.localized_text import Sentence, said, travelling
+from vitviz.views import lazy
 from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import Asked, joined
@@ -114,14 +114,14 @@ class Experiment(View):
             *(name for names in DRAWN.values() for name in names))  # fmt: skip
 
     def unsupported(self, subject: Subject) -> str | None:
-        return late.experiment.why_not(subject.trace)
+        return lazy.perturbation.why_not(subject.trace)
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         return tuple(self.declared(name) for name in ("orders", "plan", "point", "chart"))
 
     def at_hand(self, subject: Subject, settings: Settings) -> bool:
         kind = settings["kind"]
-        steps = range(1, len(late.experiment.steps_of(subject.grid, kind)))
+        steps = range(1, len(lazy.perturbation.steps_of(subject.grid, kind)))
         return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
 
     def likely(self, subject: Subject, name: str) -> tuple[str, ...]:
@@ -133,8 +133,8 @@ class Experiment(View):
     def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
         kind, grid = settings["kind"], subject.grid
         if name == "orders":
-            return late.experiment.orders_of(grid, kind)
-        steps = late.experiment.steps_of(grid, kind)
+            return lazy.perturbation.orders_of(grid, kind)
+        steps = lazy.perturbation.steps_of(grid, kind)
         if name == "steps":
             return steps
         if name == "plan":
@@ -143,7 +143,7 @@ class Experiment(View):
             step = min(settings["step"], len(steps) - 1)
             return np.stack([_shown(subject, way, step, settings["draw"] - 1) for way in WAYS[kind]])
         if name in (*SCORES, "value"):
-            whole = late.experiment.experiment_of(subject.trace, kind, partial(_known, subject))
+            whole = lazy.perturbation.experiment_of(subject.trace, kind, partial(_known, subject))
             known = getattr(whole, "logit" if name == "value" else name)
             missing = np.full((len(steps), DRAWS), np.nan)
             return np.stack([known.get(way, missing) for way in WAYS[kind]])
@@ -155,7 +155,7 @@ class Experiment(View):
         """Mean and band of every way, at as many points as are known."""
         kind, score, known = settings["kind"], settings["score"], settings["known"]
         told, grid = KINDS[kind], subject.grid
-        names, x = step_names(grid, kind), late.experiment.places_of(grid, kind)
+        names, x = step_names(grid, kind), lazy.perturbation.places_of(grid, kind)
         answer, label = int(subject.trace.logits.argmax()), likeliest(subject.trace, 1)[0]["name"]
         of_values = subject.trace.head_type == "value"
         of = Sentence("value of {class}" if of_values else "probability of {class}", **{"class": label})
@@ -170,7 +170,7 @@ class Experiment(View):
             if refused is not None:
                 notes.append(Sentence("{name}: {value}", name=way_name(way), value=refused))
                 continue
-            scores = (late.experiment.scores_of(one, answer, subject.trace) for one in found)
+            scores = (lazy.perturbation.scores_of(one, answer, subject.trace) for one in found)
             means = [analyses.mean_and_error(one[score]) for one in scores]
             mean, error = np.asarray(means, float).reshape(-1, 2).T
             times, unit = (1, "") if of_values else (100, "%")
@@ -202,7 +202,7 @@ class Experiment(View):
         if not asked.detail:
             return Plate(((chart,),), chart.notes, width=NARROW + 14)
         kind, ways = settings["kind"], WAYS[settings["kind"]]
-        places, draws = late.experiment.places_of(subject.grid, kind), draw_names(subject, kind)
+        places, draws = lazy.perturbation.places_of(subject.grid, kind), draw_names(subject, kind)
         step, draw = min(settings["step"], len(places) - 1), min(settings["draw"], len(draws)) - 1
         done = done_at(subject.grid, kind, step)
         here = Level(float(places[step]), done, upright=True, colour=GREY)
@@ -227,14 +227,14 @@ def done_at(grid: Grid, kind: str, step: int) -> Sentence:
     """What was done at a point of the curves."""
     if step == 0:
         return Sentence("the whole picture")
-    count, patches = int(late.experiment.steps_of(grid, kind)[step]), grid.patches
-    told = {"share": late.experiment.places_of(grid, kind)[step], "count": count, "patches": patches}
+    count, patches = int(lazy.perturbation.steps_of(grid, kind)[step]), grid.patches
+    told = {"share": lazy.perturbation.places_of(grid, kind)[step], "count": count, "patches": patches}
     return Sentence(KINDS[kind].done, side=round((patches / count) ** 0.5), **told)
 
 
 def step_names(grid: Grid, kind: str) -> list[str]:
     """The points by name: a share, a number of pieces, pixels or degrees."""
-    places = late.experiment.steps_of if kind == "shuffle" else late.experiment.places_of
+    places = lazy.perturbation.steps_of if kind == "shuffle" else lazy.perturbation.places_of
     return [f"{one}{KINDS[kind].unit}" for one in places(grid, kind)]
 
 
@@ -252,7 +252,7 @@ def _plan(subject: Subject, kind: str) -> dict[str, Any]:
     """What the page needs to know of a kind before anything is asked."""
     names = step_names(subject.grid, kind)
     return {
-        "places": late.experiment.places_of(subject.grid, kind),
+        "places": lazy.perturbation.places_of(subject.grid, kind),
         "names": names,
         "done": [travelling(done_at(subject.grid, kind, step)) for step in range(len(names))],
         "draws": draw_names(subject, kind),
@@ -265,27 +265,27 @@ def _others(subject: Subject, kind: str) -> dict[str, np.ndarray]:
     """The other pictures by title, where a kind has a use for them."""
     if kind not in ("ground", "texture"):
         return {}
-    return subject.once("others", lambda: late.experiments.others_of(subject.inspector, subject.trace))
+    return subject.once("others", lambda: lazy.perturbation_study.others_of(subject.inspector, subject.trace))
 
 
 def _shown(subject: Subject, way: str, step: int, draw: int) -> np.ndarray:
     """The picture as the model got it, height width channel: what was left out is see-through."""
     grid, picture = subject.grid, subject.trace.view.picture
     whole = np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
-    if way in late.altered.CHANGES:
-        place, others = late.experiment.places_of(grid, way)[step], [*_others(subject, way).values()]
-        found = late.altered.altered(picture, way, place, grid, others)
+    if way in lazy.image_changes.CHANGES:
+        place, others = lazy.perturbation.places_of(grid, way)[step], [*_others(subject, way).values()]
+        found = lazy.image_changes.altered(picture, way, place, grid, others)
         seen = (255 * found[min(draw, len(found) - 1)]).round().permute(1, 2, 0)
         whole[..., :3] = seen.numpy()
         return whole
     (tall, wide), kind = grid.patch, "shuffle" if way == "shuffled" else "drop"
-    orders = late.experiment.orders_of(grid, kind)
+    orders = lazy.perturbation.orders_of(grid, kind)
     inside = whole[: grid.pixels[0], : grid.pixels[1]]
     cells = inside.reshape(grid.rows, tall, grid.cols, wide, 4).swapaxes(1, 2)  # row col: of the same memory
     if way == "shuffled":
         cells[:] = cells.reshape(-1, tall, wide, 4)[orders[step, draw]].reshape(cells.shape)
     else:
-        gone = orders[0, draw, : late.experiment.steps_of(grid, kind)[step]]
+        gone = orders[0, draw, : lazy.perturbation.steps_of(grid, kind)[step]]
         cells[np.unravel_index(gone, cells.shape[:2])] = 0 if way == "dropped" else (0, 0, 0, 255)
     return whole
 
@@ -296,7 +296,7 @@ def _answers(subject: Subject, way: str, step: int) -> Tensor | str:
     def asked() -> Tensor | str:
         try:
             others = [*_others(subject, way).values()]
-            return late.experiments.answers(subject.inspector, subject.trace, way, step, others=others)
+            return lazy.perturbation_study.answers(subject.inspector, subject.trace, way, step, others=others)
         except UnsupportedModel as reason:
             return said(reason)
 
@@ -327,7 +327,7 @@ def answered(subject: Subject, kind: str, step: int) -> list[dict[str, Any]]:
         if isinstance(logits, str):
             found.append({"refused": travelling(logits)})
             continue
-        scores = late.experiment.scores_of(logits, answer, subject.trace)
+        scores = lazy.perturbation.scores_of(logits, answer, subject.trace)
         drawn = {name: draws.tolist() for name, draws in scores.items()}
         means = {name: analyses.mean_and_error(scores[name]) for name in drawn}
         tops = [likeliest(replace(subject.trace, logits=one), TOLD) for one in logits]

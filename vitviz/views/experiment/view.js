@@ -1,12 +1,12 @@
 // A picture changed step by step: curves that grow point by point, and what the model was shown.
 
-import { chart } from '../../canvas/chart.js';
-import { unpacked } from '../../canvas/data.js';
-import { div, el, fit, running, sheet, slider, stack, tops } from '../../canvas/elements.js';
-import { asText } from '../../canvas/memory.js';
-import { pieces } from '../../canvas/missing.js';
-import { number } from '../../canvas/numbers.js';
-import { t } from '../../canvas/words.js';
+import { chart } from '../../frontend/chart.js';
+import { unpacked } from '../../frontend/data.js';
+import { div, el, fit, running, sheet, slider, stack, tops } from '../../frontend/elements.js';
+import { asText } from '../../frontend/view_state.js';
+import { pieces } from '../../frontend/removed_patches.js';
+import { number } from '../../frontend/numbers.js';
+import { t } from '../../frontend/i18n.js';
 
 const PATCHES = ['drop', 'shuffle']; // whose pictures are drawn here, of whole patches
 const KEPT = 40; // experiments whose points are remembered, the oldest forgotten

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
+from vitviz.charts.chart import travelled
 from vitviz.errors import TooMuch
-from vitviz.figures.chart import travelled
 from vitviz.views.base import Item, View, Words, as_json, changed, drawn
 from vitviz.views.controls import About, Choice, Query, Slider, Whole, Wholes, placed
 from vitviz.views.explorer import score

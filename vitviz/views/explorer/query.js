@@ -1,12 +1,12 @@
 // The map of one query: its weights, what is said of them, the prefix tokens as buttons, the pinned tokens.
 
-import { tinted } from '../../canvas/colours.js';
-import { button, el, sheet, span } from '../../canvas/elements.js';
-import { leftOut } from '../../canvas/missing.js';
-import { fixed, number, total } from '../../canvas/numbers.js';
-import { pinned, pinsOf } from '../../canvas/pins.js';
-import { differs, labelled, reach, still } from '../../canvas/still.js';
-import { nameOf, t, tokenName } from '../../canvas/words.js';
+import { tinted } from '../../frontend/colours.js';
+import { button, el, sheet, span } from '../../frontend/elements.js';
+import { leftOut } from '../../frontend/removed_patches.js';
+import { fixed, number, total } from '../../frontend/numbers.js';
+import { pinned, pinsOf } from '../../frontend/pins.js';
+import { differs, labelled, reach, still } from '../../frontend/shared_scale.js';
+import { nameOf, t, tokenName } from '../../frontend/i18n.js';
 import { deeper, distanceOf, entropy, first, put, small, tokensOf } from './tokens.js';
 
 /** Whether the map shows who attends to the token; the rollout knows only what a token has collected. */

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from vitviz.charts.chart import Matrix, Scale, balanced, table
+from vitviz.charts.mpl.spec import NARROW, WIDE, Plate
 from vitviz.errors import UnsupportedModel
-from vitviz.figures.chart import Matrix, Scale, balanced, table
-from vitviz.figures.paper.plates import NARROW, WIDE, Plate
-from vitviz.record.sentence import Sentence, said
-from vitviz.views import late
+from vitviz.traces.localized_text import Sentence, said
+from vitviz.views import lazy
 from vitviz.views.controls import placed, sequential
 from vitviz.views.printing import counted, fixed, joined, patch_name, signed, token_name, writer_name
 from vitviz.views.shared import recorded
@@ -31,11 +31,11 @@ def account(view, subject: Subject, settings: Settings):
     names = [placed(settings["token"], trace.grid), other]
     names = names if settings["direction"] == "row" else names[::-1]
     names += [] if settings["against"] in NOBODY else [settings["against"]]
-    places = [late.query.query_place(trace, one) for one in names]
+    places = [lazy.query.query_place(trace, one) for one in names]
     recorded(subject)
     found = subject.once(
         f"score {layer} {head} {places}",
-        lambda: late.circuits.score_account(subject.inspector, trace, layer, head, *places),
+        lambda: lazy.circuits.score_account(subject.inspector, trace, layer, head, *places),
     )
     return found, names
 

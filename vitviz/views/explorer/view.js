@@ -1,18 +1,18 @@
 // Attention by hand: where a token looks, or who looks at it, in any head of any layer; a wall of all of
 // them; and why it looks there: one score before the softmax by who wrote its query and who wrote its key.
 
-import { colourbar } from '../../canvas/colours.js';
-import { unpacked } from '../../canvas/data.js';
-import { button, div, el, stack } from '../../canvas/elements.js';
-import { headKey } from '../../canvas/lit.js';
-import { ground } from '../../canvas/map.js';
-import { matrix } from '../../canvas/matrix.js';
-import { leftOut, nearestShown } from '../../canvas/missing.js';
-import { number } from '../../canvas/numbers.js';
-import { framing } from '../../canvas/outliers.js';
-import { pinMarks, togglePin } from '../../canvas/pins.js';
-import { cells, outline, rowByRow, tip } from '../../canvas/pointer.js';
-import { nameOf, patchName, placeName, t } from '../../canvas/words.js';
+import { colourbar } from '../../frontend/colours.js';
+import { unpacked } from '../../frontend/data.js';
+import { button, div, el, stack } from '../../frontend/elements.js';
+import { headKey } from '../../frontend/highlight.js';
+import { ground } from '../../frontend/map.js';
+import { matrix } from '../../frontend/matrix.js';
+import { leftOut, nearestShown } from '../../frontend/removed_patches.js';
+import { number } from '../../frontend/numbers.js';
+import { framing } from '../../frontend/outliers.js';
+import { pinMarks, togglePin } from '../../frontend/pins.js';
+import { cells, outline, rowByRow, tip } from '../../frontend/pointer.js';
+import { nameOf, patchName, placeName, t } from '../../frontend/i18n.js';
 import { ask, chooseToken, paint, showChips, showPins, told } from './query.js';
 import { deeper, distanceOf, first, put, small, tokensOf } from './tokens.js';
 import { drawWall } from './wall.js';

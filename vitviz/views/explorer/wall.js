@@ -1,9 +1,9 @@
 // The wall of the explorer: all layers x heads as thumbnails for one query, the mean of the heads last.
 
-import { tinted } from '../../canvas/colours.js';
-import { fit } from '../../canvas/elements.js';
-import { differs, labelled, reach, still } from '../../canvas/still.js';
-import { nameOf, t } from '../../canvas/words.js';
+import { tinted } from '../../frontend/colours.js';
+import { fit } from '../../frontend/elements.js';
+import { differs, labelled, reach, still } from '../../frontend/shared_scale.js';
+import { nameOf, t } from '../../frontend/i18n.js';
 import { coloursOf } from './query.js';
 import { distanceOf } from './tokens.js';
 

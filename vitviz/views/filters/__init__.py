@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.figures.chart import BLUE, Bars, Chart
-from vitviz.figures.paper.plates import NARROW, WIDE, Plate, Tiles
-from vitviz.record.sentence import Sentence
+from vitviz.charts.chart import BLUE, Bars, Chart
+from vitviz.charts.mpl.spec import NARROW, WIDE, Plate, Tiles
+from vitviz.traces.localized_text import Sentence
 from vitviz.views.base import Item, Needs, View, Words
 from vitviz.views.controls import Choice
 from vitviz.views.printing import Asked

@@ -1,12 +1,12 @@
 // Filters of the patch embedding: principal components as in figure 7, or every raw filter as a wall.
 
-import { chartBeside } from '../../canvas/chart.js';
-import { ramp } from '../../canvas/colours.js';
-import { unpacked } from '../../canvas/data.js';
-import { div, el, fit, say, sheet, stack } from '../../canvas/elements.js';
-import { bounds, number, percent } from '../../canvas/numbers.js';
-import { cells, plotted, rowByRow } from '../../canvas/pointer.js';
-import { t } from '../../canvas/words.js';
+import { chartBeside } from '../../frontend/chart.js';
+import { ramp } from '../../frontend/colours.js';
+import { unpacked } from '../../frontend/data.js';
+import { div, el, fit, say, sheet, stack } from '../../frontend/elements.js';
+import { bounds, number, percent } from '../../frontend/numbers.js';
+import { cells, plotted, rowByRow } from '../../frontend/pointer.js';
+import { t } from '../../frontend/i18n.js';
 
 /** Filters, each scaled alone to [0, 1], in one picture of `across` a row; with the bounds of each. */
 function atlas(values, count, height, width, across, order) {

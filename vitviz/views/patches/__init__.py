@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.figures.chart import ends
-from vitviz.figures.paper.plates import NARROW, WIDE, Map, Plate, Scale, Tiles
-from vitviz.record.grid import Grid
-from vitviz.record.sentence import Sentence
+from vitviz.charts.chart import ends
+from vitviz.charts.mpl.spec import NARROW, WIDE, Map, Plate, Scale, Tiles
+from vitviz.traces.grid import Grid
+from vitviz.traces.localized_text import Sentence
 from vitviz.views.base import View, Words, drawn
 from vitviz.views.controls import Choice, Slider
 from vitviz.views.printing import Asked, prefix_name, shape_of

@@ -1,10 +1,10 @@
 // The picked patch: its pixels, its three planes of numbers, its vector, the norms of its embedding.
 
-import { tinted } from '../../canvas/colours.js';
-import { div, fit, span, track } from '../../canvas/elements.js';
-import { normalised } from '../../canvas/normalised.js';
-import { still } from '../../canvas/still.js';
-import { patchName, placeName, t } from '../../canvas/words.js';
+import { tinted } from '../../frontend/colours.js';
+import { div, fit, span, track } from '../../frontend/elements.js';
+import { normalised } from '../../frontend/normalisation.js';
+import { still } from '../../frontend/shared_scale.js';
+import { patchName, placeName, t } from '../../frontend/i18n.js';
 
 /** What a patch is called, and its place in the sequence. */
 export function described(self, patch) {

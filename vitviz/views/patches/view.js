@@ -1,14 +1,14 @@
 // The model's input cut into its patches, in the picture, spread apart, or as a row of tokens wrapped like
 // text; one of them picked, with the numbers it is made of.
 
-import { colourbar } from '../../canvas/colours.js';
-import { pixels } from '../../canvas/data.js';
-import { div, el, figure, fit, stack } from '../../canvas/elements.js';
-import { drawMissing } from '../../canvas/missing.js';
-import { number } from '../../canvas/numbers.js';
-import { framing } from '../../canvas/outliers.js';
-import { cells, outline, plotted, tip } from '../../canvas/pointer.js';
-import { t } from '../../canvas/words.js';
+import { colourbar } from '../../frontend/colours.js';
+import { pixels } from '../../frontend/data.js';
+import { div, el, figure, fit, stack } from '../../frontend/elements.js';
+import { drawMissing } from '../../frontend/removed_patches.js';
+import { number } from '../../frontend/numbers.js';
+import { framing } from '../../frontend/outliers.js';
+import { cells, outline, plotted, tip } from '../../frontend/pointer.js';
+import { t } from '../../frontend/i18n.js';
 import { described, inspect } from './detail.js';
 
 const inputSize = ({ grid }) => [grid.cols * grid.patch[1], grid.rows * grid.patch[0]];

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.figures.paper.plates import WIDE, Map, Mark, Matrix, Plate, Scale, Tiles
-from vitviz.record.sentence import Sentence
+from vitviz.charts.mpl.spec import WIDE, Map, Mark, Matrix, Plate, Scale, Tiles
+from vitviz.traces.localized_text import Sentence
 from vitviz.views.base import Needs, View, Words, drawn
 from vitviz.views.controls import Choice
 from vitviz.views.printing import Asked, joined, patch_name, place_name, shape_of

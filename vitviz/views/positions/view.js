@@ -1,11 +1,11 @@
 // Cosine similarity of the position embeddings: tile by tile as in the paper's figure 7, or as one matrix.
 
-import { colourbar, tinted } from '../../canvas/colours.js';
-import { div, el, fit } from '../../canvas/elements.js';
-import { leads } from '../../canvas/leads.js';
-import { fixed, number } from '../../canvas/numbers.js';
-import { cells, outline, plotted, rowByRow, tip } from '../../canvas/pointer.js';
-import { patchName, placeName, t } from '../../canvas/words.js';
+import { colourbar, tinted } from '../../frontend/colours.js';
+import { div, el, fit } from '../../frontend/elements.js';
+import { leads } from '../../frontend/lesson_links.js';
+import { fixed, number } from '../../frontend/numbers.js';
+import { cells, outline, plotted, rowByRow, tip } from '../../frontend/pointer.js';
+import { patchName, placeName, t } from '../../frontend/i18n.js';
 
 /** The numbers patch by patch as a tile of the grid, each tile where its patch lies. */
 export function tilesOf(values, { rows, cols }) {

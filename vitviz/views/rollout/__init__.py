@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.figures.chart import balanced, ends
-from vitviz.figures.encode import encoded
-from vitviz.figures.overlay import faded, overlay
-from vitviz.figures.paper.plates import NARROW, WIDE, Map, Mark, Plate, Scale, Tiles, tinted
-from vitviz.record.sentence import Sentence
+from vitviz.charts.chart import balanced, ends
+from vitviz.charts.encode import encoded
+from vitviz.charts.mpl.spec import NARROW, WIDE, Map, Mark, Plate, Scale, Tiles, tinted
+from vitviz.charts.overlay import faded, overlay
+from vitviz.traces.localized_text import Sentence
 from vitviz.views.base import File, View, Words, drawn
 from vitviz.views.controls import About, Choice, LayerRange, Query, Slider, Whole, sequential
 from vitviz.views.printing import (

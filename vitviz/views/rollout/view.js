@@ -1,13 +1,13 @@
 // Attention rollout over the upload, at the upload's own resolution; each layer's own attention beside it.
 
-import { colourbar, enlarged, tinted } from '../../canvas/colours.js';
-import { button, div, el, fit, sheet, stack, thumb } from '../../canvas/elements.js';
-import { drawMissing } from '../../canvas/missing.js';
-import { bounds, fixed, number, total } from '../../canvas/numbers.js';
-import { framing } from '../../canvas/outliers.js';
-import { cells, outline, plotted, rowByRow, tip } from '../../canvas/pointer.js';
-import { differs, labelled, reach, still } from '../../canvas/still.js';
-import { patchName, placeName, t } from '../../canvas/words.js';
+import { colourbar, enlarged, tinted } from '../../frontend/colours.js';
+import { button, div, el, fit, sheet, stack, thumb } from '../../frontend/elements.js';
+import { drawMissing } from '../../frontend/removed_patches.js';
+import { bounds, fixed, number, total } from '../../frontend/numbers.js';
+import { framing } from '../../frontend/outliers.js';
+import { cells, outline, plotted, rowByRow, tip } from '../../frontend/pointer.js';
+import { differs, labelled, reach, still } from '../../frontend/shared_scale.js';
+import { patchName, placeName, t } from '../../frontend/i18n.js';
 
 /** The map in view: the rollout, or one layer's mean attention. */
 function chosen(self) {

@@ -4,16 +4,16 @@ from typing import Any
 
 import numpy as np
 
+from vitviz.charts.chart import BLUE, GREY, Bars, Chart, Level, Matrix, Scale, ends, number, table, travelled
 from vitviz.errors import WrongSetting
-from vitviz.figures.chart import BLUE, GREY, Bars, Chart, Level, Matrix, Scale, ends, number, table, travelled
-from vitviz.record.samples import samples
-from vitviz.record.sentence import Sentence
+from vitviz.traces.localized_text import Sentence
+from vitviz.traces.samples import samples
 from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
 from vitviz.views.printing import Film, each, prefix_name, token_name
 from vitviz.views.shared import packed
 from vitviz.views.subject import Settings, Subject
-from vitviz.views.tokens import made
+from vitviz.views.tokens import compute
 
 WHOLE = 1025  # tokens up to which the cosines of all pairs are handed out, so that hovering asks for nothing
 LONG = "Patches of two photographs are compared up to {count} tokens. Choose a smaller input size."
@@ -153,21 +153,21 @@ class Tokens(View):
         if name == "matrices":
             return packed(travelled(matrices(self, subject, settings)))
         if name in ("line", "similarity"):
-            line = made.lines(subject, settings, [settings["token"]])[0]
+            line = compute.lines(subject, settings, [settings["token"]])[0]
             return line if name == "line" else line[trace.grid.prefix :].reshape(trace.grid.rows, -1)
         if name == "pinned":
-            return made.lines(subject, settings, settings["pins"])
+            return compute.lines(subject, settings, settings["pins"])
         if name == "across" and trace.grid.tokens > WHOLE:
             raise WrongSetting(Sentence(LONG, count=WHOLE))
         if name in _MADE:
-            return getattr(made, name)(subject, settings)
+            return getattr(compute, name)(subject, settings)
         if name in ("received", "cosine", "divergence"):
-            return made.of_block(subject, name, max(depth, 1) - 1)
+            return compute.of_block(subject, name, max(depth, 1) - 1)
         if name == "sinks":
-            return made.sinks(subject)
+            return compute.sinks(subject)
         if name in ("entropy", "prefix_entropy"):
-            return made.entropies(subject, name)
-        return made.of_trace(subject)[name]
+            return compute.entropies(subject, name)
+        return compute.of_trace(subject)[name]
 
     def chart(self, subject: Subject, settings: Settings) -> Chart | None:
         """How many patches have which norm, and the prefix tokens'; without the limit, which is dragged."""
@@ -209,7 +209,7 @@ class Tokens(View):
             names = (*names, "facing")
         found = {name: self.found(subject, name, settings) for name in names}
         if settings["show"] == "components":
-            found |= made.basis_taken(subject, settings)
+            found |= compute.basis_taken(subject, settings)
         found["grid"] = np.asarray([subject.grid.rows, subject.grid.cols])
         return found
 

@@ -1,10 +1,10 @@
 // The principal components of the tokens as colours, and one by one.
 
-import { painted, tinted } from '../../canvas/colours.js';
-import { el } from '../../canvas/elements.js';
-import { number, percent } from '../../canvas/numbers.js';
-import { reach, still } from '../../canvas/still.js';
-import { t } from '../../canvas/words.js';
+import { painted, tinted } from '../../frontend/colours.js';
+import { el } from '../../frontend/elements.js';
+import { number, percent } from '../../frontend/numbers.js';
+import { reach, still } from '../../frontend/shared_scale.js';
+import { t } from '../../frontend/i18n.js';
 import { shared } from './second.js';
 import { roomOf, sizeOf, where } from './tokens.js';
 

@@ -1,11 +1,11 @@
 // Which tokens are alike: the cosines of one with all others, its pins, and the prefix tokens as buttons.
 
-import { tinted } from '../../canvas/colours.js';
-import { button, el, span } from '../../canvas/elements.js';
-import { fixed } from '../../canvas/numbers.js';
-import { pinColours, pinned, pinsOf } from '../../canvas/pins.js';
-import { labelled } from '../../canvas/still.js';
-import { patchName, t, tokenName } from '../../canvas/words.js';
+import { tinted } from '../../frontend/colours.js';
+import { button, el, span } from '../../frontend/elements.js';
+import { fixed } from '../../frontend/numbers.js';
+import { pinColours, pinned, pinsOf } from '../../frontend/pins.js';
+import { labelled } from '../../frontend/shared_scale.js';
+import { patchName, t, tokenName } from '../../frontend/i18n.js';
 import { facing } from './second.js';
 import { cosines, roomOf, scale, shortOf, sizeOf, skipOf, tokensOf, where } from './tokens.js';
 

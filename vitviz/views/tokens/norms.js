@@ -1,15 +1,15 @@
 // How long the tokens are: the map, the histogram with its limit, the largest numbers, the sinks; and the
 // small maps of all depths, which stand beside the other maps too.
 
-import { chartBeside } from '../../canvas/chart.js';
-import { tinted } from '../../canvas/colours.js';
-import { unpacked } from '../../canvas/data.js';
-import { div, el, sheet, stack, thumb } from '../../canvas/elements.js';
-import { bounds, number } from '../../canvas/numbers.js';
-import { frames } from '../../canvas/outliers.js';
-import { rowByRow } from '../../canvas/pointer.js';
-import { still } from '../../canvas/still.js';
-import { t } from '../../canvas/words.js';
+import { chartBeside } from '../../frontend/chart.js';
+import { tinted } from '../../frontend/colours.js';
+import { unpacked } from '../../frontend/data.js';
+import { div, el, sheet, stack, thumb } from '../../frontend/elements.js';
+import { bounds, number } from '../../frontend/numbers.js';
+import { frames } from '../../frontend/outliers.js';
+import { rowByRow } from '../../frontend/pointer.js';
+import { still } from '../../frontend/shared_scale.js';
+import { t } from '../../frontend/i18n.js';
 import { showChips } from './likeness.js';
 import { marking, outliers, roomOf, shortOf, sizeOf, skipOf, tokensOf, where } from './tokens.js';
 

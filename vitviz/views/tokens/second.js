@@ -1,10 +1,10 @@
 // A second photograph beside the first: which of its patches are like one of this, and the other way.
 
-import { painted, tinted } from '../../canvas/colours.js';
-import { div, el, fit, sheet } from '../../canvas/elements.js';
-import { number } from '../../canvas/numbers.js';
-import { cells, outline, tip } from '../../canvas/pointer.js';
-import { patchName, placeName, t } from '../../canvas/words.js';
+import { painted, tinted } from '../../frontend/colours.js';
+import { div, el, fit, sheet } from '../../frontend/elements.js';
+import { number } from '../../frontend/numbers.js';
+import { cells, outline, tip } from '../../frontend/pointer.js';
+import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { scale, sizeOf, skipOf } from './tokens.js';
 
 /** Whether both photographs are shown in colours of one basis. */

@@ -1,15 +1,15 @@
 // What patches become: which are alike, how they differ, how long they are; what heads have in common.
 
-import { unpacked } from '../../canvas/data.js';
-import { button, div, el, stack } from '../../canvas/elements.js';
-import { headKey } from '../../canvas/lit.js';
-import { map } from '../../canvas/map.js';
-import { matrix } from '../../canvas/matrix.js';
-import { leftOut, nearestShown } from '../../canvas/missing.js';
-import { number } from '../../canvas/numbers.js';
-import { tell } from '../../canvas/outliers.js';
-import { pinMarks, togglePin } from '../../canvas/pins.js';
-import { nameOf, t } from '../../canvas/words.js';
+import { unpacked } from '../../frontend/data.js';
+import { button, div, el, stack } from '../../frontend/elements.js';
+import { headKey } from '../../frontend/highlight.js';
+import { map } from '../../frontend/map.js';
+import { matrix } from '../../frontend/matrix.js';
+import { leftOut, nearestShown } from '../../frontend/removed_patches.js';
+import { number } from '../../frontend/numbers.js';
+import { tell } from '../../frontend/outliers.js';
+import { pinMarks, togglePin } from '../../frontend/pins.js';
+import { nameOf, t } from '../../frontend/i18n.js';
 import { drawComponents } from './components.js';
 import { ask, drawSimilarity, paint } from './likeness.js';
 import { drawNorms, frameOutliers, histogram, strip } from './norms.js';

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.figures.chart import GREY, ORANGE, Chart, Series
-from vitviz.record.sentence import Sentence
+from vitviz.charts.chart import GREY, ORANGE, Chart, Series
+from vitviz.traces.localized_text import Sentence
 from vitviz.views.base import View, Words, as_json, drawn
 from vitviz.views.controls import Whole, Wholes, placed
 from vitviz.views.printing import prefix_name
@@ -22,7 +22,7 @@ from vitviz.views.tour.steps import steps, texts
 if TYPE_CHECKING:
     from vitviz.analyses import WorkedRow
     from vitviz.engine.parts import Parts
-    from vitviz.record.trace import Trace
+    from vitviz.traces.trace import Trace
 
 TOLD = {"answer": made.answer, "sum": made.summed, "without": made.without, "path": made.followed}
 

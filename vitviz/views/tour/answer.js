@@ -1,10 +1,10 @@
 // Steps 9 to 13: what the classifier reads, one logit as a sum, and the probabilities; the logit as a sum of
 // shares, what happens without the largest of them, and one path back.
 
-import { unpacked } from '../../canvas/data.js';
-import { button, div, el, fit, stack, track } from '../../canvas/elements.js';
-import { scored } from '../../canvas/numbers.js';
-import { t } from '../../canvas/words.js';
+import { unpacked } from '../../frontend/data.js';
+import { button, div, el, fit, stack, track } from '../../frontend/elements.js';
+import { scored } from '../../frontend/numbers.js';
+import { t } from '../../frontend/i18n.js';
 import { strip } from './board.js';
 import { beside, digits, folded, pair, plain, shapeOf, sheetOf, summed } from './parts.js';
 

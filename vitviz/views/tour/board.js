@@ -1,10 +1,10 @@
 // The model's input in its patches, with weights over it, and a vector as a strip of colours.
 
-import { tinted } from '../../canvas/colours.js';
-import { div, el, fit, span } from '../../canvas/elements.js';
-import { bounds, number } from '../../canvas/numbers.js';
-import { cells, outline, plotted, rowByRow, tip } from '../../canvas/pointer.js';
-import { patchName, placeName, t } from '../../canvas/words.js';
+import { tinted } from '../../frontend/colours.js';
+import { div, el, fit, span } from '../../frontend/elements.js';
+import { bounds, number } from '../../frontend/numbers.js';
+import { cells, outline, plotted, rowByRow, tip } from '../../frontend/pointer.js';
+import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { beside, digits, drawPatch, largest, shapeOf } from './parts.js';
 
 /**

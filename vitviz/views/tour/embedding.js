@@ -1,10 +1,10 @@
 // Steps 4 and 5: the embedding of a patch, and the token in front.
 
-import { tinted } from '../../canvas/colours.js';
-import { div, el, figure, fit, sheet, stack } from '../../canvas/elements.js';
-import { number } from '../../canvas/numbers.js';
-import { cells, outline, plotted, tip } from '../../canvas/pointer.js';
-import { patchName, placeName, t } from '../../canvas/words.js';
+import { tinted } from '../../frontend/colours.js';
+import { div, el, figure, fit, sheet, stack } from '../../frontend/elements.js';
+import { number } from '../../frontend/numbers.js';
+import { cells, outline, plotted, tip } from '../../frontend/pointer.js';
+import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { board, strip } from './board.js';
 import { flattened } from './input.js';
 import { beside, captioned, digits, largest, pair, patchOf, summed, take, tokenTitle } from './parts.js';

@@ -1,11 +1,11 @@
 // Steps 7 and 8: one row of attention in numbers; all heads of a layer, and how long the tokens become.
 
-import { chartBeside } from '../../canvas/chart.js';
-import { tinted } from '../../canvas/colours.js';
-import { unpacked } from '../../canvas/data.js';
-import { button, div, el, fit, span, stack, thumb } from '../../canvas/elements.js';
-import { bounds, number } from '../../canvas/numbers.js';
-import { t } from '../../canvas/words.js';
+import { chartBeside } from '../../frontend/chart.js';
+import { tinted } from '../../frontend/colours.js';
+import { unpacked } from '../../frontend/data.js';
+import { button, div, el, fit, span, stack, thumb } from '../../frontend/elements.js';
+import { bounds, number } from '../../frontend/numbers.js';
+import { t } from '../../frontend/i18n.js';
 import { board, strip } from './board.js';
 import {
   beside,

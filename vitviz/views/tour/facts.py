@@ -8,7 +8,7 @@ there. Formulas are plain text in which _{} and ^{} mark indices; the page build
 from dataclasses import dataclass, field
 from typing import Any
 
-from vitviz.record.grid import Grid
+from vitviz.traces.grid import Grid
 
 
 @dataclass(frozen=True)

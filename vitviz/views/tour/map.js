@@ -2,10 +2,10 @@
 // Each block leads to its step, and the step that is shown is lit. Before the first step the way at a glance:
 // a click on a part goes to the view that explains it.
 
-import { button, div, el, fit, span } from '../../canvas/elements.js';
-import { open } from '../../canvas/memory.js';
-import { scored } from '../../canvas/numbers.js';
-import { t, tokenName } from '../../canvas/words.js';
+import { button, div, el, fit, span } from '../../frontend/elements.js';
+import { open } from '../../frontend/view_state.js';
+import { scored } from '../../frontend/numbers.js';
+import { t, tokenName } from '../../frontend/i18n.js';
 import { drawPatch, shapeOf, told } from './parts.js';
 
 const SHOWN = 5; // patches in a row

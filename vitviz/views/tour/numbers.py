@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitviz import analyses
+from vitviz.charts.chart import travelled
 from vitviz.errors import Unknown, VitvizError, WrongSetting
-from vitviz.figures.chart import travelled
-from vitviz.record.sentence import said
+from vitviz.traces.localized_text import said
 from vitviz.views.printing import counted, patch_name, writer_name
 from vitviz.views.shared import ledger_of, taken_away, writers_of
 from vitviz.views.subject import Subject
@@ -18,7 +18,7 @@ from vitviz.views.subject import Subject
 if TYPE_CHECKING:
     from vitviz.analyses import WorkedRow
     from vitviz.engine.parts import Parts
-    from vitviz.record.trace import Trace
+    from vitviz.traces.trace import Trace
 
 SEEDS = 999  # so many orders of the patches can be asked for
 SHOWN = 5  # classes worked out
@@ -178,7 +178,7 @@ def experiment(subject: Subject, seed: int) -> dict[str, Any]:
     """The answers to the picture and to its shuffled patches, with E_pos and without."""
     if not 1 <= seed <= SEEDS:
         raise WrongSetting(f"Given seed={seed}; expected a whole number from 1 to {SEEDS}.")
-    from vitviz.engine.passes.experiments import permutation
+    from vitviz.engine.forward.shuffling import permutation
 
     trace, inspector = subject.trace, subject.inspector
     parts = inspector.parts(trace.grid.pixels)

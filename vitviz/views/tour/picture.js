@@ -1,10 +1,10 @@
 // Step 1: the photograph, and the model's input pixel by pixel.
 
-import { el, fit, stack } from '../../canvas/elements.js';
-import { drawCrop, rim } from '../../canvas/missing.js';
-import { number } from '../../canvas/numbers.js';
-import { cells, plotted, rowByRow } from '../../canvas/pointer.js';
-import { t } from '../../canvas/words.js';
+import { el, fit, stack } from '../../frontend/elements.js';
+import { drawCrop, rim } from '../../frontend/removed_patches.js';
+import { number } from '../../frontend/numbers.js';
+import { cells, plotted, rowByRow } from '../../frontend/pointer.js';
+import { t } from '../../frontend/i18n.js';
 import { beside, captioned, digits, pair, patchOf, plain, shapeOf, sheetOf } from './parts.js';
 
 export const colourNames = () => [t('Red'), t('Green'), t('Blue')];

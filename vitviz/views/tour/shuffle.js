@@ -1,10 +1,10 @@
 // Step 6: positions, and live experiments: patches in another order, the position embedding at zero.
 
-import { unpacked } from '../../canvas/data.js';
-import { button, div, el, stack, tops } from '../../canvas/elements.js';
-import { leads } from '../../canvas/leads.js';
-import { number } from '../../canvas/numbers.js';
-import { t } from '../../canvas/words.js';
+import { unpacked } from '../../frontend/data.js';
+import { button, div, el, stack, tops } from '../../frontend/elements.js';
+import { leads } from '../../frontend/lesson_links.js';
+import { number } from '../../frontend/numbers.js';
+import { t } from '../../frontend/i18n.js';
 import { board, strip } from './board.js';
 import { beside, captioned, largest, pair, patchOf, prose, take } from './parts.js';
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
-from vitviz.record.grid import Grid
+from vitviz.traces.grid import Grid
 from vitviz.views.base import paragraphs
 from vitviz.views.tour import diagram
 from vitviz.views.tour.facts import Facts, Step
@@ -20,7 +20,7 @@ def steps(facts: Facts) -> list[Step]:
 
 def texts() -> list[str]:
     """Every English text that a step or the diagram can say of any model: what needs a translation."""
-    from vitviz.record.readout import NAMES  # with torch, which the page is built without
+    from vitviz.traces.readout import NAMES  # with torch, which the page is built without
 
     grid = Grid(2, 2, (8, 8), ("class",))
     plain = Facts(grid, 4, 1, 1, 4, 16, 10, True, "class", "learned", 5, False, True, False, False)

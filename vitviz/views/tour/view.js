@@ -1,8 +1,8 @@
 // The guided tour: one step at a time, with its words, formula, figure and shapes, and one thing to try.
 
-import { pixels } from '../../canvas/data.js';
-import { button, div, el } from '../../canvas/elements.js';
-import { t } from '../../canvas/words.js';
+import { pixels } from '../../frontend/data.js';
+import { button, div, el } from '../../frontend/elements.js';
+import { t } from '../../frontend/i18n.js';
 import { pathStep, probabilitiesStep, readoutStep, sumStep, withoutStep } from './answer.js';
 import { embeddingStep, tokenStep } from './embedding.js';
 import { attentionStep, layersStep } from './encoder.js';

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from vitviz.analyses.protocol import DENSE, TITLES, UNTRIED
+from vitviz.charts.chart import Chart, travelled
 from vitviz.errors import Unknown, quoted
-from vitviz.figures.chart import Chart, travelled
-from vitviz.record.sentence import Sentence
-from vitviz.views import late
+from vitviz.traces.localized_text import Sentence
+from vitviz.views import lazy
 from vitviz.views.base import File, Item, View, Words, as_json
 from vitviz.views.controls import Choice, Text
 from vitviz.views.shared import as_csv, likeliest, packed, target_of
@@ -154,7 +154,7 @@ class Trial(View):
 
     def chart(self, subject: Subject, settings: Settings) -> Chart | None:
         """Of a set, how far each method lies ahead of chance; one picture's curves come one by one."""
-        return None if subject.survey is None else late.trial_over.ahead(subject.survey, settings)
+        return None if subject.survey is None else lazy.trial_image_set.ahead(subject.survey, settings)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         methods = [[name, TITLES[name]] for name in self.order(subject)]
@@ -165,11 +165,11 @@ class Trial(View):
         return {"methods": methods, "pictures": None, "starts": PASSES * operations <= BY_ITSELF, "top": top}
 
     def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
-        made = late.trial_made
+        made = lazy.trial_compute
         if (name == "standing") is not (subject.survey is not None):
             raise Unknown(OF_ONE if subject.survey is not None else OF_MANY)
         if name == "standing":
-            return packed(late.trial_over.told(subject.survey, settings))
+            return packed(lazy.trial_image_set.told(subject.survey, settings))
         if name == "classes":
             labels = list(subject.trace.labels)
             return packed({"likeliest": likeliest(subject.trace, SHOWN), "labels": labels})
@@ -200,7 +200,7 @@ class Trial(View):
             return True
         target, order = target_of(subject, settings["target"]), self.order(subject)
         asked, steps = settings["patches_as"], steps_of(settings)
-        return all(subject.made(late.trial_made.named(target, asked, one, steps)) for one in order)
+        return all(subject.made(lazy.trial_compute.named(target, asked, one, steps)) for one in order)
 
     def order(self, subject: Subject) -> tuple[str, ...]:
         """The methods that are tried; those that were made for sentences only where these are the classes."""
@@ -212,14 +212,14 @@ class Trial(View):
         methods = ("random", settings["method"]) if alone else self.order(subject)
         target = target_of(subject, settings["target"])
         asked = settings["patches_as"], tuple(dict.fromkeys(methods)), steps_of(settings)
-        return late.trial_made.whole(subject, target, *asked)
+        return lazy.trial_compute.whole(subject, target, *asked)
 
     def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
         if subject.survey is not None:
-            return late.trial_over.arrays(subject.survey, settings)
-        return late.trial_made.arrays(self.whole(subject, settings))
+            return lazy.trial_image_set.arrays(subject.survey, settings)
+        return lazy.trial_compute.arrays(self.whole(subject, settings))
 
     def file(self, subject: Subject, name: str, settings: Settings, upload: Any = None) -> bytes:
         if subject.survey is not None:
-            return as_csv(late.trial_over.rows(subject.survey, settings))
-        return late.trial_made.table(self.whole(subject, settings))
+            return as_csv(lazy.trial_image_set.rows(subject.survey, settings))
+        return lazy.trial_compute.table(self.whole(subject, settings))

@@ -1,11 +1,11 @@
 // All maps side by side on one scale: the order in which each would take the patches away, or their values.
 
-import { tinted } from '../../canvas/colours.js';
-import { div, el, stack, thumb } from '../../canvas/elements.js';
-import { lighting } from '../../canvas/lit.js';
-import { number } from '../../canvas/numbers.js';
-import { plotted, tip } from '../../canvas/pointer.js';
-import { patchName, placeName, t } from '../../canvas/words.js';
+import { tinted } from '../../frontend/colours.js';
+import { div, el, stack, thumb } from '../../frontend/elements.js';
+import { lighting } from '../../frontend/highlight.js';
+import { number } from '../../frontend/numbers.js';
+import { plotted, tip } from '../../frontend/pointer.js';
+import { patchName, placeName, t } from '../../frontend/i18n.js';
 
 /** Each value's share of the others that are smaller; equal ones share the mean of their places. */
 function ranksOf(values) {

@@ -1,12 +1,12 @@
 // The ranking: areas under both curves, what lies between them, SaCo, and what a map leaves unexplained; of a
 // set, how far each method lies ahead of chance with two standard errors.
 
-import { chartBeside } from '../../canvas/chart.js';
-import { unpacked } from '../../canvas/data.js';
-import { button, div, el, span, stack, svg } from '../../canvas/elements.js';
-import { lighting, lit, relit, whenLit } from '../../canvas/lit.js';
-import { fixed } from '../../canvas/numbers.js';
-import { t } from '../../canvas/words.js';
+import { chartBeside } from '../../frontend/chart.js';
+import { unpacked } from '../../frontend/data.js';
+import { button, div, el, span, stack, svg } from '../../frontend/elements.js';
+import { lighting, lit, relit, whenLit } from '../../frontend/highlight.js';
+import { fixed } from '../../frontend/numbers.js';
+import { t } from '../../frontend/i18n.js';
 import { drawMap, largest } from './maps.js';
 
 /** A table as wide as it needs: `fill(columns, rows)`. */

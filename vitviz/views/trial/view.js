@@ -1,12 +1,12 @@
 // Maps on trial: one method after the other is asked about, and what is known of it is drawn as it comes; of
 // a set of pictures, where methods stand over it.
 
-import { chartBeside, stroked } from '../../canvas/chart.js';
-import { unpacked } from '../../canvas/data.js';
-import { div, el, running, say, span, stack } from '../../canvas/elements.js';
-import { matrix } from '../../canvas/matrix.js';
-import { asText as query } from '../../canvas/memory.js';
-import { ofASet, t } from '../../canvas/words.js';
+import { chartBeside, stroked } from '../../frontend/chart.js';
+import { unpacked } from '../../frontend/data.js';
+import { div, el, running, say, span, stack } from '../../frontend/elements.js';
+import { matrix } from '../../frontend/matrix.js';
+import { asText as query } from '../../frontend/view_state.js';
+import { ofASet, t } from '../../frontend/i18n.js';
 import { maps } from './maps.js';
 import { ranking, standing } from './ranking.js';
 

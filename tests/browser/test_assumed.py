@@ -1,0 +1,112 @@
+"""What a file does not say, asked on the page: the form, the mark on every view, the answer kept beside the
+file.
+"""
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+from safetensors.torch import load_file, save_file
+
+from tests.browser.conftest import Server, drawn_otherwise, middle, pick, shipped
+from tests.browser.held import Held
+from tests.engine.small import saved, small
+from tests.shared import shared
+
+NONE = "^(?!.*assumed)"
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("weights")
+    shipped(folder / "vitviz-tiny")
+    save_file(load_file(shared("weights/deit_tiny_patch16_224.safetensors")), folder / "mine.safetensors")
+    saved(small(embed_dim=96, num_heads=6, num_classes=10), folder / "cifar.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(weights):
+    with Server("--weights", str(weights), "--device", "cpu") as server:
+        yield server
+
+
+def marked(page, wanted: str):
+    """Waits until the mark on a view is so; it follows the form, as the form follows the answer."""
+    read = "getComputedStyle(document.querySelector('.vv[data-view=patches]'), '::before').content"
+    page.wait_for_function(f"(wanted) => new RegExp(wanted).test({read})", arg=wanted, timeout=60_000)
+
+
+def test_a_bare_file_is_asked_about_until_it_is_answered_for_good(open_page, weights):
+    page = open_page()
+    form = page.locator(".vv-assumed")
+    expect(form).to_be_hidden()
+    marked(page, NONE)
+    pick(page, "mine.safetensors")
+    expect(form).to_contain_text("The file does not say")
+    expect(form.locator("fieldset").first).to_contain_text("%", timeout=60_000)  # each choice with its answer
+    marked(page, "assumed: .*Mean and deviation.*Crop")
+    other = middle(form.locator("input:not(:checked)").first)
+    assert drawn_otherwise(form.locator("input:checked").first, other), "what is taken is seen"
+    form.get_by_label("one half").click()
+    expect(page.locator("#vitviz-facts [data-checkpoint]")).to_have_attribute(
+        "data-checkpoint", "mine.safetensors?mean=0.5,0.5,0.5&std=0.5,0.5,0.5", timeout=60_000
+    )
+    marked(page, "assumed: (?!.*Mean and deviation).*Crop")
+    form.get_by_role("button", name="These are right").click()
+    expect(form).to_contain_text("Said of this file", timeout=60_000)
+    marked(page, NONE)
+    form.get_by_role("button", name="Keep beside the file").click()
+    expect(page.locator("#vitviz-facts [data-checkpoint]")).to_have_attribute(
+        "data-checkpoint", "mine.safetensors", timeout=60_000
+    )
+    expect(form).to_be_hidden(timeout=60_000)
+    kept = json.loads((weights / "mine.config.json").read_text())
+    assert kept["pretrained_cfg"]["mean"] == [0.5, 0.5, 0.5] and kept["model_args"]["num_heads"] == 3
+
+
+def test_two_answers_given_quickly_both_count(open_page):
+    page = open_page()
+    form, facts = page.locator(".vv-assumed"), page.locator("#vitviz-facts [data-checkpoint]")
+    pick(page, "cifar.safetensors")
+    choices = {
+        name: form.locator("fieldset").filter(has_text=name).locator("input") for name in ("Heads", "Mean")
+    }
+    expect(choices["Heads"]).to_have_count(4, timeout=60_000)
+    held = Held(page, "/queue/join")
+    choices["Heads"].nth(1).click()
+    held.wait()
+    choices["Mean"].nth(2).click()
+    held.let_go()
+    said = re.compile(r"^cifar\.safetensors\?heads=6&mean=[^&]+&std=[^&]+$")
+    expect(facts).to_have_attribute("data-checkpoint", said, timeout=60_000)
+
+
+def test_heads_and_names_that_a_small_file_does_not_say(open_page, weights, tmp_path):
+    page = open_page()
+    form, facts = page.locator(".vv-assumed"), page.locator("#vitviz-facts [data-checkpoint]")
+    pick(page, "cifar.safetensors")
+    heads = form.locator("fieldset").filter(has_text="Heads")
+    expect(heads.locator("label")).to_have_count(4, timeout=60_000)
+    expect(heads.locator("label").nth(1)).to_contain_text("%", timeout=60_000)
+    box = form.get_by_label("Names of the classes")
+    box.fill("\n".join(f"thing {i}" for i in range(9)))
+    expect(form).to_contain_text("9 of 10 names")
+    written = box.element_handle()
+    heads.locator("input").nth(1).click()  # not `check`, which looks again: what is answered is asked no more
+    expect(facts).to_have_attribute("data-checkpoint", "cifar.safetensors?heads=6", timeout=60_000)
+    expect(box).to_have_value(re.compile("^thing 0\n"))  # what was written outlives another answer
+    assert written.evaluate("(box) => box.isConnected"), "a file read meanwhile would be counted elsewhere"
+    form.get_by_role("button", name="Keep beside the file").click()
+    expect(page.locator("#vitviz-notice")).to_contain_text("10 classes, and 9 names", timeout=60_000)
+    assert not (weights / "cifar.config.json").exists()
+    names = tmp_path / "names.txt"
+    names.write_text("".join(f"thing {i}\n" for i in range(10)))
+    form.get_by_label("A file with one name a line").set_input_files(names)
+    expect(form).to_contain_text("10 of 10 names")
+    form.get_by_role("button", name="Keep beside the file").click()
+    expect(facts).to_have_attribute("data-checkpoint", "cifar.safetensors", timeout=60_000)
+    expect(page.locator("#vitviz-facts")).to_contain_text("thing")
+    kept = json.loads((weights / "cifar.config.json").read_text())
+    assert kept["pretrained_cfg"]["label_names"][9] == "thing 9" and kept["model_args"]["num_heads"] == 6

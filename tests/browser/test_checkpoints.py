@@ -1,0 +1,189 @@
+"""Switching checkpoints, and hubs that do not answer."""
+
+import json
+import re
+import time
+
+import pytest
+from playwright.sync_api import expect
+
+import vitviz
+from tests.browser.conftest import Server, give_a_set, open_tab, pick, ready, sample, shipped
+from vitviz.views import VIEWS
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """A weights folder with vitviz-tiny and two small models of other kinds: no class token, and registers
+    with rope.
+    """
+    import timm
+    import torch
+    from safetensors.torch import save_file
+
+    folder = tmp_path_factory.mktemp("weights")
+    shipped(folder / "vitviz-tiny")
+    kinds = {
+        "<img src=x onerror=alert(1)>": (
+            "vit_tiny_patch16_224",
+            {"class_token": False, "global_pool": "avg", "img_size": [64, 96]},
+        ),
+        "rotary": ("vit_small_patch16_dinov3", {"img_size": 64, "num_classes": 0}),
+    }
+    for name, (architecture, options) in kinds.items():
+        torch.manual_seed(1)
+        model = timm.create_model(architecture, pretrained=False, depth=2, **options)
+        (folder / name).mkdir()
+        save_file(
+            {
+                key: value + 0.02 * torch.randn_like(value) if value.is_floating_point() else value
+                for key, value in model.state_dict().items()
+            },
+            folder / name / "model.safetensors",
+        )
+        size = list(model.patch_embed.img_size)
+        config = {
+            "architecture": architecture,
+            "num_classes": model.num_classes,
+            "model_args": {"depth": 2, **options},
+            "pretrained_cfg": {
+                "input_size": [3, *size],
+                "mean": [0.5] * 3,
+                "std": [0.5] * 3,
+                "interpolation": "bicubic",
+                "crop_pct": 1.0,
+                "num_classes": model.num_classes,
+                "first_conv": "patch_embed.proj",
+                "classifier": "head",
+            },
+        }
+        (folder / name / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(weights):
+    with Server("--weights", str(weights)) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "rotary"])
+def test_switching_keeps_the_picture_and_draws_or_explains_every_view(open_page, name):
+    page = open_page()
+    sample(page, 1)
+    expect(page.locator("#vitviz-stage")).to_contain_text("600 × 400")
+    pick(page, name)
+    expect(page.locator("#vitviz-facts .vv-facts")).to_have_attribute("data-checkpoint", name, timeout=20_000)
+    expect(page.locator("#vitviz-stage")).to_contain_text("600 × 400")
+    for view in VIEWS:
+        open_tab(page, view.title)
+        ready(page, view.slug)
+    open_tab(page, "Positions")
+    note = page.locator("#vitviz-positions .vv-note")
+    if name == "rotary":
+        expect(note).to_contain_text("rotary")
+        expect(page.locator("#vitviz-facts")).to_contain_text("no classifier")
+    else:
+        expect(note).to_be_hidden()
+        expect(page.locator("#vitviz-facts")).to_contain_text("4 × 6")
+
+
+def test_a_hub_that_cannot_be_reached_says_so_within_five_seconds(open_page):
+    page = open_page()
+    before = ready(page, "patches")
+    start = time.perf_counter()
+    pick(page, "vit_tiny_patch16_224.augreg_in21k")
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
+        re.compile("hub.*vitviz-tiny", re.I | re.S), timeout=15_000
+    )
+    assert (
+        time.perf_counter() - start < 8
+    )  # the hub's own deadline is 5 s; the rest is the page's way there and back
+    assert ready(page, "patches") == before
+    expect(page.locator("#vitviz-picker input")).to_have_value(re.compile("^vitviz-tiny"))
+
+
+def test_what_is_no_plain_vit_is_refused_with_the_reason(open_page):
+    page = open_page()
+    pick(page, "swin_tiny_patch4_window7_224")
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
+        "Swin", timeout=15_000, ignore_case=True
+    )
+
+
+def test_a_survey_shows_its_mean_and_names_what_it_could_not_read(open_page, tmp_path):
+    import numpy as np
+    from PIL import Image
+
+    page = open_page()
+    open_tab(page, "Distance")
+    files = []
+    for number in range(3):
+        files.append(tmp_path / f"{number}.png")
+        Image.fromarray(np.random.default_rng(number).integers(0, 255, (80, 90, 3), dtype=np.uint8)).save(
+            files[-1]
+        )
+    (tmp_path / "bad.png").write_text("no picture")
+    give_a_set(page, [*files, tmp_path / "bad.png"])
+    page.locator(".vv-set .vv-go").click()
+    expect(page.locator("#vitviz-distance")).to_contain_text("mean of 3 pictures", timeout=30_000)
+    expect(page.locator(".vv-set-told")).to_contain_text("Picture 4")
+
+
+def test_two_checkpoints_side_by_side_share_one_set_of_controls(open_page):
+    page = open_page("?second=rotary&tab=rollout", wait=False)
+    ready(page, "rollout")
+    ready(page, "second-rollout")
+    expect(page.locator("#vitviz-second-facts .vv-facts")).to_have_attribute("data-checkpoint", "rotary")
+    expect(page.locator("#vitviz-second-rollout .vv-heading")).to_have_text("rotary")
+    expect(page.locator("#vitviz-second-rollout .vv-controls")).to_be_hidden()
+    page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
+    page.wait_for_function(
+        "() => /residual=0.8/.test(document.querySelector('#vitviz-second-rollout"
+        " [data-ready]').dataset.ready)"
+    )
+    for view in VIEWS:
+        open_tab(page, view.title)
+        assert ready(page, view.slug) != ready(page, f"second-{view.slug}")
+    open_tab(page, "Positions")
+    expect(page.locator("#vitviz-second-positions .vv-note")).to_contain_text("rotary")
+
+
+def test_two_charts_side_by_side_have_one_scale(open_page, weights):
+    page = open_page("?second=rotary&tab=distance&size=64", wait=False)
+    ready(page, "distance")
+    ready(page, "second-distance")
+    charts = "[...window.vitviz.views].filter((view) => view.name === 'distance' && view.root.isConnected)"
+    page.wait_for_function(
+        f"() => {{ const [one, two] = {charts}; return `${{one.scale}}` === `${{two.scale}}`; }}"
+    )
+    highest = []
+    for name in ("vitviz-tiny", "rotary"):
+        trace = vitviz.load(weights / name, device="cpu").trace(vitviz.sample_image("coffee"), size=64)
+        measured = vitviz.analyses.distances(trace)
+        highest.append(max(float(measured.distance.max()), vitviz.analyses.uniform_distance(trace.grid)))
+    assert abs(highest[0] - highest[1]) > 1, "two charts that differ"
+    assert page.evaluate(f"{charts}[0].scale") == pytest.approx([0, 1.08 * max(highest)], rel=1e-4)
+    ticks = [
+        page.locator(f"#vitviz-{name} svg.vv-chart text[text-anchor=end]").all_inner_texts()
+        for name in ("distance", "second-distance")
+    ]
+    assert ticks[0] == ticks[1] and len(ticks[0]) > 2
+
+
+def test_another_input_size_is_seen_in_every_view_and_one_that_does_not_fit_is_refused(open_page):
+    page = open_page("?size=shape&sample=chelsea&tab=patches")
+    expect(page.locator("#vitviz-facts")).to_contain_text(re.compile(r"Input\d+ × \d+ × 3"))
+    assert "64 × 64 × 3" not in page.locator("#vitviz-facts").inner_text()
+    before = ready(page, "patches")
+    page.get_by_text("Compare, and input size").click()
+    size = page.locator("#vitviz-size input")
+    size.fill("100x96")
+    size.press("Enter")
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text("does not divide")
+    assert ready(page, "patches") == before
+    size.fill("96 x 160")
+    size.press("Enter")
+    expect(page.locator("#vitviz-facts")).to_contain_text("96 × 160 × 3", timeout=15_000)
+    open_tab(page, "Positions")
+    ready(page, "positions")

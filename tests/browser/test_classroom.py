@@ -1,0 +1,251 @@
+"""What goes wrong when many share a server: a full queue, pages closed in the middle, files taken away."""
+
+import os
+import re
+import shutil
+import time
+
+import httpx
+import numpy as np
+import pytest
+from gradio.utils import get_upload_folder
+from PIL import Image
+from playwright.sync_api import expect
+
+from tests.browser.conftest import give_a_set, open_tab, pick, ready, sample, shipped
+from tests.browser.house import House, until
+from tests.browser.test_page import painted
+from vitviz import engine
+from vitviz.errors import CheckpointError
+from vitviz.server.security.request_context import Gone
+
+BATCH = 8  # pictures between two states of a survey
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("weights")
+    for name in ("vitviz-tiny", "mine"):
+        shipped(folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(weights):
+    house = House("--weights", str(weights))
+    yield house
+    house.stop()
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    folder, chance = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    files = [folder / f"{number:02}.png" for number in range(3 * BATCH)]
+    for file in files:
+        Image.fromarray(chance.integers(0, 255, (20, 30, 3), dtype=np.uint8)).save(file)
+    return files
+
+
+def notice(page):
+    return page.locator("#vitviz-notice .vv-notice")
+
+
+def redrawn(page, before: str):
+    ready = "document.querySelector('#vitviz-patches [data-ready]').dataset.ready"
+    page.wait_for_function(f"(key) => !{ready}.startsWith(key)", arg=before)
+
+
+@pytest.fixture(scope="module")
+def chart(browser, server, pictures):
+    """A page at the distance chart with a set of pictures handed in; the test that closes it comes last."""
+    page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    page.goto(server.url + "?tab=distance")
+    ready(page, "distance")
+    give_a_set(page, pictures)
+    page.wait_for_function(  # what each is taken for has passes of its own, which no gate is to hold
+        "() => { const all = [...document.querySelectorAll('.vv-set-pictures li')];"
+        " return all.length && all.every((one) => !one.textContent.includes('…')) }"
+    )
+    yield page
+    page.context.close()
+
+
+def start(page):
+    page.locator(".vv-set .vv-go").click()
+
+
+def chart_says(page, text: str):
+    expect(page.locator("#vitviz-distance .vv-h")).to_have_text(f"vitviz-tiny, {text}", timeout=15_000)
+
+
+def averaged(page) -> int:
+    """How many pictures the chart's own download is the mean of."""
+    with page.expect_download() as download:
+        page.locator("#vitviz-distance").get_by_text("Numbers (.csv)").click()
+    return int(download.value.path().read_text().splitlines()[1].split(",")[1])
+
+
+def test_a_full_queue_is_said_and_takes_nothing_away(open_page, server, monkeypatch):
+    page = open_page()
+    before = ready(page, "patches")
+    monkeypatch.setattr(server.demo._queue, "max_size", 1)
+    with server.gate() as gate:
+        for name in ("astronaut", "rocket"):  # the first is held in its forward pass, the second waits for it
+            asked = {"data": [name, "", 5]}
+            httpx.post(server.url + "gradio_api/call/predict", json=asked).raise_for_status()
+        until(lambda: gate.came and len(server.demo._queue) == 1)
+        sample(page, 0)
+        expect(page.locator(".toast-body").first).to_contain_text("busy. Please try again")
+        assert ready(page, "patches") == before and painted(page, "patches")
+        late = open_page(wait=False)
+        expect(notice(late)).to_contain_text("Load it again in a moment")
+    sample(page, 0)
+    redrawn(page, before)
+    late.reload()
+    ready(late, "patches")
+    expect(notice(late)).to_be_hidden()
+
+
+def test_a_page_closed_in_the_middle_of_a_pass_stops_it_and_the_next_has_one_of_its_own(open_page, server):
+    page = open_page()
+    server.forget_traces()
+    with server.gate() as gate:
+        sample(page, 2)
+        until(lambda: gate.came == 1)
+        page.context.close()
+        key = server.studio.pictures.sample("astronaut")
+        until(lambda: gate.unwanted)
+        gate.let()
+        until(lambda: server.idle)
+        assert not server.studio._traces._entries, "nobody waits for it, so it is not made to its end"
+        gate.let()
+        server.studio.look(key, "vitviz-tiny")
+        assert gate.came == 2 and len(server.studio._traces._entries) == 1
+
+
+def test_a_page_closed_in_the_middle_of_a_download_ends_it(open_page, server, monkeypatch):
+    told, ended = [], []
+
+    def load(name, progress, **options):
+        if ended:
+            raise CheckpointError("Asked for anew.")
+        try:
+            while len(told) < 1_000:
+                progress(len(told), 1_000)
+                told.append(len(told))
+                time.sleep(0.02)  # the bytes come slowly
+        except Gone as gone:
+            ended.append(gone)
+            raise
+
+    page = open_page()
+    monkeypatch.setattr(engine, "load", load)
+    pick(page, "vit_tiny_patch16_224.augreg_in21k")
+    expect(page.locator("#vitviz-stage")).to_contain_text("Downloading vit_tiny_patch16_224.augreg_in21k")
+    page.context.close()
+    until(lambda: ended and server.idle)
+    other = open_page()
+    pick(other, "vit_tiny_patch16_224.augreg_in21k")
+    expect(notice(other)).to_contain_text("Asked for anew")
+
+
+def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(chart, server, pictures):
+    kept = len(os.listdir(get_upload_folder()))
+    with server.gate() as gate:
+        start(chart)
+        until(lambda: gate.came == 1)
+        chart.locator(".vv-set .vv-go").click()
+        until(lambda: not server.running)
+        gate.let()
+        until(lambda: server.idle)
+        chart_says(chart, "one picture")
+        assert averaged(chart) == 1
+        start(chart)
+        until(lambda: gate.came == 2)
+        gate.let()
+        chart_says(chart, f"mean of {BATCH} pictures")
+        until(lambda: gate.came == 3)
+        chart.locator(".vv-set .vv-go").click()
+        until(lambda: not server.running)
+        gate.let()
+        until(lambda: server.idle)
+        chart.get_by_label("Renormalised over patches").check(force=True)
+        chart.wait_for_function(
+            "() => /renormalised/.test(document.querySelector('#vitviz-distance [data-ready]').dataset.ready)"
+        )
+        chart_says(chart, f"mean of {BATCH} pictures")
+        assert averaged(chart) == BATCH and gate.came == 3
+        start(chart)
+        gate.let(3)
+        chart_says(chart, f"mean of {len(pictures)} pictures")
+        assert averaged(chart) == len(pictures)
+    assert len(os.listdir(get_upload_folder())) <= kept, "starting again leaves files behind"
+
+
+def test_what_is_chosen_during_a_survey_is_what_the_page_shows(chart, server):
+    chart.locator(".vv-set-single").click()
+    chart_says(chart, "one picture")
+    axis = chart.locator("#vitviz-distance .vv-axis").first
+    sorted_heads = chart.get_by_label("Sorted within the layer")
+    with server.gate() as gate:
+        start(chart)
+        gate.let()
+        chart_says(chart, f"mean of {BATCH} pictures")
+        until(lambda: gate.came == 2)
+        sorted_heads.check(force=True)  # drawn in the page: it ends no survey, and the next pictures keep it
+        expect(axis).to_have_text("Heads of a layer, near to far")
+        gate.let()
+        chart_says(chart, f"mean of {2 * BATCH} pictures")
+        expect(axis).to_have_text("Heads of a layer, near to far")
+        until(lambda: gate.came == 3)
+        sample(chart, 3)
+        until(lambda: server.running == ["sample"])
+        gate.let(2)
+        chart_says(chart, "one picture")
+        until(lambda: server.idle)
+        chart_says(chart, "one picture")
+        assert gate.came == 4 and sorted_heads.is_checked()
+
+
+def test_a_page_closed_in_the_middle_of_a_survey_frees_its_worker(chart, server):
+    with server.gate() as gate:
+        start(chart)
+        gate.let()
+        chart_says(chart, f"mean of {BATCH} pictures")
+        until(lambda: gate.came == 2)
+        chart.context.close()
+        gate.let()
+        until(lambda: server.idle)
+        assert gate.came == 2, "the survey went on for nobody"
+
+
+def test_a_checkpoint_that_is_taken_away_is_missed_only_where_it_is_needed(open_page, server, weights):
+    page = open_page("?checkpoint=mine")
+    shutil.rmtree(weights / "mine")
+    before = ready(page, "patches")
+    sample(page, 2)  # it is still in memory
+    redrawn(page, before)
+    open_tab(page, "Rollout")
+    address = f"{server.url}gradio_api/vitviz/{(key := ready(page, 'rollout'))}/rollout/map"
+    drawn = httpx.get(address).raise_for_status()
+    for cache in (server.studio.checkpoints._inspectors, server.studio._traces):  # put out to make room
+        cache._entries.clear()
+    assert httpx.get(address).content == drawn.content, "what has been drawn needs no checkpoint"
+
+    open_tab(page, "Distance")
+    page.get_by_label("Renormalised over patches").check(force=True)
+    expect(page.locator("#vitviz-distance .vv-error")).to_contain_text("There is no checkpoint 'mine'")
+    open_tab(page, "Rollout")
+    ready(page, "rollout")
+    page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
+    expect(page.locator("#vitviz-rollout .vv-error")).to_contain_text("There is no checkpoint 'mine'")
+    sample(page, 0)
+    expect(notice(page)).to_contain_text("There is no checkpoint 'mine'")
+    assert ready(page, "rollout") == key and painted(page, "rollout")
+
+    page.goto(server.url)
+    ready(page, "patches")
+    page.locator("#vitviz-picker input").click()
+    options = page.locator("#vitviz-picker [role=option]")
+    expect(options.first).to_contain_text("vitviz-tiny")
+    assert not [text for text in options.all_inner_texts() if re.search(r"\bmine\b", text)]

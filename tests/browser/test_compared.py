@@ -1,0 +1,99 @@
+"""The comparison in a browser: what is drawn is what a survey says, and hovering asks for nothing."""
+
+import re
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import vitviz
+from tests.browser.conftest import give_a_set, ready
+from vitviz.surveys import parts_of_samples
+
+DRAWN = "JSON.parse(new TextDecoder().decode(view.data.matrix.values))"
+VIEW = "[...window.vitviz.views].find((one) => one.name === 'compared' && one.root.isConnected)"
+
+
+@pytest.fixture(scope="module")
+def survey():
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    return vitviz.survey(parts_of_samples(), inspector, ["similarity"], batch=8)
+
+
+def test_hovering_tells_the_figure_and_asks_for_nothing(open_page, survey):
+    page = open_page("?tab=compared", wait=False)
+    ready(page, "compared")
+    expected = vitviz.cka(survey).numpy()
+    shown = page.evaluate(f"((view) => {DRAWN}.values)({VIEW})")
+    np.testing.assert_allclose(np.reshape(shown, (9, 9)), expected, rtol=1e-3, atol=1e-4)
+    requests, canvas = [], page.locator("#vitviz-compared .vv-figure canvas").first
+    page.on("request", lambda request: requests.append(request.url))
+    canvas.focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator(".vv-tip")).to_contain_text(f"{expected[0, 3]:.3f}")
+    expect(page.locator(".vv-tip")).to_contain_text("depth of vitviz-tiny: 3")
+    assert requests == []
+    expect(page.locator("#vitviz-compared")).to_contain_text("20 parts of the four sample photographs")
+
+
+def test_a_second_checkpoint_stands_on_the_same_axes_and_the_training_too(open_page):
+    page = open_page("?tab=compared&second=vitviz-tiny@30&against=beside&curve=mlp", wait=False)
+    ready(page, "compared")
+    ready(page, "second-compared")
+    for part in ("#vitviz-compared", "#vitviz-second-compared"):
+        expect(page.locator(f"{part} .vv-below .vv-legend")).to_have_count(2)
+    both = "[...window.vitviz.views].filter((one) => one.name === 'compared' && one.root.isConnected)"
+    one, other = page.evaluate(f"{both}.map((view) => {DRAWN}.values)")
+    np.testing.assert_allclose(np.reshape(one, (9, 9)), np.reshape(other, (9, 9)).T, atol=1e-6)
+    page.locator("#vitviz-compared [data-name=against]").get_by_text("Its training").click()
+    followed = f"() => ((view) => view.data.matrix && {DRAWN}.cols.length > 9)({VIEW})"
+    page.wait_for_function(followed, timeout=300_000)  # seventeen steps look at twenty pictures
+
+
+def test_a_set_of_ones_own_can_be_compared(open_page, tmp_path):
+    from PIL import Image
+
+    page, files = open_page("?tab=compared", wait=False), []
+    ready(page, "compared")
+    for number in range(9):
+        files.append(tmp_path / f"{number}.png")
+        pixels = np.random.default_rng(number).integers(0, 255, (40, 40, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(files[-1])
+    give_a_set(page, files)
+    page.locator(".vv-set .vv-go").click()
+    expect(page.locator("#vitviz-compared")).to_contain_text("Over the set of 9 pictures", timeout=60_000)
+    under, view = (page.locator(one).bounding_box() for one in ("#vitviz-set", "#vitviz-tab-compared"))
+    assert (under["x"], under["width"]) == (view["x"], view["width"])  # else its words push the tabs aside
+    page.locator(".vv-set-single").click()
+    expect(page.locator("#vitviz-compared")).to_contain_text("four sample photographs")
+
+
+def test_a_training_says_how_far_it_is_and_can_be_stopped(open_page):
+    page = open_page("?tab=compared", wait=False)
+    ready(page, "compared")
+    questions, asked, part = [], [], page.locator("#vitviz-compared")
+    count = len(vitviz.film("vitviz-tiny"))
+    page.on("request", lambda request: asked.append(request.url) if "/looked?" in request.url else None)
+    page.route(re.compile(r"/compared/looked\?frame=3$"), lambda question: questions.append(question))
+    part.locator("[data-name=against]").get_by_text("Its training").click()
+    said, go, canvas = (part.locator(one) for one in (".vv-trying", ".vv-go", ".vv-figure canvas"))
+    expect(said).to_have_text(f"3 of {count} steps of the training", timeout=60_000)
+    expect(canvas.first).to_be_hidden()  # nothing of another question stands under this one
+    go.click()
+    expect(said).to_contain_text("what is known stays")
+    expect(go).to_have_text("Go on")
+    expect(part.locator(".vv-below .vv-chart")).to_be_visible()
+    page.wait_for_function(f"() => !{VIEW}.data.matrix")
+    assert len(asked) == 4
+    part.locator("[data-name=curve] select").select_option("entropy")
+    ready(page, "compared")
+    assert len(asked) == 4, "another curve is no wish to go on"
+    page.unroute_all()
+    go.click()
+    followed = f"() => ((view) => view.data.matrix && {DRAWN}.cols.length === {count})({VIEW})"
+    page.wait_for_function(followed, timeout=300_000)
+    expect(go).to_be_hidden()
+    expect(canvas.first).to_be_visible()
+    steps = [int(one.split("=")[-1]) for one in asked[4:]]
+    assert steps == [*range(3, count)], "what is known is not asked anew"

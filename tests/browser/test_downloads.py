@@ -1,0 +1,177 @@
+"""What can be taken home from the page holds what it shows: charts, the zip, an average."""
+
+import re
+import zipfile
+
+import numpy as np
+from PIL import Image
+from playwright.sync_api import expect
+
+import vitviz
+from tests.browser.conftest import drawn_otherwise, give_a_set, middle, ready
+from tests.browser.held import Held
+from tests.export.reading import texts
+
+
+def test_the_downloaded_chart_opens_without_any_network(browser, server, open_page, tmp_path):
+    page = open_page("?tab=distance", wait=False)
+    ready(page, "distance")
+    with page.expect_download() as download:
+        page.locator("#vitviz-distance").get_by_text("Figure (HTML)").click()
+    download.value.save_as(path := tmp_path / "figure.html")
+    context = browser.new_context(offline=True)
+    try:
+        alone, elsewhere = context.new_page(), []
+        alone.on(
+            "request",
+            lambda request: (
+                None if request.url.startswith(("file:", "data:", "blob:")) else elsewhere.append(request.url)
+            ),
+        )
+        alone.goto(path.as_uri())
+        expect(alone.locator("svg circle").first).to_be_visible()
+        assert elsewhere == []
+    finally:
+        context.close()
+
+
+def test_everything_in_one_zip_equals_the_trace(open_page, tmp_path):
+    page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
+    ready(page, "rollout")
+    page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
+    page.wait_for_function(
+        "() => /residual=0.8/.test(document.querySelector('#vitviz-rollout [data-ready]').dataset.ready)"
+    )
+    with page.expect_download() as download:
+        page.locator(".vv-everything").click()
+    assert download.value.suggested_filename == "vitviz-tiny.zip"
+    expect(page.locator(".vv-bubble")).to_contain_text("in your downloads")
+    trace = vitviz.load("vitviz-tiny").trace(vitviz.sample_image("rocket"))
+    with zipfile.ZipFile(download.value.path()) as archive:
+        assert archive.testzip() is None
+        rollout = np.load(archive.open("numbers/rollout.npz"))
+        assert np.allclose(
+            rollout["rollout"], vitviz.rollout(trace, fusion="max", residual=0.8).numpy(), rtol=1e-3
+        )
+        assert {
+            "numbers/patches.npz",
+            "distance-figure.html",
+            "upload.jpg",
+            "input.png",
+            "rollout-overlay.png",
+            "README.txt",
+            "settings.json",
+        } <= set(archive.namelist())
+
+
+def test_an_average_is_what_the_downloads_and_the_zip_hold(open_page, tmp_path):
+    page = open_page("?tab=distance&form=sorted", wait=False)
+    one = ready(page, "distance")
+    paths = []
+    for name in ("chelsea", "rocket"):
+        vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
+        paths.append(path)
+    give_a_set(page, paths)
+    page.locator(".vv-set .vv-go").click()
+    expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("mean of 2 pictures")
+    assert ready(page, "distance") != one
+    with page.expect_download() as download:
+        page.locator(".vv-everything").click()
+    inspector = vitviz.load("vitviz-tiny")
+    expected = np.mean([vitviz.attention_distance(inspector.trace(path)).numpy() for path in paths], axis=0)
+    with zipfile.ZipFile(download.value.path()) as archive:
+        assert np.allclose(np.load(archive.open("numbers/distance.npz"))["distance"], expected, atol=1e-3)
+    page.locator("#vitviz-distance .vv-reset").click()
+    expect(page.get_by_label("By layer")).to_be_checked()
+    page.locator(".vv-set-single").click()
+    expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("one picture")
+    assert ready(page, "distance") == one
+
+
+def test_a_figure_for_print_is_the_one_of_python_under_the_settings_in_view(open_page):
+    page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
+    ready(page, "rollout")
+    page.locator("#vitviz-rollout .vv-print").click()
+    dialog = page.get_by_role("dialog", name="The figure for print")
+    expect(dialog).to_be_visible()
+    expect(dialog.get_by_label("Dots per inch")).to_be_hidden()
+    box = dialog.get_by_label("With its detail")
+    place = box.bounding_box()
+    before = middle(box)
+    box.check()
+    assert drawn_otherwise(box, before), "the tick is seen"
+    expect(dialog.get_by_role("status")).to_be_empty(timeout=60_000)  # its preview is drawn
+    assert box.bounding_box() == place, "what is said below moves nothing"
+    box.uncheck()
+    with page.expect_download() as download:
+        dialog.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename == "vitviz-rollout_rocket_vitviz-tiny_fusion-max.svg"
+    inspector, photo = vitviz.load("vitviz-tiny"), vitviz.sample_image("rocket")
+    made = vitviz.figure("rollout", inspector, inspector.trace(photo), picture=photo, fusion="max")
+    found = download.value.path().read_text(encoding="utf-8")
+    assert texts(found.encode()) == texts(made.svg())
+    expect(dialog).to_contain_text("Saved.")
+    assert dialog.locator("img").evaluate("(one) => one.naturalWidth") > 100, "the figure is seen before"
+    caption = dialog.get_by_role("textbox", name="Caption (text)").input_value()
+    assert "Photograph: Launch of a Falcon 9" in caption and "alone: 0" not in caption
+    dialog.get_by_label("Format").select_option("png")
+    dialog.get_by_label("Width in mm").fill("3")
+    dialog.get_by_role("button", name="Download").click()
+    expect(dialog).to_contain_text("expected 40 to 400 mm")
+    dialog.get_by_label("Width in mm").fill("86")
+    dialog.get_by_label("Dots per inch").select_option("150")
+    with page.expect_download() as download:
+        dialog.get_by_role("button", name="Download").click()
+    with Image.open(download.value.path()) as picture:
+        assert picture.width == round(86 / 25.4 * 150)
+
+
+def test_a_figures_film_is_the_one_of_python_under_the_settings_in_view(open_page):
+    page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
+    ready(page, "rollout")
+    page.locator("#vitviz-rollout .vv-filmed").click()
+    dialog = page.get_by_role("dialog", name="The figure as a film")
+    expect(dialog).to_contain_text(f"{len(vitviz.film('vitviz-tiny'))} frames")
+    dialog.get_by_label("The film goes over").select_option("layers")
+    expect(dialog).to_contain_text("8 frames")
+    dialog.get_by_label("Format").select_option("gif")
+    dialog.get_by_label("Width in pixels").select_option("640")
+    dialog.get_by_label("Seconds for each frame").select_option("0.4")
+    with page.expect_download() as download:
+        dialog.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename == "vitviz-rollout_vitviz-tiny_fusion-max_over-layers.gif"
+    expect(dialog).to_have_count(0)
+    inspector, photo = vitviz.load("vitviz-tiny"), vitviz.sample_image("rocket")
+    made = vitviz.animation("rollout", inspector, photo, over="layers", fusion="max")
+    with Image.open(download.value.path()) as film:
+        assert (film.width, film.n_frames) == (640, 8)
+        for number in range(8):
+            film.seek(number)
+            assert film.info["duration"] == (400 if number < 7 else 1200)
+            shown = np.asarray(film.convert("RGB"), float)
+            assert np.abs(shown - made.picture(number, 640)).mean() < 4
+
+
+def test_the_page_says_how_far_a_film_is_and_gives_it_up_with_its_dialog(open_page):
+    page = open_page("?sample=rocket&tab=filters", wait=False)
+    ready(page, "filters")
+    page.locator("#vitviz-filters .vv-filmed").click()
+    dialog = page.get_by_role("dialog", name="The figure as a film")
+    dialog.get_by_label("The film goes over").select_option("layers")
+    expect(dialog).to_contain_text("has no film over the layers")
+    expect(dialog.get_by_role("button", name="Download")).to_be_disabled()
+    dialog.get_by_label("The film goes over").select_option("training")
+    page.route(
+        re.compile("film.progress"), lambda route: route.fulfill(json={"done": 9, "of": 36}, status=200)
+    )
+    held = Held(page, r"/filters/film\.mp4")
+    dialog.get_by_role("button", name="Download").click()
+    held.wait()
+    expect(dialog).to_contain_text("Drawing … 25 %")
+    failed = []
+    page.on("requestfailed", lambda request: failed.append(request.url))
+    dialog.get_by_role("button", name="Close").click()
+    expect(dialog).to_have_count(0)
+    page.wait_for_timeout(100)
+    assert any("film.mp4" in url for url in failed)
+    held.let_go()

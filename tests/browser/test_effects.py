@@ -1,0 +1,181 @@
+"""Evidence in the browser: each part taken away in turn, the answer forming by patch, the account in films,
+and who leads to it.
+"""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+import vitviz
+from tests.browser.conftest import open_tab, ready
+from vitviz import analyses
+from vitviz.engine.studies import attribution
+from vitviz.traces import samples
+
+PANEL = "#vitviz-evidence .vv-effects"
+
+
+@pytest.fixture(scope="module")
+def coffee():
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    return inspector, inspector.trace(samples.sample_image("coffee"))
+
+
+def done(page, count: str) -> None:
+    page.wait_for_function(
+        f"(count) => document.querySelector('{PANEL}')?.dataset.done === count", arg=count, timeout=90_000
+    )
+
+
+def correlation(value: float) -> str:
+    """As it is written, with a true minus sign."""
+    return f"Correlation of share and loss: {value:.2f}".replace("-", "−")
+
+
+def test_every_part_is_taken_away_in_turn_and_stands_beside_its_own_share(open_page, coffee):
+    inspector, trace = coffee
+    target = int(trace.logits.argmax())
+    account = vitviz.evidence(inspector, trace, target)
+    effects = inspector.effects(samples.sample_image("coffee"), target)
+    page = open_page("?sample=coffee&tab=evidence", wait=False)
+    ready(page, "evidence")
+    page.locator("#vitviz-evidence [data-name=show] select").select_option("effects")
+    done(page, "all")
+    panel = page.locator(PANEL)
+    expect(panel.locator(".vv-dotted")).to_have_count(24)
+    found = analyses.agreement(effects, account)
+    expect(panel).to_contain_text(correlation(found.heads))
+    away = (effects.heads - account.heads).abs()
+    layer, head = divmod(int(away.argmax()), 3)
+    expect(panel).to_contain_text(f"Layer {layer + 1}, head {head + 1} is furthest from the line")
+    expect(panel.locator("polyline[stroke='var(--vv-orange)']")).to_have_count(3)  # of those furthest away
+    panel.locator(".vv-chart").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".vv-tip")).to_contain_text("without it the answer loses")
+    page.keyboard.press("Enter")
+    least = divmod(int(account.heads.argmin()), 3)
+    page.wait_for_function(
+        "(chosen) => location.search.includes(`chosen=${chosen}`)", arg=f"{least[0] + 1}.{least[1] + 1}"
+    )
+    panel.get_by_role("button", name="MLPs").click()
+    expect(panel.locator(".vv-dotted")).to_have_count(8)
+    expect(panel).to_contain_text(correlation(found.mlps))
+
+
+def test_what_patches_are_chosen_changes_nothing_of_it(open_page):
+    found = []
+    for chosen in ("", "&patches=104.105"):
+        page = open_page(f"?sample=coffee&tab=evidence&show=effects{chosen}", wait=False)
+        ready(page, "evidence")
+        done(page, "all")
+        panel = page.locator(PANEL)
+        found.append(panel.locator("p").all_inner_texts())
+        assert any("Correlation of share and loss" in text for text in found[-1])
+        found[-1].append(page.locator("#vitviz-evidence .vv-below p", has_text="The share of").inner_text())
+    assert found[0] == found[1]
+
+
+def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
+    page = open_page("?sample=rocket&tab=evidence", wait=False)
+    ready(page, "evidence")
+    page.route(re.compile(r"/evidence/chart\?.*layer=5(&|$)"), lambda route: None)  # held for ever
+    page.locator("#vitviz-evidence [data-name=show] select").select_option("effects")
+    done(page, "3")
+    expect(page.locator(PANEL)).to_contain_text("3 of 8 layers")
+    page.locator(PANEL).get_by_role("button", name="Stop").click()
+    page.unroute_all()
+    expect(page.locator(PANEL).locator(".vv-dotted")).to_have_count(9)
+    page.locator(PANEL).get_by_role("button", name="Go on").click()
+    done(page, "all")
+    expect(page.locator(PANEL).get_by_role("button", name="Go on")).to_be_hidden()
+
+
+def test_with_something_taken_away_already_it_says_why_not(open_page):
+    page, refused = open_page("?sample=coffee&tab=evidence&without=heads%3D5.2", wait=False), []
+    page.on("response", lambda answer: refused.append(answer.url) if answer.status >= 400 else None)
+    key = ready(page, "evidence")
+    show = page.locator("#vitviz-evidence [data-name=show] select")
+    for name, panel in (("smallest", "#vitviz-evidence .vv-alone:visible"), ("effects", PANEL)):
+        show.select_option(name)
+        expect(page.locator(panel)).to_contain_text("from the whole model alone")
+        expect(page.locator(panel).get_by_role("button", name="Begin")).to_be_hidden()
+    assert refused == [], "nothing is asked for that is known to be refused"
+    page.evaluate("document.dispatchEvent(new CustomEvent('vitviz:put-back'))")
+    page.wait_for_function(
+        "(key) => !document.querySelector('#vitviz-evidence [data-ready]').dataset.ready.startsWith(key)",
+        arg=key,
+    )
+    done(page, "all")
+    expect(page.locator(PANEL)).not_to_contain_text("from the whole model alone")
+
+
+def test_every_patch_has_an_answer_of_its_own_at_every_depth(open_page, coffee):
+    inspector, trace = coffee
+    page = open_page("?sample=coffee&tab=evidence&show=forming", wait=False)
+    ready(page, "evidence")
+    view = page.locator("#vitviz-evidence")
+    expect(view).to_contain_text("Each patch’s own answer after 8 layers")
+    expect(view).to_contain_text("A probe: the classifier was never trained to read a patch")
+    depth = view.locator("[data-name=depth] input")
+    depth.fill("5")
+    expect(view).to_contain_text("Each patch’s own answer after 5 layers")
+    shares = analyses.lens_probabilities(attribution.balanced_ledger(inspector, trace), 5)[:, 6, 7]
+    best = shares.topk(3)
+    heat = view.locator(".vv-heat")
+    box = heat.bounding_box()
+    heat.hover(position={"x": box["width"] * 7.5 / 14, "y": box["height"] * 6.5 / 14})
+    for share, index in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+        expect(page.locator(".vv-tip")).to_contain_text(f"{trace.labels[index]} {100 * share:.1f} %")
+
+
+def test_the_film_shows_the_account_at_every_step_on_axes_that_stand(open_page):
+    page = open_page("?sample=coffee&tab=evidence", wait=False)
+    key = ready(page, "evidence")
+    ends = page.locator("#vitviz-evidence .vv-bar-ticks .vv-last")
+    before = ends.all_inner_texts()
+    page.locator("#vitviz-film input[type=range]").fill("0")
+    page.wait_for_function(
+        "(key) => !document.querySelector('#vitviz-evidence [data-ready]').dataset.ready.startsWith(key)",
+        arg=key,
+        timeout=30_000,
+    )
+    ready(page, "evidence")
+    told = page.locator("#vitviz-evidence .vv-balance").inner_text()
+    total, logit = told.removeprefix("Logit: ").split(" of ")
+    assert total == logit and ends.all_inner_texts() == before
+
+
+def test_rollout_says_how_it_fares_and_leads_to_evidence(open_page):
+    page = open_page("?sample=coffee&tab=rollout", wait=False)
+    ready(page, "rollout")
+    expect(page.locator("#vitviz-rollout .vv-fares")).to_contain_text("500 pictures")
+    page.locator("#vitviz-rollout .vv-fares button").click()
+    ready(page, "evidence")
+
+
+def test_the_tour_ends_with_a_sum_and_without_its_largest_part(open_page, coffee):
+    inspector, trace = coffee
+    page = open_page("?sample=coffee&tab=tour&step=11", wait=False)
+    ready(page, "tour")
+    tour = page.locator("#vitviz-tour")
+    rows = tour.locator(".vv-table tbody tr td:last-child").all_inner_texts()
+    *parts, total, logit = [float(text.replace("−", "-")) for text in rows]
+    assert len(parts) == 4 and sum(parts) == pytest.approx(total, abs=1e-4)
+    assert logit == pytest.approx(trace.logits.max().item(), abs=1e-4) and total == pytest.approx(
+        logit, abs=1e-3
+    )
+    tour.locator(".vv-next").click()
+    expect(tour.locator(".vv-tour-title")).to_have_text("One head taken out")
+    name = re.search(r"Layer \d+, head \d+", tour.inner_text())[0]
+    layer, head = map(int, re.findall(r"\d+", name))
+    without = inspector.trace(
+        samples.sample_image("coffee"), without=vitviz.Without(heads=[(layer - 1, head - 1)])
+    )
+    label, share = without.top(1)[0]
+    expect(tour.locator(".vv-table tbody tr").first).to_contain_text(f"{label} {100 * share:.1f} %")
+    tour.get_by_role("button", name="Take it out in every view").click()
+    expect(page.locator("#vitviz-edits .vv-edits")).to_contain_text(name, timeout=20_000)
+    expect(tour).to_contain_text("Something has been taken away already", timeout=20_000)
+    open_tab(page, "Evidence")
+    ready(page, "evidence")

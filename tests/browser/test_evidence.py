@@ -1,0 +1,146 @@
+"""Evidence in the browser: a sum that balances, a head that is taken away, and chips that bring it back."""
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import open_tab, ready
+
+BALANCE = re.compile(r"^(?:Logit|Difference of logits): (−?\d+\.\d{3}) of (−?\d+\.\d{3})$")
+
+
+def balanced(page) -> float:
+    text = page.locator("#vitviz-evidence .vv-balance").inner_text()
+    total, logit = BALANCE.match(text).groups()
+    assert total == logit, text
+    return float(logit.replace("−", "-"))
+
+
+def test_the_sum_balances_and_a_head_can_be_taken_away_and_put_back(open_page):
+    page = open_page("?sample=coffee&tab=evidence", wait=False)
+    key = ready(page, "evidence")
+    before = balanced(page)
+    page.goto(page.url.split("?")[0] + "?sample=coffee&tab=evidence&chosen=5.2")
+    ready(page, "evidence")
+    expect(page.locator("#vitviz-evidence .vv-picked")).to_contain_text("everything else")
+    page.locator("#vitviz-evidence .vv-away").click()
+    edits = page.locator("#vitviz-edits .vv-edits")
+    expect(edits).to_contain_text("Layer 5, head 2", timeout=20_000)
+    page.wait_for_function(
+        "(key) => !document.querySelector('#vitviz-evidence [data-ready]').dataset.ready.startsWith(key)",
+        arg=key,
+    )
+    ready(page, "evidence")
+    expect(page.locator("#vitviz-facts .vv-before").first).to_have_text("94.9 % → ")
+    without = balanced(page)
+    assert abs(without - before) > 0.01, "the head was missed by nobody"
+    open_tab(page, "Rollout")  # every view follows
+    edited = ready(page, "rollout")
+    page.wait_for_function("() => location.search.includes('without=heads')")
+    page.locator("#vitviz-edits .vv-edit-all").click()
+    expect(edits).to_be_hidden(timeout=20_000)
+    page.wait_for_function(
+        "(key) => !document.querySelector('#vitviz-rollout [data-ready]').dataset.ready.startsWith(key)",
+        arg=edited,
+    )
+    open_tab(page, "Evidence")
+    ready(page, "evidence")
+    assert balanced(page) == before
+
+
+def test_two_visitors_with_different_edits_do_not_see_each_others(open_page):
+    pages = [
+        open_page(f"?sample=coffee&tab=evidence&without={text}", wait=False)
+        for text in ("heads%3D5.2", "patches%3D104.105.106", "")
+    ]
+    found = []
+    for page in pages:
+        ready(page, "evidence")
+        found.append(balanced(page))
+    assert len(set(found)) == 3
+    expect(pages[1].locator("#vitviz-edits .vv-edits")).to_contain_text("3 patches")
+    expect(pages[2].locator("#vitviz-edits .vv-edits")).to_be_hidden()
+
+
+def test_another_class_is_asked_by_its_name_and_one_against_another(open_page):
+    page = open_page("?sample=coffee&tab=evidence", wait=False)
+    ready(page, "evidence")
+    before = balanced(page)
+    rather = page.locator("#vitviz-evidence .vv-class").nth(1)
+    unknown = page.locator("#vitviz-evidence .vv-unknown")
+    place = page.locator("#vitviz-evidence .vv-heat").bounding_box()
+    rather.fill("wooden spon")
+    rather.press("Enter")
+    expect(unknown).to_have_text("No wooden spon among 200 classes. Nearest:wooden spoon")
+    rather.fill("lynx")
+    rather.press("Enter")
+    expect(unknown).to_contain_text("No lynx among 200 classes. Likeliest here:espresso")
+    assert page.locator("#vitviz-evidence .vv-heat").bounding_box() == place
+    rather.fill("Wooden Spoon")
+    rather.press("Enter")
+    page.wait_for_function(
+        "() => /target=\\d+-\\d+/.test(document.querySelector('#vitviz-evidence [data-ready]').dataset.ready)"
+    )
+    assert 0 < balanced(page) < before
+    expect(unknown).to_be_hidden()
+    for field in page.locator("#vitviz-evidence .vv-class").all():
+        assert field.evaluate("(one) => one.scrollWidth <= one.clientWidth"), "a name is cut"
+    view = page.locator("#vitviz-evidence")
+    expect(view.locator(".vv-balance")).to_contain_text("Difference of logits")
+    expect(view).to_contain_text("The account, from the start to the difference of logits")
+    expect(view).to_contain_text("Share of the difference of logits")
+    expect(view).to_contain_text(re.compile(r"The share of every head, up to ±\d"))
+    parts = view.locator(".vv-lines").inner_text()
+    assert re.match(r"= −?\d+\.\d\d patches [+−] \d+\.\d\d the class token [+−] \d", parts), parts
+    numbers = [
+        float(one)
+        for one in re.findall(r"[+-]?\d+\.\d\d", re.sub(r"([+−]) ", r"\1", parts).replace("−", "-"))
+    ]
+    assert abs(sum(numbers) - balanced(page)) < 0.03, parts
+
+
+def test_what_is_being_typed_stays_when_an_answer_comes(open_page):
+    page = open_page("?sample=coffee&tab=evidence", wait=False)
+    ready(page, "evidence")
+    field = page.locator("#vitviz-evidence .vv-class").first
+    field.fill("cand")
+    page.evaluate("[...vitviz.views].find((one) => one.name === 'evidence').draw()")
+    expect(field).to_have_value("cand")
+    field.press("Escape")
+    expect(field).to_have_value("espresso")
+    field.fill("candle")
+    field.press("Enter")
+    expect(page.locator("#vitviz-evidence .vv-balance")).not_to_contain_text("9.704 of")
+    expect(field).to_have_value("candle")
+
+
+def test_the_graph_of_paths_tells_its_edges_and_a_head_in_it_opens_its_page(open_page):
+    page = open_page("?sample=coffee&tab=evidence&show=paths&paths=9", wait=False)
+    ready(page, "evidence")
+    view = page.locator("#vitviz-evidence")
+    expect(view).to_contain_text("The 9 largest paths into the answer")
+    expect(view).to_contain_text("They are proven to be the largest: no other path exceeds")
+    plot = view.locator(".vv-below .vv-chart:visible")
+    plot.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".vv-tip")).to_contain_text(
+        re.compile(r"^[+−]\d\.\d\d.*from .* to Layer \d, head \d")
+    )
+    head = view.locator(".vv-below circle.vv-dotted:visible").last
+    box = head.bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_function("() => /show=writers/.test(location.search) && /trail=/.test(location.search)")
+    expect(view).to_contain_text("who wrote what it reads")
+    view.get_by_role("button", name="Held against the truth").click()
+    view.get_by_role("button", name="Begin").locator("visible=true").click()
+    held = view.locator(".vv-alone:visible")
+    expect(held).to_have_attribute("data-done", "all", timeout=60_000)
+    expect(held).to_contain_text(re.compile(r"Correlation of share and effect: −?\d\.\d\d\. All \d+ edges"))
+    held.locator(".vv-chart").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".vv-tip")).to_contain_text(re.compile("without it the answer loses .*own share"))
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => /writer=/.test(location.search)")
+    expect(view.locator("rect.vv-chosen")).to_have_count(1)
+    held.get_by_label("Read as").select_option("query")  # another question: what is there goes
+    expect(held).to_have_attribute("data-done", "0")

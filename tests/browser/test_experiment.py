@@ -1,0 +1,146 @@
+"""The classroom experiment in the browser: one button, a stop, results that stay, and what the model was
+shown.
+"""
+
+import re
+
+import numpy as np
+from playwright.sync_api import expect
+
+from tests.browser.conftest import open_tab, ready, sample
+from tests.browser.held import Held
+from vitviz.analyses import patches_kept
+from vitviz.traces.grid import Grid
+from vitviz.traces.samples import samples
+
+NAMES = [one.name for one in samples()]
+COFFEE, OTHER = NAMES.index("coffee"), NAMES.index("rocket")
+READY = "#vitviz-experiment [data-ready]"
+WHOLE = "#vitviz-experiment [data-experiment]:not([data-experiment=''])"
+GO = "#vitviz-experiment .vv-go"
+
+# red, green, blue and alpha a quarter into each of 14 x 14 patches
+CENTRES = """canvas => Array.from({ length: 196 }, (_, i) => Array.from(canvas.getContext('2d').getImageData(
+  Math.floor((i % 14 + 0.25) * canvas.width / 14),
+  Math.floor((Math.floor(i / 14) + 0.25) * canvas.height / 14), 1, 1).data))"""
+
+
+def opened(open_page, path, tab="Experiment", **options):
+    page = open_page(path, **options)
+    open_tab(page, tab)
+    ready(page, "experiment")
+    return page
+
+
+def kind(page, value):
+    page.locator("#vitviz-experiment [data-name=kind] select").select_option(value)
+
+
+def drawn(page, dots: int):
+    """Waits for as many dots: the chart is asked for when a point is known."""
+    expect(page.locator("#vitviz-experiment circle.vv-dotted")).to_have_count(dots)
+
+
+def test_one_button_says_how_far_it_is_stops_goes_on_and_keeps_what_it_found(open_page):
+    page = opened(open_page, "?sample=coffee")
+    drawn(page, 0)  # guess first: nothing is asked before the button
+    held = Held(page, r"/experiment/point\?.*step=4(&|$)")
+    go, said = page.locator(GO), page.locator("#vitviz-experiment .vv-trying")
+    go.click()
+    expect(said).to_have_text("4 of 11", timeout=30_000)
+    expect(go).to_have_text("Stop")
+    assert page.locator("#vitviz-experiment progress").get_attribute("value") == str(4 / 11)
+    go.click()
+    expect(go).to_have_text("Go on")
+    expect(said).to_contain_text("what is known stays")
+    drawn(page, 8)
+    assert len(held) == 1
+    held.let_go()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url) if "/point?" in request.url else None)
+    go.click()
+    page.locator(WHOLE).wait_for(state="attached", timeout=60_000)
+    drawn(page, 22)
+    assert go.is_hidden()
+    assert len(asked) == 7 and not any(re.search("step=[0-3]$", one) for one in asked)
+    kind(page, "shuffle")
+    expect(go).to_have_text("Start the experiment")
+    expect(page.locator("#vitviz-experiment .vv-below")).to_contain_text("196 pieces of 1 × 1 patches")
+    first = ready(page, "experiment")
+    sample(page, OTHER)
+    page.wait_for_function(f"() => !document.querySelector('{READY}').dataset.ready.startsWith('{first}')")
+    kind(page, "drop")
+    expect(go).to_be_visible()
+    drawn(page, 0)  # of another picture nothing is known
+    sample(page, COFFEE)
+    page.locator(WHOLE).wait_for(state="attached", timeout=30_000)
+    drawn(page, 22)
+    assert len(asked) == 7, "what was found is still there, and nothing is asked anew"
+    kind(page, "shift")  # another question to guess first; what the model will be shown stands there already
+    expect(page.locator("#vitviz-experiment .vv-guess")).to_contain_text("by less than a patch?")
+    below = page.locator("#vitviz-experiment .vv-below")
+    expect(below).to_contain_text("everything moved by 5 pixels")
+    expect(below).to_contain_text("to the right")
+    first, *others = np.array(below.locator("canvas").first.evaluate(CENTRES)).reshape(14, 14, 4)[:, 0]
+    assert all((one == first).all() for one in others), "the mean colour has come in from the left"
+
+
+def test_the_pictures_are_what_the_model_got_at_the_point(open_page):
+    page = open_page("?sample=coffee&tab=experiment&step=7&draw=3", wait=False)
+    ready(page, "experiment")
+    below = page.locator("#vitviz-experiment .vv-below")
+    expect(below).to_contain_text("70 % of the patches dropped: 137 of 196")
+    left, black = (np.array(canvas.evaluate(CENTRES)) for canvas in below.locator("canvas").all()[:2])
+    kept = patches_kept(Grid(14, 14, (16, 16), ("class",)), 70, 3)
+    gone = np.setdiff1d(np.arange(196), kept)
+    assert (black[gone] == [0, 0, 0, 255]).all() and (black[kept, :3].max(axis=1) > 0).mean() > 0.9
+    colourful = np.ptp(left[:, :3].astype(int), axis=1) > 2
+    assert not colourful[gone].any() and colourful[kept].mean() > 0.7, "what is left out is hatched paper"
+    np.testing.assert_array_equal(left[kept], black[kept])
+
+
+def test_a_point_is_chosen_on_the_curve_by_keys_and_stands_in_the_link(open_page):
+    page = opened(open_page, "?sample=coffee")
+    page.locator(GO).click()
+    page.locator(WHOLE).wait_for(state="attached", timeout=60_000)
+    plot = page.locator("#vitviz-experiment .vv-chart")
+    plot.focus()
+    for _ in range(3):
+        plot.press("ArrowRight")
+    expect(page.locator(".vv-tip.vv-on")).to_contain_text("20 % of the patches dropped: 39 of 196")
+    plot.press("Enter")
+    expect(page.locator("#vitviz-experiment .vv-below")).to_contain_text("39 of 196")
+    expect(page.locator("#vitviz-experiment .vv-card .vv-top")).to_have_count(6)
+    expect(page).to_have_url(re.compile("step=2"))
+    with page.expect_download(timeout=60_000) as taken:
+        page.locator("#vitviz-experiment .vv-npz").click()
+    numbers = np.load(taken.value.path())
+    assert numbers["probability"].shape == (2, 11, 10) and str(numbers["setting_kind"]) == "drop"
+
+
+def test_on_a_phone_in_korean_nothing_juts_out(open_page):
+    page = opened(open_page, "?sample=rocket&lang=ko", tab="실험", width=390, height=844)
+    page.locator("#vitviz-experiment .vv-unfold").click()  # the figure's settings
+    page.locator("#vitviz-experiment [data-name=kind] label").nth(1).click()  # words so short need no menu
+    go = page.locator(GO)
+    expect(go).to_have_text("실험 시작")
+    go.click()
+    page.locator(WHOLE).wait_for(state="attached", timeout=60_000)
+    drawn(page, 4)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_guess_is_drawn_first_and_told_how_far_it_was_off(open_page):
+    page = open_page("?sample=coffee&tab=experiment", wait=False)
+    ready(page, "experiment")
+    view, said = page.locator("#vitviz-experiment"), page.locator("#vitviz-experiment .vv-guess")
+    expect(said).to_contain_text("First draw your guess")
+    box = view.locator(".vv-chart").bounding_box()
+    page.mouse.move(box["x"] + 70, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 20, box["y"] + box["height"] - 60, steps=8)
+    page.mouse.up()
+    expect(view.locator(".vv-legends")).to_contain_text("your guess")
+    view.get_by_role("button", name="Start the experiment").click()
+    expect(said).to_contain_text("percentage points on average", timeout=300_000)
+    expect(view.locator(".vv-chart polyline")).to_have_count(3)

@@ -1,0 +1,185 @@
+"""Attention by hand: what a pointer, a finger and a keyboard get to see is what the trace says."""
+
+import re
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import vitviz
+from tests.browser.conftest import open_tab, ready
+
+VIEW = "[...window.vitviz.views].find((view) => view.name === 'explorer' && view.root.isConnected)"
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return vitviz.load("vitviz-tiny", device="cpu").trace(vitviz.sample_image("coffee"))
+
+
+@pytest.fixture
+def page(open_page):
+    page = open_page("?sample=coffee")
+    open_tab(page, "Attention")
+    ready(page, "explorer")
+    return page
+
+
+def shown(page) -> np.ndarray:
+    """The weights that the large picture is painted from."""
+    return np.asarray(page.evaluate(f"Array.from({VIEW}.ui.weights)"))
+
+
+def settled(page, **settings) -> None:
+    """Waits until the drawing shows these settings."""
+    for name, value in settings.items():
+        page.wait_for_function(
+            f"() => /[/&]{name}={value}(&|$)/.test(document.querySelector('#vitviz-explorer"
+            " [data-ready]').dataset.ready)"
+        )
+
+
+def cell(page, trace, patch: int, heat: str = "#vitviz-explorer .vv-heat") -> tuple[float, float]:
+    """The middle of a patch on the screen."""
+    page.locator(heat).first.scroll_into_view_if_needed()
+    box, grid = page.locator(heat).first.bounding_box(), trace.grid
+    row, col = divmod(patch, grid.cols)
+    return (
+        box["x"] + (col + 0.5) * box["width"] / grid.cols,
+        box["y"] + (row + 0.5) * box["height"] / grid.rows,
+    )
+
+
+def same(values: np.ndarray, expected) -> None:
+    """The same up to what float16 keeps of a row's largest weight."""
+    expected = expected.numpy()
+    assert np.abs(values - expected).max() <= 1e-3 * expected.max()
+
+
+def test_hover_shows_the_traces_own_row_without_any_request(page, trace):
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    for patch in (3, trace.grid.cols + 1, trace.grid.patches - 1):
+        page.mouse.move(*cell(page, trace, patch))
+        expect(page.locator("#vitviz-explorer .vv-h").first).to_contain_text(f"Patch {patch + 1} ")
+        same(shown(page), trace.attention(0)[0, trace.grid.prefix + patch])
+    assert requests == []
+
+
+def test_row_and_column_differ_as_they_should(page, trace):
+    page.get_by_text("is attended by").click()
+    settled(page, direction="column")
+    page.mouse.move(*cell(page, trace, 5))
+    same(shown(page), trace.attention(0)[0, :, trace.grid.prefix + 5])
+    assert not np.allclose(shown(page), trace.attention(0)[0, trace.grid.prefix + 5].numpy(), atol=1e-3)
+
+
+def test_prefix_tokens_are_chips_with_their_weight_and_can_ask(page, trace):
+    chip = page.locator("#vitviz-explorer").get_by_role("button", name=re.compile("^Class"))
+    page.mouse.move(*cell(page, trace, 7))
+    expect(chip).to_contain_text(f"{trace.attention(0)[0, trace.grid.prefix + 7, 0]:.3f}")
+    chip.click()
+    settled(page, token=0)
+    same(shown(page), trace.attention(0)[0, 0])
+
+
+def test_the_keyboard_moves_patch_head_and_layer(page, trace):
+    page.mouse.click(*cell(page, trace, 9))
+    settled(page, token=trace.grid.prefix + 9)
+    page.locator("#vitviz-explorer .vv-heat").first.focus()
+    page.keyboard.press("]")
+    settled(page, head=2)
+    page.keyboard.press("PageDown")
+    settled(page, layer=2)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    settled(page, token=trace.grid.prefix + 10)
+    same(shown(page), trace.attention(1)[1, trace.grid.prefix + 10])
+    expect(page.locator("#vitviz-explorer .vv-live")).not_to_be_empty()
+
+
+def test_the_wall_picks_layer_and_head(page, trace):
+    wall = page.locator('#vitviz-explorer canvas[aria-label^="All layers"]')
+    wall.focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    settled(page, layer=4, head=2)
+    token = int(page.evaluate(f"{VIEW}.settings.token"))
+    same(shown(page), trace.attention(3)[1, token])
+
+
+def test_up_to_four_pins_in_their_own_colours(page, trace):
+    for patch in (1, 2, 3, 4, 5):
+        page.mouse.click(*cell(page, trace, patch))
+        settled(page, token=trace.grid.prefix + patch)
+        page.get_by_text("Pin this token").click()
+        page.mouse.click(*cell(page, trace, patch))  # lets go again
+    pins = page.locator("#vitviz-explorer .vv-pins figure")
+    expect(pins).to_have_count(4)
+    colours = pins.evaluate_all("(all) => all.map((one) => getComputedStyle(one).borderColor)")
+    assert len(set(colours)) == 4
+    pins.first.get_by_role("button").click()
+    expect(pins).to_have_count(3)
+
+
+def test_rollout_of_the_picked_patch_in_the_same_place(page, trace):
+    page.mouse.click(*cell(page, trace, 9))
+    page.locator("#vitviz-explorer [data-name=show] select").select_option("rollout")
+    settled(page, show="rollout", token=trace.grid.prefix + 9)
+    expected = vitviz.rollout(trace, query=9).numpy().flatten()
+    np.testing.assert_allclose(shown(page)[trace.grid.prefix :], expected, rtol=1e-4)
+
+
+def test_a_finger_asks_as_a_pointer_does(browser, server, trace):
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto(server.url + "?sample=coffee&tab=explorer")
+    ready(page, "explorer")
+    page.touchscreen.tap(*cell(page, trace, 6))
+    settled(page, token=trace.grid.prefix + 6)
+    same(shown(page), trace.attention(0)[0, trace.grid.prefix + 6])
+    context.close()
+
+
+def test_heads_in_order_of_distance_stand_nearest_first(page, trace):
+    distances = vitviz.attention_distance(trace)
+    order = [layer.argsort().tolist() for layer in distances]
+    assert any(one != sorted(one) for one in order), "else the test could not fail"
+    page.locator("#vitviz-explorer").get_by_text("distance", exact=True).click()
+    settled(page, order="distance")
+    assert page.evaluate(f"{VIEW}.ui.order") == order
+    wall = page.locator('#vitviz-explorer canvas[aria-label^="All layers"]')
+    wall.scroll_into_view_if_needed()
+    for layer in (0, len(order) - 1):
+        for place in (0, trace.layers[0].heads - 1):
+            x, y, width, height = page.evaluate(f"{VIEW}.ui.wallPlace.box({place} * {len(order)} + {layer})")
+            wall.click(position={"x": x + width / 2, "y": y + height / 2})
+            settled(page, layer=layer + 1, head=order[layer][place] + 1)
+
+
+def test_why_it_looks_there_is_asked_for_only_when_it_is_opened(page, trace):
+    """A click chooses the key, another what it is compared with; the link says both."""
+    asked, start = [], trace.grid.prefix
+    page.on(
+        "request", lambda request: asked.append(request.url) if "/explorer/score" in request.url else None
+    )
+    page.mouse.click(*cell(page, trace, 20))
+    settled(page, token=start + 20)
+    assert asked == []
+    page.get_by_role("button", name="Why there?").click()
+    settled(page, beside="score")
+    page.mouse.click(*cell(page, trace, 60))
+    settled(page, key=60, token=start + 20)
+    page.get_by_role("button", name="Compared with").click()
+    page.mouse.click(*cell(page, trace, 137))
+    settled(page, key=60, against=137)
+    layer = trace.layers[0]
+    q, k = layer.q[0, start + 20].double(), layer.k[0].double()
+    above = float(q @ (k[start + 60] - k[start + 137])) * layer.scale
+    said = page.locator("#vitviz-explorer .vv-below").inner_text().replace("−", "-")
+    assert f"All together {above:+.2f}" in said and asked
+    page.wait_for_function("() => location.search.includes('key=60&against=137')")
+    page.mouse.click(*cell(page, trace, 137))
+    settled(page, against="mean")

@@ -1,0 +1,56 @@
+"""A word of the glossary says what it is, where it first stands in a view's sentence or definition."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+import vitviz
+from tests.browser.conftest import ready
+
+HOME = Path(vitviz.__file__).parent
+
+
+def test_page_and_docs_have_one_glossary():
+    script = (HOME / "server/page/glossary.js").read_text(encoding="utf-8").partition("];")[0]
+    script = re.sub(r"' \+\s+'", "", script)
+    said = re.findall(r"\bt\(\s*'([^']+)'", script)
+    table = (HOME.parent / "docs/glossary.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    assert said == [f"{word}: {text}".replace("`", "").replace("'", "’") for word, text, *_ in rows]
+    for column, tag in ((2, "zh-CN"), (3, "ko")):
+        words = json.loads((HOME / f"server/i18n/{tag}.json").read_text(encoding="utf-8"))
+        assert [words[one] for one in said] == [row[column] for row in rows]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("locale", "width", "word", "says"),
+    [
+        ("en-US", 1440, "head", "parallel attentions of a layer"),
+        ("en-US", 390, "head", "parallel attentions of a layer"),
+        ("zh-CN", 1280, "图像块", "生成一个标记"),
+        ("ko", 1280, "헤드", "나란한 어텐션"),
+    ],
+)
+def test_a_word_is_explained_by_pointer_and_keyboard_and_nothing_moves(open_page, locale, width, word, says):
+    page = open_page("?tab=evidence", width, 844, wait=False, locale=locale)
+    ready(page, "evidence")
+    term = page.locator("#vitviz-tab-evidence .vitviz-lead .vv-term", has_text=word).first
+    place = """() => {
+      const box = document.querySelector('#vitviz-evidence .vv-figure').getBoundingClientRect();
+      return [box.left, box.top + window.scrollY, box.width, box.height]; }"""
+    before = page.evaluate(place)
+    told = page.locator(".vv-tip.vv-on")
+    term.hover()
+    expect(told).to_contain_text(says)
+    box = told.bounding_box()
+    assert 0 <= box["x"] and box["x"] + box["width"] <= width
+    page.mouse.move(1, 1)
+    expect(told).to_have_count(0)
+    term.focus()
+    expect(told).to_contain_text(says)
+    assert says in term.get_attribute("aria-description")
+    assert page.evaluate(place) == before

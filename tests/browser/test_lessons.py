@@ -1,0 +1,195 @@
+"""A lesson in a browser: the zip of everything, dropped back onto a page, restores what was seen."""
+
+import base64
+import json
+import re
+import zipfile
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Server, open_tab, ready
+from tests.browser.test_links import drawn, until_asked
+from tests.browser.test_page import write_picture
+
+EDITS = "heads=2.3"
+SEEN = f"?checkpoint=vitviz-tiny@30&second=vitviz-tiny&size=96x96&tab=rollout&fusion=max&without={EDITS}"
+
+
+def dropped(page, path, onto: str = "body") -> None:
+    """Drops a file onto the page, as a hand does."""
+    data = base64.b64encode(path.read_bytes()).decode()
+    held = page.evaluate_handle(
+        """([data, name]) => {
+            const bytes = Uint8Array.from(atob(data), (one) => one.charCodeAt(0));
+            const held = new DataTransfer();
+            held.items.add(new File([bytes], name));
+            return held;
+        }""",
+        [data, path.name],
+    )
+    for event in ("dragenter", "dragover", "drop"):
+        page.dispatch_event(onto, event, {"dataTransfer": held})
+
+
+def taken_home(page, path):
+    with page.expect_download() as download:
+        page.locator(".vv-everything").click()
+    download.value.save_as(path)
+    return path
+
+
+def refused(page, said: str) -> None:
+    expect(page.locator("#vitviz-notice .vv-notice-text")).to_contain_text(said)
+
+
+@pytest.fixture(scope="module")
+def lesson(browser, server, tmp_path_factory):
+    """A zip that a page has made: own photograph, two checkpoints, a size, a view, its settings, an edit."""
+    folder = tmp_path_factory.mktemp("lesson")
+    page = browser.new_page()
+    page.goto(server.url + SEEN)
+    ready(page, "rollout")
+    page.set_input_files("#vitviz-upload input[type=file]", write_picture(folder / "mine.png"))
+    expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
+    ready(page, "rollout")
+    page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
+    page.wait_for_function("() => location.search.includes('residual=0.8')")
+    open_tab(page, "Attention")
+    ready(page, "explorer")
+    page.locator("#vitviz-explorer canvas.vv-heat").first.focus()
+    page.keyboard.press("]")
+    until_asked(page, tab="explorer", head="2")
+    path = taken_home(page, folder / "vitviz-lesson.zip")
+    page.close()
+    return path
+
+
+def restored(page) -> None:
+    """All that the lesson has is in view."""
+    expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
+    expect(page.locator("#vitviz-picker input")).to_have_value(re.compile("^vitviz-tiny@30"))
+    expect(page.locator("#vitviz-facts [data-checkpoint='vitviz-tiny@30']")).to_be_attached()
+    expect(page.locator("#vitviz-second-facts [data-checkpoint='vitviz-tiny']")).to_be_attached()
+    expect(page.locator("#vitviz-tab-explorer")).to_be_visible()
+    until_asked(
+        page, checkpoint="vitviz-tiny@30", second="vitviz-tiny", size="96x96", sample=None, tab="explorer",
+        without=EDITS, head="2",
+    )  # fmt: skip
+    assert drawn(page, "explorer")["head"] == ["2"]
+    open_tab(page, "Rollout")
+    page.wait_for_function(
+        "() => /fusion=max/.test(document.querySelector('#vitviz-rollout [data-ready]')?.dataset.ready)"
+    )
+    assert drawn(page, "rollout")["residual"] == ["0.8"] and drawn(page, "rollout")["fusion"] == ["max"]
+
+
+@pytest.mark.parametrize("onto", ["#vitviz-stage .vv", "#vitviz-upload", "#vitviz-rollout"])
+def test_the_zip_dropped_onto_a_page_restores_everything(open_page, lesson, onto):
+    page = open_page("?tab=rollout&fusion=min&discard=0.5", wait=False)
+    ready(page, "rollout")
+    dropped(page, lesson, onto)
+    restored(page)
+    assert drawn(page, "rollout")["discard"] == ["0"], "what was set before is gone"
+    expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
+
+
+def test_the_upload_button_takes_it_too_and_pictures_as_before(open_page, lesson, tmp_path):
+    page = open_page(width=390, height=844)
+    field = "#vitviz-upload input[type=file]"
+    page.locator("#vitviz-upload button").first.dispatch_event("click")
+    assert ".zip" in page.locator(field).get_attribute("accept")
+    page.set_input_files(field, lesson)
+    restored(page)
+    page.set_input_files(field, write_picture(tmp_path / "other.png", (200, 300)))
+    expect(page.locator("#vitviz-stage")).to_contain_text("200 × 300")
+    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+
+
+def rewritten(lesson, path, change):
+    """A lesson whose description is another."""
+    with zipfile.ZipFile(lesson) as old, zipfile.ZipFile(path, "w") as new:
+        told = json.loads(old.read("settings.json"))
+        change(told)
+        new.writestr("settings.json", json.dumps(told))
+        new.writestr("upload.jpg", old.read("upload.jpg"))
+    return path
+
+
+def test_what_is_no_lesson_is_a_sentence_and_takes_nothing_away(open_page, lesson, tmp_path):
+    page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
+    key, settings = ready(page, "rollout"), drawn(page, "rollout")
+    (other := tmp_path / "other.zip").write_bytes(b"")
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("<img src=x onerror=alert(1)>.txt", "x")
+    (cut := tmp_path / "cut.zip").write_bytes(lesson.read_bytes()[:-900])
+    lacking = rewritten(
+        lesson, tmp_path / "lacking.zip", lambda told: told["lesson"].update(checkpoint="of-another-site")
+    )
+    beside = rewritten(
+        lesson, tmp_path / "beside.zip", lambda told: told["lesson"].update(second="elsewhere")
+    )
+    for path, said in (
+        (other, "This zip is no lesson"),
+        (cut, "damaged"),
+        (lacking, "There is no checkpoint 'of-another-site'"),
+        (beside, "There is no checkpoint 'elsewhere'"),
+    ):
+        dropped(page, path)
+        refused(page, said)
+        assert ready(page, "rollout") == key and drawn(page, "rollout") == settings
+        expect(page.locator("#vitviz-picker input")).to_have_value(re.compile("^vitviz-tiny ·"))
+        page.locator("#vitviz-notice button").click()
+    dropped(page, lesson)
+    restored(page)
+
+
+def test_a_zip_that_is_larger_than_an_upload_leaves_at_home_what_is_not_read(open_page, lesson, tmp_path):
+    page = open_page()
+    (large := tmp_path / "large.zip").write_bytes(lesson.read_bytes())
+    with zipfile.ZipFile(large, "a", zipfile.ZIP_STORED) as archive:
+        archive.writestr("numbers/large.npz", bytes(25 * 2**20))
+    dropped(page, large)
+    restored(page)
+
+
+@pytest.mark.parametrize(
+    ("locale", "said"), [("zh-CN", "这个 zip 文件不是课例"), ("ko-KR", "수업 파일이 아닙니다")]
+)
+def test_it_is_said_in_the_pages_language(open_page, tmp_path, locale, said):
+    page = open_page(locale=locale, width=390, height=844)
+    with zipfile.ZipFile(path := tmp_path / "other.zip", "w") as archive:
+        archive.writestr("a.txt", "x")
+    dropped(page, path)
+    refused(page, said)
+    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+
+
+def test_lessons_beside_the_app_are_offered_and_none_are_where_there_are_none(
+    open_page, browser, lesson, tmp_path
+):
+    expect(open_page().locator("#vitviz-lessons")).to_be_hidden()
+    (tmp_path / "1 What a head sees.zip").write_bytes(lesson.read_bytes())
+    (tmp_path / "2 <img src=x onerror=alert(1)>.zip").write_bytes(b"no lesson")
+    with Server("--device", "cpu", "--lessons", str(tmp_path)) as other:
+        page = browser.new_page(viewport={"width": 390, "height": 844}, locale="ko-KR")
+        page.goto(other.url + "?tab=patches")
+        ready(page, "patches")
+        expect(page.locator("#vitviz-lessons h2")).to_have_text("수업")
+        expect(page.locator("#vitviz-lessons button")).to_have_count(2)
+        page.locator(
+            "#vitviz-facts .vv-unfold"
+        ).click()  # the thumbnail's, as all that brings another picture
+        assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+        page.locator("#vitviz-lessons button").last.click()
+        refused(page, "손상되었거나")
+        page.locator("#vitviz-lessons button", has_text="What a head sees").click()
+        expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
+        page.wait_for_function("() => /head=2/.test(location.search)")
+        expect(page.locator("#vitviz-tab-explorer")).to_be_visible()
+        assert drawn(page, "explorer")["head"] == ["2"]
+        (tmp_path / "1 What a head sees.zip").unlink()
+        page.locator("#vitviz-lessons button", has_text="What a head sees").click()
+        refused(page, "더 이상 서버에 없습니다")
+        expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
+        page.close()

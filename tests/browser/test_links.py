@@ -1,0 +1,232 @@
+"""Links, downloads and what a stranger may write into an address."""
+
+import re
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import vitviz
+from tests.browser.conftest import open_tab, ready, sample
+from tests.browser.test_page import write_picture
+from vitviz.server.page.handlers import FIRST_SAMPLE
+from vitviz.views.rollout import Rollout
+
+
+def size(sample: str) -> str:
+    """A sample's width and height as the page says them."""
+    return "{} × {}".format(*vitviz.sample_image(sample).size)
+
+
+def drawn(page, panel: str) -> dict[str, list[str]]:
+    """The settings with which a view has been drawn."""
+    ready(page, panel)
+    return parse_qs(
+        page.locator(f"#vitviz-{panel} [data-ready]").get_attribute("data-ready").split("/", 1)[1],
+        keep_blank_values=True,
+    )
+
+
+def asked(page) -> dict[str, str]:
+    return {name: value for name, (value,) in parse_qs(urlsplit(page.url).query).items()}
+
+
+def until_asked(page, **wanted: str | None) -> None:
+    page.wait_for_function(
+        "(wanted) => { const now = new URLSearchParams(location.search); return"
+        " Object.entries(wanted).every(([k, v]) => now.get(k) === v); }",
+        arg=wanted,
+    )
+
+
+def copied(page) -> str:
+    """The link, out of the field that shows it where the clipboard is closed."""
+    page.evaluate(
+        "() => Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true })"
+    )
+    page.locator(".vv-copy").click()
+    field = page.locator(".vv-bubble input")
+    expect(field).to_be_visible()
+    return field.input_value()
+
+
+def test_a_link_restores_picture_tab_and_settings_in_a_fresh_browser(open_page):
+    page = open_page()
+    assert asked(page) == {}, "a first visit keeps the short address"
+    sample(page, 3)
+    until_asked(page, sample="rocket")
+    open_tab(page, "Rollout")
+    until_asked(page, tab="rollout")
+    ready(page, "rollout")
+    page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
+    page.locator("#vitviz-rollout [data-name=overlay] input[value=paper]").check(force=True)
+    page.locator("#vitviz-rollout").get_by_role("button", name="Layer 3", exact=True).click()
+    until_asked(page, residual="0.8", overlay="paper", alone="3")
+    assert asked(page) == {
+        "checkpoint": "vitviz-tiny",
+        "sample": "rocket",
+        "tab": "rollout",
+        "residual": "0.8",
+        "overlay": "paper",
+        "alone": "3",
+    }
+    link = copied(page)
+    assert link == page.url
+    key = ready(page, "rollout")
+    other = open_page(link.split("/", 3)[3], wait=False)
+    assert ready(other, "rollout") == key
+    assert drawn(other, "rollout") == drawn(page, "rollout")
+    expect(other.locator("#vitviz-stage")).to_contain_text(size("rocket"))
+    expect(other.get_by_role("tab", name="Rollout", exact=True)).to_have_attribute("aria-selected", "true")
+    expect(other.locator("#vitviz-picker input")).to_have_value(re.compile("^vitviz-tiny"))
+    expect(other.locator("#vitviz-rollout [data-name=overlay] input[value=paper]")).to_be_checked()
+    expect(other.locator("#vitviz-rollout")).to_contain_text("Layer 3 alone · class token")
+    other.locator("#vitviz-rollout").get_by_role("button", name="Rollout", exact=True).click()
+    expect(other.locator("#vitviz-rollout")).to_contain_text("Rollout · class token")
+    until_asked(other, alone=None)
+
+
+def test_a_link_restores_the_query_of_the_explorer(open_page):
+    page = open_page(
+        "?sample=rocket&tab=explorer&layer=2&head=3&token=4&direction=column&pins=5.6", wait=False
+    )
+    settings = drawn(page, "explorer")
+    assert [settings[name] for name in ("layer", "head", "token", "direction", "pins")] == [
+        ["2"],
+        ["3"],
+        ["4"],
+        ["column"],
+        ["5.6"],
+    ]
+    page.locator("#vitviz-explorer canvas.vv-heat").first.focus()
+    page.keyboard.press("[")
+    until_asked(page, layer="2", head="2", token="4", direction="column", pins="5.6", sample="rocket")
+
+
+def test_a_link_restores_the_chart_and_its_downloads_are_what_it_shows(open_page, tmp_path):
+    page = open_page("?tab=distance&form=sorted&rows=renormalised", wait=False)
+    ready(page, "distance")
+    expect(page.get_by_label("Sorted within the layer")).to_be_checked()
+    expect(page.get_by_label("Renormalised over patches")).to_be_checked()
+    files = {}
+    for name in ("Numbers (.npz)", "Numbers (.csv)", "Figure (HTML)"):
+        with page.expect_download() as download:
+            page.locator("#vitviz-distance").get_by_text(name, exact=True).click()
+        download.value.save_as(path := tmp_path / download.value.suggested_filename)
+        files[path.suffix] = path
+    expected = vitviz.attention_distance(
+        vitviz.load("vitviz-tiny").trace(vitviz.sample_image(FIRST_SAMPLE)), renormalise=True
+    ).numpy()
+    with np.load(files[".npz"]) as file:
+        assert np.allclose(file["distance"], expected, atol=1e-4) and str(file["setting_form"]) == "sorted"
+    assert files[".csv"].read_text().count("\n") == expected.size + 1
+    page.get_by_label("By layer").check(force=True)
+    page.wait_for_function(
+        "() => /form=depth/.test(document.querySelector('#vitviz-distance [data-ready]').dataset.ready)"
+    )
+    until_asked(page, checkpoint="vitviz-tiny", rows="renormalised", form=None)
+    sample(page, 3)
+    until_asked(page, sample="rocket")
+    expect(page.get_by_label("Renormalised over patches")).to_be_checked()
+    assert drawn(page, "distance")["rows"] == ["renormalised"], "a new picture keeps the settings"
+
+
+def test_an_upload_has_no_link_and_the_page_says_so(open_page, tmp_path):
+    page = open_page("?sample=rocket")
+    page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "mine.png"))
+    expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
+    page.wait_for_function("() => !location.search.includes('sample')")
+    assert "sample" not in copied(page)
+    expect(page.locator(".vv-bubble")).to_contain_text("your own picture")
+
+
+def test_copying_says_that_it_was_done(open_page):
+    page = open_page(
+        "?sample=rocket&__theme=dark&__sign=secret", permissions=["clipboard-read", "clipboard-write"]
+    )
+    page.locator(".vv-copy").click()
+    expect(page.locator(".vv-bubble")).to_contain_text("Link copied")
+    link = page.evaluate("() => navigator.clipboard.readText()")
+    assert "sample=rocket" in link and "secret" not in link and "__theme" not in link, (
+        "a private Space's key stays here"
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "<img src=x onerror=alert(1)>",
+        "${alert(1)}",
+        "1e9",
+        "-1",
+        "..",
+        "../../etc/passwd",
+        "NaN",
+        "12",
+        "%00",
+    ],
+)
+def test_a_hostile_address_does_nothing(open_page, value):
+    names = (
+        "sample",
+        "fusion",
+        "residual",
+        "discard",
+        "layers",
+        "query",
+        "overlay",
+        "opacity",
+        "alone",
+        "token",
+        "head",
+        "key",
+        "form",
+    )
+    page = open_page("?" + urlencode({"tab": "rollout", **dict.fromkeys(names, value)}), wait=False)
+    dialogs = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    settings = drawn(page, "rollout")
+    usual = {
+        control.name: [f"{start:g}" if isinstance(start := control.start(), float | int) else start]
+        for control in Rollout.controls
+    }
+    assert settings == {**usual, "query": ["12" if value == "12" else "auto"]}
+    expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
+    expect(page.locator("#vitviz-stage")).to_contain_text(size(FIRST_SAMPLE))
+    assert dialogs == [] and page.locator("img[src='x']").count() == 0
+
+
+@pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "../../etc/passwd", "${alert(1)}"])
+def test_an_unknown_checkpoint_in_a_link_is_said_and_the_first_one_shown(open_page, name):
+    page = open_page("?" + urlencode({"checkpoint": name, "sample": "rocket", "tab": "nothing"}))
+    expect(page.locator("#vitviz-notice .vv-notice-text")).to_contain_text("There is no checkpoint")
+    expect(page.locator("#vitviz-picker input")).to_have_value(re.compile("^vitviz-tiny"))
+    expect(page.locator("#vitviz-stage")).to_contain_text(size("rocket"))
+    assert page.locator("img[src='x']").count() == 0
+
+
+@pytest.mark.parametrize("width, dark", [(390, True), (1440, False)])
+def test_the_header_is_tidy(open_page, width, dark):
+    page = open_page(width=width, height=844, dark=dark)
+    copied(page)
+    for part in (".vv-copy", ".vv-everything", ".vv-bubble"):
+        box = page.locator(part).bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width, f"{part} leaves the window"
+    title, button = page.locator("#vitviz-title").bounding_box(), page.locator(".vv-copy").bounding_box()
+    assert title["height"] < 80 and (
+        button["y"] >= title["y"] + title["height"] - 1 or button["x"] >= title["x"] + title["width"] - 1
+    ), "title and buttons overlap"
+    assert page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth") <= 0
+
+
+def test_a_narrow_window_follows_too(open_page):
+    page = open_page(width=390, height=844)
+    open_tab(page, "Rollout")
+    until_asked(page, tab="rollout")
+    other = open_page("?" + urlsplit(page.url).query, wait=False, width=390, height=844)
+    expect(other.locator("#vitviz-tab-rollout")).to_be_visible()
+    assert re.search(
+        "fusion=mean",
+        other.locator("#vitviz-rollout [data-ready]").get_attribute("data-ready", timeout=30_000),
+    )

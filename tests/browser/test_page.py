@@ -1,0 +1,303 @@
+"""The page as a visitor meets it."""
+
+import re
+import time
+
+import pytest
+from playwright.sync_api import expect
+
+import vitviz
+from tests.browser.conftest import give_a_set, open_tab, ready, walked
+from vitviz.views import VIEWS, Subject
+from vitviz.views.controls import DIFFERENCE
+
+
+def painted(page, panel: str) -> bool:
+    """Whether a view's largest canvas in sight holds more than one colour, or its chart a dot for each of
+    several points, or a line.
+    """
+    return page.evaluate(
+        """(id) => {
+        const area = (one) => one.width * one.height;
+        const all = [...document.querySelectorAll(`#vitviz-${id} canvas`)]
+          .filter((one) => one.getClientRects().length).sort((a, b) => area(b) - area(a));
+        const drawn = (what) => document.querySelectorAll(`#vitviz-${id} svg ${what}`).length;
+        if (!all.length) return drawn('circle') >= 9 || drawn('polyline') >= 2;
+        const { data } = all[0].getContext('2d').getImageData(0, 0, all[0].width, all[0].height);
+        const colours = new Set();
+        const step = 4 * Math.min(97, Math.ceil(data.length / 4 / 99));  // a map of 14 × 14 too
+        for (let i = 0; i < data.length && colours.size < 9; i += step)
+          colours.add(data.slice(i, i + 4).join());
+        return colours.size >= 9;
+    }""",
+        panel,
+    )
+
+
+def until(condition, page, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "a view stayed empty"
+        page.wait_for_timeout(50)
+
+
+def write_picture(path, size=(300, 200)):
+    import numpy as np
+    from PIL import Image
+
+    rows, cols = np.mgrid[0 : size[1], 0 : size[0]]
+    Image.fromarray(np.stack([rows % 256, cols % 256, (rows * cols) % 256], -1).astype("uint8")).save(path)
+    return path
+
+
+@pytest.mark.visit
+def test_the_first_page_shows_a_finished_example_in_every_tab(open_page):
+    page = open_page()
+    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
+    expect(page.locator("#vitviz-facts")).to_contain_text("ms on")
+    for view in VIEWS:
+        open_tab(page, view.title)
+        ready(page, view.slug)
+        until(lambda view=view: painted(page, view.slug), page)  # a trial begins with its first method
+
+
+SAID = "() => getComputedStyle(document.body, '::before').content"
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "is being opened"), ("ko", "여는 중")])
+def test_the_page_says_what_it_waits_for_from_its_first_moment_on(open_page, server, language, said):
+    page, held = open_page(), []
+    page.route("**/queue/join*", lambda one: held.append(one))  # no answer before the page was looked at
+    page.goto(f"{server.url}?lang={language}", wait_until="commit")
+    page.wait_for_function("() => document.body")
+    assert said in page.evaluate(SAID)
+    page.unroute("**/queue/join*")
+    for route in held:
+        route.continue_()
+    ready(page, "patches")
+    assert page.evaluate(SAID) == "none"
+
+
+def test_a_page_on_which_nothing_happens_asks_for_no_frames(open_page):
+    page = open_page(color_scheme="light")  # a window of its own
+    page.add_init_script(
+        """(() => { const own = window.requestAnimationFrame;
+          window.frames_ = 0;
+          window.requestAnimationFrame = (run) => (window.frames_++, own.call(window, run)); })()"""
+    )
+    page.reload()
+    ready(page, "patches")
+
+    def asked(milliseconds: float = 1000) -> int:
+        before = page.evaluate("() => window.frames_")
+        page.wait_for_timeout(milliseconds)
+        return page.evaluate("() => window.frames_") - before
+
+    until(lambda: asked() < 5, page)  # of the sixty that there are
+
+
+def test_every_field_of_a_view_can_be_reset(open_page):
+    page = open_page()
+    for view in walked(page, [view for view in VIEWS if view.controls]):
+        fields = page.locator(f"#vitviz-{view.slug} .vv-field")
+        offered = view.offered(Subject(dict))  # without sentences
+        always = [one for one in offered if one.label and one is not DIFFERENCE]  # nothing is changed yet
+        expect(fields).to_have_count(len(always))
+        page.locator(f"#vitviz-{view.slug} .vv-reset").click()
+        ready(page, view.slug)
+
+
+def test_an_upload_replaces_the_picture(open_page, tmp_path):
+    page = open_page()
+    before = ready(page, "patches")
+    page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "mine.png"))
+    page.wait_for_function(
+        "(key) => !document.querySelector('#vitviz-patches [data-ready]').dataset.ready.startsWith(key)",
+        arg=before,
+    )
+    expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
+    page.set_input_files(
+        "#vitviz-upload input[type=file]", write_picture(tmp_path / "second.png", (200, 300))
+    )
+    expect(page.locator("#vitviz-stage")).to_contain_text("200 × 300")
+
+
+def test_a_bad_upload_is_a_sentence_and_takes_nothing_away(open_page, tmp_path):
+    page = open_page()
+    before = ready(page, "patches")
+    bad = tmp_path / "<img src=x onerror=alert(1)>${1+1}.png"
+    bad.write_text("this is no picture")
+    page.set_input_files("#vitviz-upload input[type=file]", bad)
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
+        re.compile("picture|image", re.I), timeout=15_000
+    )
+    assert ready(page, "patches") == before
+    assert painted(page, "patches")
+    page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "good.png"))
+    expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden(timeout=15_000)
+
+
+def test_an_unknown_checkpoint_is_refused_and_the_old_one_stays(open_page):
+    page = open_page()
+    before = ready(page, "patches")
+    picker = page.locator("#vitviz-picker input")
+    picker.fill("../../etc/passwd")
+    picker.press("Enter")
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text("passwd", timeout=15_000)
+    expect(picker).to_have_value(re.compile("^vitviz-tiny"))
+    assert ready(page, "patches") == before
+
+
+def test_hover_asks_the_server_nothing_and_a_click_enlarges_the_patch(open_page):
+    page = open_page()
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    canvas = page.locator("#vitviz-patches canvas").first
+    page.evaluate("(canvas) => canvas.scrollIntoView({ block: 'center' })", canvas.element_handle())
+    box = canvas.bounding_box()
+    for step in range(1, 8):
+        page.mouse.move(box["x"] + box["width"] * step / 9, box["y"] + box["height"] * step / 9)
+    expect(page.locator("#vitviz-patches [data-cur]")).to_have_attribute("data-cur", re.compile(r"\d+"))
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.locator("#vitviz-patches")).to_contain_text(re.compile("norm", re.I))
+    assert requests == []
+
+
+def test_a_slider_of_the_rollout_changes_the_map(open_page):
+    page = open_page()
+    open_tab(page, "Rollout")
+    ready(page, "rollout")
+    slider = page.locator("#vitviz-rollout [data-name=residual] input")
+    with page.expect_response(re.compile("/rollout/map.*residual=0.8")):
+        slider.fill("0.8")
+    page.wait_for_function(
+        "() => /residual=0.8/.test(document.querySelector('#vitviz-rollout [data-ready]').dataset.ready)"
+    )
+    page.locator("#vitviz-rollout .vv-reset").click()
+    page.wait_for_function(
+        "() => /residual=0.5/.test(document.querySelector('#vitviz-rollout [data-ready]').dataset.ready)"
+    )
+
+
+def test_figure_and_numbers_can_be_taken_home(open_page, tmp_path):
+    import numpy as np
+
+    page = open_page()
+    open_tab(page, "Rollout")
+    ready(page, "rollout")
+    with page.expect_download() as numbers:
+        page.locator("#vitviz-rollout .vv-npz").click()
+    with np.load(numbers.value.path()) as file:
+        assert (
+            file["rollout"].ndim == 2
+            and str(file["checkpoint"]) == "vitviz-tiny"
+            and str(file["setting_fusion"]) == "mean"
+        )
+    with page.expect_download() as figure:
+        page.locator("#vitviz-rollout .vv-png").click()
+    assert figure.value.suggested_filename.endswith(".png")
+
+
+@pytest.mark.parametrize("width, dark", [(390, True), (1440, False)])
+def test_nothing_is_wider_than_the_window(open_page, width, dark):
+    page = open_page(width=width, height=844, dark=dark)
+    for view in VIEWS:
+        open_tab(page, view.title)
+        ready(page, view.slug)
+        wide = page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
+        assert wide <= 0, f"{view.title} is {wide} px too wide at {width} px"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "?tab=rollout&alone=3&sample=astronaut",
+        "?tab=rollout&sample=chelsea",
+        "?tab=explorer&sample=chelsea",
+        "?tab=positions",
+    ],
+)
+def test_the_numbers_of_a_colour_scale_stand_apart(open_page, address):
+    page = open_page(address, wait=False)
+    ready(page, address.partition("tab=")[2].partition("&")[0])
+    bars = page.locator(".vv-bar-ticks:visible").evaluate_all(
+        "(bars) => bars.map((bar) => [...bar.children].map((one) => one.getBoundingClientRect()).map(({ left,"
+        " right }) => [left, right]))"
+    )
+    assert bars and all(len(labels) >= 2 for labels in bars)
+    for labels in bars:
+        assert all(right + 3 < left for (_, right), (left, _) in zip(labels, labels[1:], strict=False)), (
+            labels
+        )
+
+
+FADED = """(panel) => [...document.querySelectorAll(`#vitviz-${panel} canvas`)].map((canvas) => {
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    let half = 0;
+    for (let i = 3; i < data.length; i += 4) half += data[i] > 0 && data[i] < 255 ? 1 : 0;
+    return half / (data.length / 4);
+})"""
+
+
+def test_a_view_drawn_again_is_as_opaque_as_the_first_time(open_page):
+    page = open_page()
+    slider = page.locator("#vitviz-film input")
+    for panel in (view.slug for view in walked(page, VIEWS)):
+        key, fresh = ready(page, panel), page.evaluate(FADED, panel)
+        for press in ("ArrowLeft", "ArrowRight"):
+            slider.press(press)
+            page.wait_for_function(
+                "([panel, key]) => !document.querySelector(`#vitviz-${panel}"
+                " [data-ready]`).dataset.ready.startsWith(key)",
+                arg=[panel, key],
+            )
+            key = ready(page, panel)
+        page.wait_for_timeout(200)
+        assert page.evaluate(FADED, panel) == pytest.approx(fresh, abs=0.01), panel
+
+
+def test_a_refusal_far_from_the_control_comes_into_view(open_page):
+    page = open_page(height=500)
+    page.get_by_text("Compare, and input size").click()
+    size = page.locator("#vitviz-size input")
+    size.scroll_into_view_if_needed()
+    size.fill("100")
+    size.press("Enter")
+    notice = page.locator("#vitviz-notice .vv-notice")
+    expect(notice).to_be_in_viewport(ratio=0.9)
+    # the answer, which stays at the top of what is scrolled, lies over none of it
+    assert notice.evaluate("""(node) => {
+      const { left, top, width, height } = node.getBoundingClientRect();
+      return [8, height / 2].every(
+        (down) => node.contains(document.elementFromPoint(left + width / 2, top + down)),
+      );
+    }""")
+
+
+def test_one_set_of_pictures_is_for_every_view_that_is_averaged(open_page, tmp_path):
+    page = open_page("?tab=distance", wait=False)
+    ready(page, "distance")
+    fold, go = page.locator(".vv-set-fold"), page.locator(".vv-set .vv-go")
+    for number in range(12):
+        vitviz.sample_image("coffee").rotate(7 * number).save(tmp_path / f"{number}.png")
+    expect(fold).to_have_text(re.compile("none chosen yet"))
+    give_a_set(page, sorted(tmp_path.glob("*.png")))
+    pictures = page.locator(".vv-set-pictures li")
+    expect(pictures).to_have_count(12)
+    expect(pictures.first).to_have_text(re.compile(r"espresso \d+\s%"))
+    expect(page.locator(".vv-set-pictures")).not_to_contain_text("…")
+    expect(fold).to_contain_text("this figure is of one picture")
+    go.click()
+    expect(go).to_have_text("Stop")
+    expect(fold).to_contain_text("this figure is over 12 of them", timeout=60_000)
+    expect(go).to_have_text("Average", timeout=60_000)
+    expect(page.locator("#vitviz-distance .vv-error-bar")).to_have_count(24)
+    open_tab(page, "Compared")
+    ready(page, "compared")
+    expect(fold).to_have_text("A set of pictures · 12 of yours · this figure is over the samples")
+    expect(pictures).to_have_count(12)
+    page.locator(".vv-set").get_by_text("The samples", exact=True).click()
+    expect(fold).to_contain_text("the samples, in 20 parts")
+    expect(pictures).to_have_count(20)
+    open_tab(page, "Rollout")
+    expect(fold).to_be_hidden()

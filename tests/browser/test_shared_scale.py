@@ -1,0 +1,139 @@
+"""The film on the page: scales stand still, the step changes with the figure, speed and loop."""
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import vitviz
+from tests.browser.conftest import ready
+from tests.browser.held import Held
+from tests.browser.test_training_film import at, came_to, stepping
+
+STEPS = ("vitviz-tiny@0", "vitviz-tiny@3000", "vitviz-tiny")
+SCALES = """(name) => [...document.querySelectorAll(`#vitviz-${name} .vv-figure .vv-bar-ticks`)]
+  .filter((one) => one.offsetParent).map((one) => [...one.children].map((tick) => tick.textContent))"""
+AXIS = """() => [...window.vitviz.views]
+  .find((one) => one.name === 'distance' && one.root.isConnected).scale"""
+
+
+def go(page, name: str):
+    """To a step of the film, by its place among all."""
+    names = [frame.name for frame in vitviz.film("vitviz-tiny")]
+    page.locator("#vitviz-film input").fill(str(names.index(name)))
+    at(page, name)
+
+
+def rollouts(picture: str) -> list[np.ndarray]:
+    photo = vitviz.sample_image(picture)
+    return [vitviz.rollout(vitviz.load(name, device="cpu").trace(photo)).numpy() for name in STEPS]
+
+
+@pytest.mark.parametrize(
+    "query, view",
+    [
+        ("tab=rollout", "rollout"),
+        ("tab=explorer&layer=3", "explorer"),
+        ("tab=evidence&target=1", "evidence"),
+        ("tab=positions", "positions"),
+        ("tab=tokens&show=norms&depth=8", "tokens"),
+        ("tab=tokens&mean=in&depth=4", "tokens"),
+    ],
+)
+def test_the_colour_scale_stands_still_over_the_film_and_only_widens_at_first(open_page, query, view):
+    page = open_page(f"?sample=coffee&{query}", wait=False)
+    ready(page, view)
+    seen = []
+    for name in (*STEPS, *STEPS):
+        go(page, name)
+        seen.append(page.evaluate(SCALES, view)[0])
+    assert seen[3] == seen[4] == seen[5] == seen[2]
+    assert len(seen[0]) > 1
+    assert view != "positions" or seen[0] == seen[2]  # however one came
+
+    def end(text):
+        return float(text.replace("−", "-"))
+
+    widths = [end(one[-1]) - end(one[0]) for one in seen]
+    assert widths == sorted(widths)
+
+
+def test_the_scale_holds_what_every_step_shows(open_page):
+    maps = rollouts("coffee")
+    page = open_page("?sample=coffee&tab=rollout", wait=False)
+    ready(page, "rollout")
+    for name in STEPS:
+        go(page, name)
+    low, *_, high = page.evaluate(SCALES, "rollout")[0]
+    assert (low, high) == (f"{min(map(np.min, maps)):.3g}", f"{max(map(np.max, maps)):.3g}")
+
+
+def test_the_axis_of_a_chart_stands_still_over_the_film(open_page):
+    page = open_page("?sample=coffee&tab=distance", wait=False)
+    ready(page, "distance")
+    seen = []
+    for name in (*STEPS, *STEPS):
+        go(page, name)
+        seen.append(page.evaluate(AXIS))
+    assert seen[3] == seen[4] == seen[5] == seen[2] and seen[0] is not None
+
+
+def test_two_checkpoints_have_one_scale(open_page):
+    page = open_page("?sample=coffee&tab=rollout&checkpoint=vitviz-tiny@0&second=vitviz-tiny", wait=False)
+    ready(page, "rollout")
+    ready(page, "second-rollout")
+    maps = rollouts("coffee")
+    ends = [f"{min(maps[0].min(), maps[2].min()):.3g}", f"{max(maps[0].max(), maps[2].max()):.3g}"]
+    read = f"(name) => {{ const [all] = ({SCALES})(name); return [all[0], all.at(-1)]; }}"
+    for name in ("rollout", "second-rollout"):
+        page.wait_for_function(f"([name, ends]) => String(({read})(name)) === String(ends)", arg=[name, ends])
+
+
+def test_the_steps_label_changes_with_the_figure_and_not_before_it(open_page):
+    page = open_page("?sample=coffee&tab=rollout&checkpoint=vitviz-tiny@0", wait=False)
+    before = ready(page, "rollout")
+    at(page, "vitviz-tiny@0")
+    step, accuracy = page.locator(".vv-film-step"), page.locator(".vv-film-facts")
+    told = accuracy.inner_text()
+    held = Held(page, r"/rollout/map\?")
+    page.locator("#vitviz-film input").fill("5")
+    held.wait()  # the server has answered, and the figure's numbers are on their way
+    page.wait_for_timeout(300)
+    assert ready(page, "rollout") == before
+    assert step.inner_text() == "0" and accuracy.inner_text() == told
+    held.let_go()
+    expect(step).to_have_text("1,000")
+    assert ready(page, "rollout") != before and accuracy.inner_text() != told
+
+
+def test_the_film_has_speeds_and_begins_anew_where_it_is_asked_to(open_page):
+    page = open_page("?sample=coffee&tab=patches", wait=False)
+    page.evaluate(
+        "() => { const set = window.setTimeout; window.waits = [];"
+        " window.setTimeout = (does, wait, ...more) => { window.waits.push(wait);"
+        " return set(does, [900, 450, 225, 1800].includes(wait) ? 50 : wait, ...more); }; }"
+    )
+    ready(page, "patches")
+    go(page, "vitviz-tiny@30000")
+    speed, loop = page.locator(".vv-film-speed"), page.locator(".vv-film-loop")
+    for said, wait in (("1×", 900), ("2×", 450), ("4×", 225), ("½×", 1800)):
+        expect(speed).to_have_text(said)
+        assert speed.get_attribute("aria-label") == f"Speed {said}"
+        page.evaluate("window.waits = []")
+        page.get_by_role("button", name="Play the training").click()
+        page.wait_for_function("(wait) => window.waits.includes(wait)", arg=wait)
+        others = {900, 450, 225, 1800} - {wait}
+        assert not others & set(page.evaluate("window.waits"))
+        page.locator(".vv-film-play").click()
+        go(page, "vitviz-tiny@30000")
+        speed.click()
+    assert loop.get_attribute("aria-pressed") == "false"
+    page.get_by_role("button", name="Play the training").click()
+    at(page, "vitviz-tiny")
+    expect(page.get_by_role("button", name="Play the training")).to_be_visible()  # it has ended
+    loop.click()
+    expect(loop).to_have_attribute("aria-pressed", "true")
+    go(page, "vitviz-tiny@36000")
+    stepping(page)
+    page.get_by_role("button", name="Play the training").click()
+    came_to(page, "vitviz-tiny", "vitviz-tiny@0", "vitviz-tiny@30")
+    page.locator(".vv-film-play").click()

@@ -1,0 +1,114 @@
+"""A long pass that does not go as it should: it fails, or something else is chosen, or a queue is full."""
+
+import threading
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import open_tab, ready, sample
+from tests.browser.house import House, until
+from tests.browser.test_classroom import notice
+from tests.browser.test_links import until_asked
+from tests.browser.test_soon import WAITS, resize, stands
+from vitviz.errors import OutOfMemory
+from vitviz.server import options
+from vitviz.traces.samples import samples
+
+pytestmark = pytest.mark.usefixtures("dear")
+
+
+@pytest.fixture(scope="module")
+def server():
+    house = House()
+    yield house
+    house.stop()
+
+
+def test_a_pass_that_fails_after_something_else_was_chosen_says_and_changes_nothing(
+    open_page, server, monkeypatch
+):
+    page = open_page("?size=112")
+    before = ready(page, "patches")
+    came, free, failed = (threading.Event() for _ in range(3))
+    inspector = server.studio.checkpoints.inspector("vitviz-tiny")
+    forward = inspector.forward.run
+
+    def fails(model, pixels, *given, **named):
+        if pixels.shape[-1] != 144:
+            return forward(model, pixels, *given, **named)
+        came.set()
+        assert free.wait(60)
+        failed.set()
+        raise OutOfMemory("There is no room for it.")
+
+    monkeypatch.setattr(inspector.forward, "run", fails)
+    resize(page, "144")
+    during = stands(page, "patches", before)
+    assert came.wait(30)  # or there would be nothing to fail
+    monkeypatch.setattr(options, "DEAR", 10**12)
+    resize(page, "112")
+    assert stands(page, "patches", during) == before
+    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
+    free.set()
+    assert failed.wait(30)
+    until(lambda: server.idle)
+    open_tab(page, "Attention")
+    assert ready(page, "explorer") == before
+    expect(notice(page)).to_be_hidden()
+    expect(page.locator("#vitviz-stage")).to_contain_text("112 × 112 for the model")
+    sample(page, 1)  # and what comes next is of the size that was chosen last
+    until_asked(page, sample=samples()[1].name)
+    expect(page.locator("#vitviz-stage")).to_contain_text("112 × 112 for the model")
+
+
+def test_what_a_full_queue_did_not_take_is_asked_for_again(open_page, server):
+    page, refused = open_page("?tab=explorer", wait=False), []
+    before = ready(page, "explorer")
+
+    def join(route, request) -> None:
+        asked = server.demo.fns[request.post_data_json["fn_index"]]
+        if asked.name != "computed" or len(refused) == 2:
+            return route.continue_()
+        refused.append(request)
+        route.fulfill(status=503, json={"detail": "The queue is full."})
+
+    page.route("**/queue/join*", join)
+    resize(page, "128")
+    expect(page.locator("#vitviz-explorer .vv-note")).to_contain_text(WAITS)
+    key = stands(page, "explorer", before)
+    assert len(refused) == 2 and key != before
+    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
+
+
+def test_where_the_pass_fails_everything_is_as_it_was(open_page, server, monkeypatch):
+    page = open_page("?tab=explorer", wait=False)
+    before = ready(page, "explorer")
+    inspector, free = server.studio.checkpoints.inspector("vitviz-tiny"), threading.Event()
+
+    def fails(*given, **named):
+        assert free.wait(60)
+        raise OutOfMemory("There is no room for it.")
+
+    monkeypatch.setattr(inspector.forward, "run", fails)
+    resize(page, "176")
+    expect(page.locator("#vitviz-explorer .vv-note")).to_contain_text(WAITS)
+    free.set()
+    expect(notice(page)).to_contain_text("There is no room for it.")
+    expect(page.locator("#vitviz-explorer .vv-note")).to_be_hidden()
+    assert ready(page, "explorer") == before
+    expect(page.locator("#vitviz-stage")).to_contain_text("112 × 112 for the model")
+    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
+
+
+def test_what_is_quick_covers_nothing(open_page, server, monkeypatch):
+    monkeypatch.setattr(options, "DEAR", 10**12)
+    page = open_page("?tab=explorer&sample=chelsea", wait=False)
+    before = ready(page, "explorer")
+    server.forget_traces()
+    with server.gate() as gate:
+        sample(page, 2)
+        until(lambda: gate.came == 1)
+        expect(page.locator("#vitviz-explorer .vv-figure")).to_be_visible()
+        assert ready(page, "explorer") == before and page.locator("progress:visible").count() == 0
+        gate.let()
+    stands(page, "explorer", before)

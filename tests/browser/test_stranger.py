@@ -1,0 +1,210 @@
+"""A stranger's two views, a map and a chart: a folder each, and they have all that the others have."""
+
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import vitviz
+from tests.browser.conftest import ROOT, Server, open_tab, ready
+from tests.browser.stranger.entropies import Entropies
+from tests.browser.stranger.weighted import Weighted
+from tests.browser.test_accessible import violations
+from tests.browser.test_page import painted
+
+HERE = Path(__file__).parent / "stranger"
+VIEWS = (Weighted(), Entropies())
+TILE = 5 * 14 + 3  # the patch that is asked for by a click
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """A copy of the house with both folders; no line of it is another."""
+    home = tmp_path_factory.mktemp("house") / "vitviz"
+    home.mkdir()
+    skipped = shutil.ignore_patterns("__pycache__", "node_modules", "snapshots*")
+    for name in ("app.py", "pyproject.toml", "README.md", "requirements.txt"):
+        shutil.copy(ROOT / name, home / name)
+    for name in ("docs", "vitviz", "tests", "weights/vitviz-tiny"):
+        shutil.copytree(ROOT / name, home / name, ignore=skipped)
+    for view in VIEWS:
+        shutil.copytree(HERE / view.slug, home / "vitviz/views" / view.slug, ignore=skipped)
+    return home
+
+
+@pytest.fixture(scope="module")
+def server(house):
+    with Server(home=house) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def traced():
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    return inspector, inspector.trace(vitviz.sample_image("coffee"))
+
+
+@pytest.fixture(scope="module")
+def lengths(traced):
+    """By plain loops in float64: weight times length of W_O v, for TILE's token and that in the middle."""
+    inspector, trace = traced
+    found = {}
+    for token in (1 + TILE, 1 + 7 * 14 + 7):
+        for layer, block in enumerate(inspector.model.blocks):
+            weight = block.attn.proj.weight.detach().double().numpy()
+            values, rows = trace.layers[layer].v.double().numpy(), trace.attention(layer).double().numpy()
+            dim = values.shape[-1]
+            for head in range(len(values)):
+                part = weight[:, head * dim : (head + 1) * dim]
+                found[token, layer, head] = [
+                    rows[head, token, key] * np.sqrt(((part @ values[head, key]) ** 2).sum())
+                    for key in range(1, trace.length)
+                ]
+    return found
+
+
+@pytest.fixture(scope="module")
+def entropy(traced):
+    rows = [traced[1].attention(layer).double().numpy()[:, 1:] for layer in range(8)]
+    return np.array([(-(row * np.log(row)).sum(axis=-1)).mean(axis=-1) for row in rows])
+
+
+def test_they_are_small():
+    for view in VIEWS:
+        files = [file for file in (HERE / view.slug).iterdir() if file.is_file()]
+        lines = [file.read_text("utf-8").splitlines() for file in files if file.suffix == ".py"]
+        assert len(files) <= 3 and sum(map(len, lines)) <= 60
+
+
+def test_the_map_hovers_without_asking_and_a_click_picks_the_query(open_page, lengths):
+    page = open_page("?sample=coffee")
+    open_tab(page, VIEWS[0].title)
+    ready(page, "weighted")
+    assert painted(page, "weighted")
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    heat = page.locator("#vitviz-weighted canvas.vv-heat")
+    heat.scroll_into_view_if_needed()
+    box, token = heat.bounding_box(), 1 + 7 * 14 + 7
+
+    def point(patch):
+        row, col = divmod(patch, 14)
+        place = (box["x"] + (col + 0.5) * box["width"] / 14, box["y"] + (row + 0.5) * box["height"] / 14)
+        page.mouse.move(*place)
+        expect(page.locator(".vv-tip")).to_contain_text(f"Patch {patch + 1}")
+        return place, float(page.locator(".vv-tip div").first.inner_text())
+
+    for layer, head in ((8, 1), (3, 2)):
+        for name, value in (("layer", layer), ("head", head)):
+            page.locator(f"#vitviz-weighted [data-name={name}] input").fill(str(value))
+        expect(page.locator("#vitviz-weighted [data-ready]")).to_have_attribute(
+            "data-ready", re.compile(f"layer={layer}.*head={head}")
+        )
+        assert point(40)[1] == pytest.approx(lengths[token, layer - 1, head - 1][40], rel=6e-3)
+    assert requests == [], "every layer and head came with the first"
+    page.mouse.click(*point(TILE)[0])
+    page.wait_for_function(f"() => new URLSearchParams(location.search).get('token') === '{1 + TILE}'")
+    expect(page.locator("#vitviz-weighted [data-ready]")).to_have_attribute(
+        "data-ready", re.compile(f"token={1 + TILE}(&|$)")
+    )
+    assert point(41)[1] == pytest.approx(lengths[1 + TILE, 2, 1][41], rel=6e-3)
+
+
+def test_the_chart_hovers_without_asking_and_opens_a_heads_attention(open_page, entropy):
+    page = open_page("?tab=entropies&sample=coffee", wait=False)
+    ready(page, "entropies")
+    dots = page.locator("#vitviz-entropies circle.vv-dotted")
+    expect(dots).to_have_count(entropy.size)
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    dots.nth(3 * 4 + 1).hover(force=True)
+    told = page.locator(".vv-tip div")
+    expect(told.nth(1)).to_have_text("Layer 5, head 2")
+    assert float(told.first.inner_text().split()[0]) == pytest.approx(entropy[4, 1], rel=1e-3)
+    assert requests == []
+    dots.nth(3 * 4 + 1).click(force=True)
+    ready(page, "explorer")
+    page.wait_for_function(
+        "() => ['layer', 'head'].map((one) => new URLSearchParams(location.search).get(one)).join() === '5,2'"
+    )
+
+
+def test_they_have_links_prints_a_film_numbers_and_a_place_in_the_zip(open_page, server, lengths, entropy):
+    page = open_page("?tab=weighted&layer=3&head=2&sample=coffee", wait=False)
+    ready(page, "weighted")
+    expect(page.locator("#vitviz-weighted [data-name=layer] input")).to_have_value("3")
+    with page.expect_download() as download:
+        page.locator(".vv-everything").click()
+    with zipfile.ZipFile(download.value.path()) as archive:
+        names, readme = archive.namelist(), archive.read("README.txt").decode()
+        for view in VIEWS:
+            assert view.title in readme
+            captions = [
+                one for one in names if one.startswith(f"charts/vitviz-{view.slug}") and one[-3:] == "txt"
+            ]
+            caption = archive.read(captions[0]).decode()
+            assert view.words.source in caption and "Dosovitskiy" not in caption
+            assert any(one.startswith(f"charts/vitviz-{view.slug}") and one.endswith(".svg") for one in names)
+        with np.load(io.BytesIO(archive.read("numbers/weighted.npz"))) as file:
+            np.testing.assert_allclose(file["weighted"][2, 1].ravel(), lengths[106, 2, 1], rtol=1e-4)
+        with np.load(io.BytesIO(archive.read("numbers/entropies.npz"))) as file:
+            np.testing.assert_allclose(file["entropy"], entropy, rtol=1e-4)
+    key = page.evaluate("() => [...vitviz.views].find((one) => one.name === 'weighted').key")
+    film = httpx.get(f"{server.url}gradio_api/vitviz/{key}/weighted/film.json").json()
+    assert "layers" in json.dumps(film), film
+
+
+@pytest.mark.processes
+def test_programs_can_ask_for_them_and_their_endpoints_are_documented(server, entropy):
+    from gradio_client import Client
+
+    told = httpx.get(server.url + "gradio_api/info").json()["named_endpoints"]
+    for view in VIEWS:
+        assert view.words.what in told[f"/{view.slug}"]["description"]
+    client = Client(server.url, verbose=False)
+    try:
+        answer = client.predict("coffee", api_name="/entropies")
+    finally:
+        client.close()
+    np.testing.assert_allclose(answer["entropy"], entropy, rtol=1e-4)
+
+
+def test_everybody_can_use_them_in_their_language(open_page):
+    page = open_page("?tab=entropies&lang=ko", wait=False)
+    ready(page, "entropies")
+    expect(page.get_by_role("tab", name="헤드 엔트로피", exact=True)).to_have_attribute(
+        "aria-selected", "true"
+    )
+    expect(page.locator("#vitviz-entropies .vv-legends")).to_contain_text("고른 어텐션")
+    assert not (found := violations(open_page(), VIEWS)), "\n".join(found)
+
+
+@pytest.mark.processes
+def test_in_a_notebook_and_for_the_houses_own_tests_they_are_views_like_others(house):
+    """The tests iterate VIEWS; a missing translation is one failure, and the right one."""
+    file = house / "vitviz/views/entropies/ko.json"
+    words = json.loads(file.read_text(encoding="utf-8"))
+    del words[VIEWS[1].words.source]
+    file.write_text(json.dumps(words), encoding="utf-8")
+    named = ["tests/server/test_words.py", "tests/server/test_links.py", "tests/frontend/test_scripts.py"]
+    asked = ["-n", "0", "-q", "-p", "no:cacheprovider", "-k", "entropies or weighted", *named]
+    code = (
+        "import sys, vitviz, pytest; inspector = vitviz.load('vitviz-tiny');"
+        "trace = inspector.trace(vitviz.sample_image('coffee'));"
+        "print([vitviz.show(one, inspector, trace, live=[]) for one in ('weighted', 'entropies')]);"
+        f"sys.exit(pytest.main({asked!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=house, capture_output=True, text=True)
+    said = done.stdout
+    assert "Cell(view='weighted'" in said and "Cell(view='entropies'" in said, said + done.stderr
+    assert done.returncode == 1 and said.count("FAILED") == 1 and "entropies-ko" in said, said
+    assert "test_a_views_folder_has_the_words" in said

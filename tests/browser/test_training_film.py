@@ -1,0 +1,179 @@
+"""The slider over a training's snapshots: every view follows it."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Server, open_tab, ready, shipped
+from vitviz.views import VIEWS
+
+STEPS = (0, 30, 3000)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """vitviz-tiny with three snapshots of our making: its weights with less and less noise."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    home = shipped(tmp_path_factory.mktemp("weights") / "vitviz-tiny")
+    (home / "snapshots").mkdir()
+    torch.manual_seed(0)
+    rows = ["file,weights,step,epoch,seconds,train_loss,val_loss,val_top1"]
+    for step, noise in zip(STEPS, (0.2, 0.1, 0.02), strict=True):
+        noisy = {
+            name: weight + noise * torch.randn_like(weight)
+            for name, weight in load_file(home / "model.safetensors").items()
+        }
+        save_file(noisy, home / "snapshots" / f"step-{step:05d}.safetensors")
+        kind = (
+            "average" if step == STEPS[-1] else "raw"
+        )  # as if a second part of the training had begun there
+        rows.append(
+            f"snapshots/step-{step:05d}.safetensors,{kind},{step},{step / 1000},{step},,"
+            f"{5 - step / 3000},{step / 10000}"
+        )
+    (home / "film.csv").write_text(
+        "\n".join([*rows, "model.safetensors,average,9000,9,9000,,2.5,0.5"]) + "\n"
+    )
+    return home.parent
+
+
+@pytest.fixture(scope="module")
+def server(weights):
+    with Server("--weights", str(weights)) as running:
+        yield running
+
+
+def at(page, name: str):
+    expect(page.locator("#vitviz-film .vv-film")).to_have_attribute("data-at", name, timeout=15_000)
+
+
+def stepping(page) -> None:
+    """From now on the steps that the film comes to are kept, however short each stands there."""
+    page.evaluate(
+        "() => { const film = document.querySelector('#vitviz-film .vv-film'); window.steps = [];"
+        " new MutationObserver(() => window.steps.push(film.dataset.at))"
+        ".observe(film, { attributeFilter: ['data-at'] }); }"
+    )
+
+
+def came_to(page, *names: str) -> None:
+    """Waits until these steps have followed each other."""
+    page.wait_for_function(
+        "(names) => ` ${window.steps.join(' ')} `.includes(` ${names.join(' ')} `)",
+        arg=list(names),
+        timeout=20_000,
+    )
+
+
+def test_a_snapshot_that_is_gone_is_told_and_the_slider_goes_back(open_page, weights):
+    page = open_page("?checkpoint=vitviz-tiny@0")
+    at(page, "vitviz-tiny@0")
+    slider, file = (
+        page.locator("#vitviz-film input"),
+        weights / "vitviz-tiny/snapshots/step-03000.safetensors",
+    )
+    before, moved = ready(page, "patches"), file.rename(file.with_suffix(".away"))
+    try:  # before any other test has had it loaded
+        slider.fill("2")
+        expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
+            "no snapshot of step 3000; kept are: 0, 30", timeout=15_000
+        )
+        expect(slider).to_have_value("0")
+        assert ready(page, "patches") == before
+    finally:
+        moved.rename(file)
+
+
+def test_every_view_the_answer_and_the_curve_follow_the_slider(open_page):
+    page = open_page()
+    at(page, "vitviz-tiny")
+    film, slider = page.locator("#vitviz-film"), page.locator("#vitviz-film input")
+    expect(film).to_contain_text("50.0 %")
+    before, answer = ready(page, "patches"), page.locator("#vitviz-facts .vv-answers").inner_text()
+    slider.fill("1")
+    at(page, "vitviz-tiny@30")
+    expect(film.locator(".vv-film-step")).to_have_text("30")
+    expect(film).to_contain_text("0.3 %")
+    expect(page.locator("#vitviz-facts .vv-facts")).to_have_attribute("data-checkpoint", "vitviz-tiny@30")
+    assert page.locator("#vitviz-facts .vv-answers").inner_text() != answer
+    for view in VIEWS:
+        open_tab(page, view.title)
+        page.wait_for_function(
+            "([panel, old]) => !(document.querySelector(`#vitviz-${panel} [data-ready]`)?.dataset.ready ||"
+            " old).startsWith(old)",
+            arg=[view.slug, before],
+        )
+    film.get_by_role("button", name="Curve").click()
+    dots = film.locator("circle")
+    assert dots.count() == 2
+    x, thumb = dots.first.bounding_box(), slider.bounding_box()
+    middle = thumb["x"] + 8 + (thumb["width"] - 16) / 3
+    assert abs(x["x"] + x["width"] / 2 - middle) < 1.5  # the dot stands over the slider's thumb
+
+
+def test_the_last_of_many_moves_wins_and_play_goes_on_to_the_end(open_page):
+    page = open_page("?checkpoint=vitviz-tiny@0")
+    at(page, "vitviz-tiny@0")
+    slider = page.locator("#vitviz-film input")
+    slider.evaluate(
+        "(input) => { for (const index of '1232102') { input.value = index; input.dispatchEvent(new"
+        " Event('input')); } }"
+    )
+    at(page, "vitviz-tiny@3000")
+    expect(slider).to_have_value("2")
+    told = page.locator("#vitviz-film .vv-film-why")
+    expect(told).to_contain_text("A part of the training ended here")
+    page.get_by_role("button", name="Play the training").click()
+    at(page, "vitviz-tiny")
+    expect(told).to_contain_text("without any notion")
+    expect(page.get_by_role("button", name="Play the training")).to_be_visible()
+    stepping(page)
+    page.get_by_role("button", name="Play the training").click()  # from the end it begins anew
+    came_to(page, "vitviz-tiny@0", "vitviz-tiny@30")
+    page.get_by_role("button", name="Stop", exact=True).first.click()
+
+
+def test_a_checkpoint_without_a_film_shows_no_slider(open_page, weights):
+    shipped(weights / "plain")
+    page = open_page("?checkpoint=plain")
+    expect(page.locator("#vitviz-facts .vv-facts")).to_have_attribute("data-checkpoint", "plain")
+    expect(page.locator("#vitviz-film")).to_be_hidden()
+
+
+def test_a_narrow_page_in_the_dark_shows_the_film_whole(open_page):
+    page = open_page(width=390, height=844, dark=True)
+    film = page.locator("#vitviz-film .vv-film")
+    film.scroll_into_view_if_needed()
+    film.get_by_role("button", name="Curve").click()
+    box, plot = film.bounding_box(), page.locator("#vitviz-film svg").bounding_box()
+    assert 0 <= plot["x"] and plot["x"] + plot["width"] <= 390 and box["width"] <= 390
+
+
+@pytest.mark.parametrize("panel", ["positions", "patches", "filters"])
+def test_what_is_held_is_watched_through_the_training(open_page, panel):
+    page = open_page(f"?tab={panel}", wait=False)
+    key, view = ready(page, panel), page.locator(f"#vitviz-{panel}")
+
+    def shown() -> str:
+        return re.search(r"Patch \d+: row \d+|Component \d+ of", view.inner_text())[0]
+
+    usual, canvas = shown(), view.locator("canvas").first.bounding_box()
+    page.mouse.click(canvas["x"] + 110, canvas["y"] + 60)
+    page.mouse.move(5, 5)
+    held = shown()
+    assert held != usual
+    page.locator("#vitviz-film input").press("ArrowLeft")
+    page.wait_for_function(
+        "([panel, key]) => !document.querySelector(`#vitviz-${panel}"
+        " [data-ready]`).dataset.ready.startsWith(key)",
+        arg=[panel, key],
+    )
+    assert ready(page, panel) != key and shown() == held
+    view.locator(".vv-reset").click()
+    page.wait_for_function(
+        "([panel, usual]) => document.querySelector(`#vitviz-${panel}`).innerText.includes(usual)",
+        arg=[panel, usual],
+    )

@@ -1,0 +1,197 @@
+"""Maps on trial in the browser: curves one after the other, a verdict, a stop, and what is taken home."""
+
+import csv
+import io
+import re
+
+import numpy as np
+from PIL import Image
+from playwright.sync_api import expect
+
+import vitviz
+from tests.browser.conftest import give_a_set, open_tab, ready
+from tests.browser.held import Held
+
+MANY = 40  # pictures, of which a stop leaves some
+WHOLE = "#vitviz-trial [data-tried]:not([data-tried=''])"
+
+
+def cut(view) -> int:
+    """How much of the table's width is out of view, px."""
+    return view.locator(".vv-wide-table:visible").last.evaluate("(one) => one.scrollWidth - one.clientWidth")
+
+
+def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
+    page = open_page("?sample=coffee")
+    held = Held(page, r"/trial/tried\?.*method=centre(&|$)")
+    open_tab(page, "Trial")
+    ready(page, "trial")
+    trying = page.locator("#vitviz-trial .vv-trying")
+    expect(trying).to_have_text("1 of 15: Blob in the centre", timeout=60_000)
+    assert page.locator(WHOLE).count() == 0
+    held.let_go()
+    page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
+    expect(page.locator("#vitviz-trial .vv-verdict")).to_contain_text("is best here")
+    rows = page.locator("#vitviz-trial .vv-ranking tbody tr")
+    assert rows.count() == 15
+    best = rows.first.get_attribute("data-lit")
+    view = page.locator("#vitviz-trial")
+    assert cut(view) <= 0, "every column of the table is in view"
+    below, foot = (
+        view.locator(one).bounding_box() for one in (".vv-below", ".vv-ranking tbody tr >> nth=14")
+    )
+    assert foot["y"] + foot["height"] <= below["y"] + below["height"], (
+        "Random is in view, and the last of all"
+    )
+    styles = view.locator(".vv-curves polyline[data-lit]").evaluate_all(
+        "(all) => all.map((one) => [one.getAttribute('stroke'), one.getAttribute('stroke-dasharray')].join())"
+    )
+    assert len(styles) == 30 and len(set(styles)) == 15, "no two methods look alike"
+    named = view.locator(".vv-end")
+    assert named.count() >= 26
+    assert view.locator(".vv-curves").evaluate(
+        "(plot) => [...plot.querySelectorAll('.vv-end')].every((one) =>"
+        " one.getBoundingClientRect().right <= one.ownerSVGElement.getBoundingClientRect().right)"
+    ), "a name is cut"
+    rows.nth(3).hover()
+    other = rows.nth(3).get_attribute("data-lit")
+    expect(view.locator(f"polyline[data-lit={other}]").first).to_have_class(re.compile("vv-lit"))
+    expect(view.locator(".vv-tried-map")).to_contain_text(rows.nth(3).locator("button").inner_text())
+    named.first.hover()
+    expect(view.locator("tr.vv-lit")).to_have_attribute("data-lit", named.first.get_attribute("data-lit"))
+    fold = page.locator(".vv-set-fold")
+    fold.click()
+    page.wait_for_timeout(500)
+    assert view.locator(".vv-curves").bounding_box()["height"] >= 220
+    fold.click()
+    rows.first.locator("button").click()
+    expect(page.locator(f"#vitviz-trial polyline[data-lit={best}]").first).to_have_attribute(
+        "stroke-width", re.compile(r"^3\.2")
+    )
+    plot = page.locator("#vitviz-trial .vv-curves .vv-chart").first
+    plot.focus()
+    plot.press("ArrowRight")
+    plot.press("ArrowRight")
+    expect(page.locator(".vv-tip.vv-on")).to_contain_text("10 % removed, most relevant first")
+    for shown, what in (("maps", ".vv-trial-maps button"), ("agreement", "canvas")):
+        page.locator(f"#vitviz-trial [data-name=show] input[value={shown}]").check(force=True)
+        expect(page.locator(f"#vitviz-trial .vv-below {what}").locator("visible=true").first).to_be_visible()
+    with page.expect_download(timeout=60_000) as taken:
+        page.locator("#vitviz-trial .vv-take").click()
+    table = list(csv.DictReader(io.StringIO(taken.value.path().read_text())))
+    assert table[0]["method"] == best and len(table) == 15
+    with page.expect_download(timeout=60_000) as taken:
+        page.locator("#vitviz-trial .vv-npz").click()
+    assert np.load(taken.value.path())["curves"].shape == (15, 2, 3, 11)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    for asked in ("", "&lang=zh-CN", "&lang=ko", "&present=1", "&lang=ko&present=1"):
+        page.goto(re.sub(r"\?.*", "", page.url) + f"?tab=trial&sample=coffee{asked}")
+        page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
+        page.wait_for_timeout(500)
+        below = view.locator(".vv-below").bounding_box()
+        seen = [".vv-ranking tbody tr >> nth=14", *[".vv-tried-map canvas"] * ("present" in asked)]
+        for one in (view.locator(name).bounding_box() for name in seen):
+            assert one["y"] + one["height"] <= below["y"] + below["height"], asked
+        assert cut(view) <= 0, asked
+
+
+def test_the_map_beside_the_table_stays_that_of_the_row_in_view_when_all_is_drawn_anew(open_page):
+    page = open_page("?sample=rocket&size=64")
+    held = Held(page, r"/trial/agreement")
+    open_tab(page, "Trial")
+    page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
+    view = page.locator("#vitviz-trial")
+    row = view.locator(".vv-ranking tbody tr").nth(3)
+    row.dispatch_event("pointerenter")  # and no mouse there, whose place would be looked at again by itself
+    name = row.locator("button").inner_text()
+    expect(view.locator(".vv-tried-map")).to_contain_text(name)
+    before = row.element_handle()
+    held.let_go()
+    page.wait_for_function("(one) => !one.isConnected", arg=before)
+    expect(view.locator("tr.vv-lit")).to_contain_text(name)
+    assert name in view.locator(".vv-tried-map").inner_text()
+
+
+def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
+    page = open_page("?sample=rocket&size=64&lang=ko", width=390, height=844)
+    held = Held(page, r"/trial/tried\?.*method=gradient_rollout(&|$)")
+    open_tab(page, "시험")
+    ready(page, "trial")
+    go = page.locator("#vitviz-trial .vv-go")
+    expect(go).to_have_text("멈추기")
+    page.locator("#vitviz-trial polyline[data-lit=centre]").first.wait_for(state="attached", timeout=60_000)
+    go.click()
+    expect(go).to_have_text("계속")
+    held.let_go()
+    known = page.locator("#vitviz-trial .vv-ranking tbody tr").count()
+    assert 2 <= known < 15 and page.locator(WHOLE).count() == 0
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= 390, "nothing juts out of a phone's window"
+    go.click()
+    page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
+
+
+def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
+    page, files = open_page("?tab=trial&sample=coffee&size=64", wait=False), []
+    # the trial of the one picture need not be waited for
+    held = Held(page, r"/trial/tried\?.*method=centre(&|$)")
+    ready(page, "trial")
+    for name in ("chelsea", "rocket"):
+        vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
+        files.append(path)
+    give_a_set(page, files)
+    page.locator(".vv-set-way select").select_option("black")
+    page.locator(".vv-set .vv-go").click()
+    view = page.locator("#vitviz-trial")
+    expect(view.locator(".vv-trying")).to_have_text("Over the set of 2 pictures.", timeout=300_000)
+    expect(view.locator(".vv-verdict")).to_contain_text("Over 2 pictures")
+    rows = view.locator(".vv-ranking tbody tr:visible")
+    expect(rows).to_have_count(13)
+    assert rows.first.locator("td").first.inner_text() == "1"
+    assert re.search(r"\d ± \d", rows.first.inner_text())
+    expect(view.locator(".vv-standing circle.vv-dotted")).to_have_count(13)
+    assert cut(view) <= 0, "every column of the table is in view"
+    expect(view.locator("[data-name=patches_as] input[value=black]")).to_be_checked()
+    expect(view.locator(".vv-curves")).to_be_hidden()
+    before = rows.first.inner_text()
+    view.locator("[data-name=score] input[value=logit]").check(force=True)
+    expect(view.locator(".vv-ranking th:visible").nth(2)).to_have_text("Most first ↓")
+    assert rows.first.inner_text() != before
+    with page.expect_download(timeout=60_000) as taken:
+        view.locator(".vv-take").click()
+    table = list(csv.DictReader(io.StringIO(taken.value.path().read_text())))
+    assert len(table) == 13 and {row["pictures"] for row in table} == {"2"}
+    assert {row["patches_as"] for row in table} == {"black"}
+    page.locator(".vv-set-single").click()
+    expect(view.locator(".vv-curves")).to_be_visible()
+    expect(view.locator(".vv-standing")).to_be_hidden()
+    assert len(held), "the one picture was on trial meanwhile"
+
+
+def test_a_set_can_be_stopped_and_keeps_the_pictures_that_were_on_trial(open_page, tmp_path):
+    page, files = open_page("?tab=trial&sample=coffee&size=64", wait=False), []
+    Held(page, r"/trial/tried\?.*method=centre(&|$)")
+    ready(page, "trial")
+    for number in range(MANY):
+        pixels = np.random.default_rng(number).integers(0, 255, (60, 80, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(path := tmp_path / f"{number}.png")
+        files.append(path)
+    view = page.locator("#vitviz-trial")
+    give_a_set(page, files)
+    page.locator(".vv-set .vv-go").click()
+    stop = page.locator(".vv-set .vv-go")
+    some = re.compile(r"Over the set of \d+ pictures\.")
+    expect(view.locator(".vv-trying")).to_have_text(some, timeout=300_000)
+    stop.click()
+    expect(stop).to_have_text("Average", timeout=300_000)  # behind the picture that is on trial
+    page.wait_for_timeout(3000)  # what was on its way has arrived
+    told = view.locator(".vv-trying").inner_text()
+    count = int(re.search(r"\d+", told)[0])
+    assert 2 <= count < MANY, "all of them would be no stop"
+    expect(view.locator(".vv-ranking tbody tr:visible")).to_have_count(13)
+    with page.expect_download(timeout=60_000) as taken:
+        view.locator(".vv-take").click()
+    table = list(csv.DictReader(io.StringIO(taken.value.path().read_text())))
+    assert {row["pictures"] for row in table} == {str(count)}, "figure and table are of the same pictures"
+    page.wait_for_timeout(3000)
+    assert view.locator(".vv-trying").inner_text() == told, "it has stopped"

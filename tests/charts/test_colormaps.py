@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from vitviz.charts.colormaps import TABLES, coloured
+
+
+@pytest.mark.parametrize(
+    "name, first, last",
+    [
+        ("viridis", (68, 1, 84), (253, 231, 37)),
+        ("magma", (0, 0, 4), (252, 253, 191)),
+        ("inferno", (0, 0, 4), (252, 255, 164)),
+        ("cividis", (0, 34, 78), (254, 232, 56)),
+    ],
+)
+def test_tables_are_rgb(name, first, last):
+    table = TABLES[name]
+    assert table.shape == (256, 3) and table.dtype == np.uint8
+    assert np.abs(table[0].astype(int) - first).max() <= 3 and np.abs(table[-1].astype(int) - last).max() <= 3
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "balance"])
+def test_lightness_rises_all_along(name):
+    lightness = TABLES[name] @ np.array([0.2126, 0.7152, 0.0722])
+    assert (np.diff(lightness) > -1.0).all() and lightness[-1] - lightness[0] > 150
+
+
+@pytest.mark.parametrize("name", ["balance"])
+def test_equal_amounts_for_and_against_are_equally_dark(name):
+    lightness = TABLES[name] @ np.array([0.2126, 0.7152, 0.0722])
+    assert (np.diff(lightness[:128]) > 0).all() and (np.diff(lightness[128:]) < 0).all(), (
+        "the middle is the lightest"
+    )
+    assert lightness[127] > 220 and lightness[127] - lightness[0] > 120
+    assert np.abs(lightness - lightness[::-1]).max() < 16
+    blue, orange = TABLES[name][0].astype(int), TABLES[name][-1].astype(int)
+    assert blue[2] - blue[0] > 100 and orange[0] - orange[2] > 100, (
+        "told apart by blue and yellow, with any colour vision"
+    )
+
+
+def test_values_outside_take_the_ends_and_a_flat_scale_the_first():
+    table = TABLES["magma"]
+    np.testing.assert_array_equal(
+        coloured(np.array([[-5.0, 5.0]]), 0.0, 1.0, "magma"), [[table[0], table[255]]]
+    )
+    np.testing.assert_array_equal(
+        coloured(np.full((2, 2), 3.0), 3.0, 3.0, "magma"), np.broadcast_to(table[0], (2, 2, 3))
+    )
+
+
+def test_unknown_map_is_named():
+    with pytest.raises(ValueError, match="'jet'.*viridis"):
+        coloured(np.zeros(1), 0.0, 1.0, "jet")

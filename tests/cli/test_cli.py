@@ -1,0 +1,133 @@
+"""The command line as a user types it."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import vitviz
+from vitviz import cli
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name in ("chelsea", "coffee"):
+        vitviz.sample_image(name).save(folder / f"{name}.jpg")
+    (folder / "damaged.png").write_bytes(b"no picture")
+    return folder
+
+
+def test_a_survey_is_printed_as_json_and_leaves_its_files(said, pictures, tmp_path):
+    status, printed, told = said(
+        "survey", pictures, "--out", tmp_path / "out", "--measure", "distance", "--device", "cpu", "--json"
+    )
+    assert status == 0 and "3 of 3 pictures" in told
+    found = json.loads(printed)
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    expected = (
+        sum(
+            vitviz.attention_distance(inspector.trace(pictures / f"{name}.jpg")).double()
+            for name in ("chelsea", "coffee")
+        )
+        / 2
+    )
+    assert found["averages"]["distance.distance"]["mean"][3][1] == pytest.approx(
+        expected[3, 1].item(), rel=1e-5
+    )
+    assert (found["pictures"], found["left_out"]) == (2, 1) and found["skipped"][0]["name"] == "damaged.png"
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {
+        "report.html",
+        "averages.npz",
+        "skipped.csv",
+        "summary.json",
+        "survey.json",
+    }
+    status, printed, _ = said(
+        "survey", pictures, "--out", tmp_path / "out", "--measure", "distance", "--device", "cpu"
+    )
+    assert status == 0 and "2 pictures; 1 could not be read" in printed and "report.html" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["nowhere", "--measure", "bogus"], "no measure 'bogus'"),
+        (["nowhere"], "no folder or file nowhere"),
+        (["nowhere", "--checkpoint", "bogus"], "bogus"),
+        (["nowhere", "--classes", "missing.json"], "missing.json cannot be read"),
+    ],
+)
+def test_a_mistake_is_a_sentence(said, tmp_path, arguments, expected):
+    status, printed, told = said("survey", *arguments, "--out", tmp_path / "out")
+    assert status == 1 and expected in told and "Traceback" not in told and printed == ""
+
+
+@pytest.mark.processes
+def test_help_names_every_measure_and_loads_no_torch():
+    from vitviz.surveys import MEASURES
+
+    assert cli.MEASURES == tuple(MEASURES)
+    told = CliRunner().invoke(cli.program, ["survey", "--help"], terminal_width=120).output
+    assert all(f"  {name} " in told for name in MEASURES) and "SOURCE" in told and "Examples:" in told
+    code = "import sys, vitviz.cli; print(*{'torch', 'gradio', 'timm', 'numpy'} & set(sys.modules))"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.split()
+        == []
+    )
+
+
+def test_checkpoints_are_listed():
+    (tiny,) = json.loads(
+        CliRunner().invoke(cli.program, ["checkpoints", "vitviz-tiny", "--here", "--json"]).output
+    )
+    assert tiny["name"] == "vitviz-tiny" and tiny["source"] == "shipped" and tiny["on_disk"]
+    assert "vitviz-tiny" in CliRunner().invoke(cli.program, ["checkpoints", "--here"]).output
+
+
+@pytest.mark.processes
+def test_the_page_has_the_same_options_as_the_script():
+    """In processes of their own: the page chooses Gradio's folder before Gradio is imported."""
+
+    def run(*asked):
+        line = [sys.executable, *asked]
+        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+
+    script, told = run("app.py", "--help").stdout, run("-m", "vitviz", "app", "--help").stdout
+    assert told.split()[:3] == ["Usage:", "vitviz", "app"]
+    assert told.split("Options:")[1] == script.split("Options:")[1]
+
+
+def test_it_is_installed_as_vitviz():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")  # 3.10 has no tomllib
+    assert '\n[project.scripts]\nvitviz = "vitviz.cli:main"\n' in project
+    assert '\ndata = ["pyarrow' in project and '\nhub = ["datasets' in project
+
+
+def test_progress_tells_rate_and_time_left(monkeypatch):
+    from tqdm.auto import tqdm
+
+    from vitviz.surveys.run import told
+
+    now, lines = [0.0], io.StringIO()
+    monkeypatch.setattr(tqdm, "_time", staticmethod(lambda: now[0]), raising=False)
+    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
+    with told(True, bar_format=cli.PROGRESS, mininterval=10, smoothing=0, file=lines) as progress:
+        # 100 were done by an earlier run
+        for seconds, done in ((0, 100), (10, 150), (12, 160), (30, 250), (60, 400)):
+            now[0] = seconds
+            progress(done, 400)
+    said = [line.strip() for line in lines.getvalue().split("\r") if line.strip()]
+    assert said[0].startswith("100 of 400 pictures")
+    assert said[1] == "150 of 400 pictures,  5.00 pictures/s, 00:50 left"
+    assert not any(line.startswith("160") for line in said)
+    assert said[-1].startswith("400 of 400 pictures,  5.00 pictures/s")

@@ -1,0 +1,63 @@
+"""The film of a training: frames in order, their figures, and what a damaged table does."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import vitviz
+from vitviz.engine.hub.catalogue import find
+from vitviz.engine.hub.snapshots import Frame, frames
+
+ROOT = Path(__file__).parents[3]
+TABLE = """file,weights,step,epoch,seconds,train_loss,val_loss,val_top1,val_top5
+snapshots/step-00000.safetensors,raw,0,0.0,0,,5.34,0.005,0.02
+snapshots/step-00300.safetensors,raw,300,0.4,100,4.9,nonsense,0.04,0.13
+model.safetensors,average,900,1.2,300,4.1,3.9,0.2,0.5
+"""
+
+
+@pytest.fixture
+def weights(tmp_path):
+    """A checkpoint with two snapshots: random noise at first, the weights halved later."""
+    home = tmp_path / "mine"
+    home.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(ROOT / "weights/vitviz-tiny" / name, home / name)
+    (home / "snapshots").mkdir()
+    finished = load_file(home / "model.safetensors")
+    for step, change in ((300, lambda w: w / 2), (0, torch.zeros_like)):
+        save_file(
+            {name: change(weight) for name, weight in finished.items()},
+            home / "snapshots" / f"step-{step:05d}.safetensors",
+        )
+    (home / "film.csv").write_text(TABLE)
+    return tmp_path
+
+
+def test_frames_come_first_step_first_and_the_finished_model_last(weights):
+    assert vitviz.film("mine", folder=weights) == [
+        Frame("mine@0", 0, 0.0, None, 5.34, 0.005),
+        Frame("mine@300", 300, 0.4, 4.9, None, 0.04),
+        Frame("mine", 900, 1.2, 4.1, 3.9, 0.2, averaged=True),
+    ]
+
+
+def test_a_frame_knows_its_film_and_loads_its_own_weights(weights):
+    assert frames(find("mine@300", weights)) == frames(find("mine", weights))
+    start, finished = (vitviz.load(name, folder=weights).model.pos_embed for name in ("mine@0", "mine"))
+    assert not start.any() and finished.any()
+
+
+def test_a_film_without_a_table_still_has_its_steps(weights):
+    (weights / "mine" / "film.csv").unlink()
+    assert frames(find("mine", weights)) == [Frame("mine@0", 0), Frame("mine@300", 300), Frame("mine", None)]
+    (weights / "mine" / "film.csv").write_bytes(b"\xff\xfe\x00file,\x00")
+    assert [frame.step for frame in frames(find("mine", weights))] == [0, 300, None]
+
+
+def test_no_film_no_frames(weights):
+    shutil.rmtree(weights / "mine" / "snapshots")
+    assert frames(find("mine", weights)) == [] == vitviz.film("deit_tiny_patch16_224")

@@ -1,0 +1,27 @@
+"""A small random model in float64 as what is explained, without a checkpoint."""
+
+from types import SimpleNamespace
+
+import torch
+
+from tests.engine.accounts import pixels_for, small_model, traced
+from vitviz.analyses.logit_attribution import ledger_of
+from vitviz.engine.images.preprocess import Preprocessing
+from vitviz.engine.saliency_inputs import Explained
+
+
+def explained(construction="class", target=2, patches_as="dropped", model=None, seed=0) -> Explained:
+    model = small_model(construction) if model is None else model
+    pixels = pixels_for(model, seed)
+    trace, tail = traced(model, pixels)
+    half = (0.5, 0.5, 0.5)
+    inspector = SimpleNamespace(
+        dtype="float32", device=torch.device("cpu"), checkpoint=SimpleNamespace(name="small"),
+        preprocessing=Preprocessing(trace.grid.pixels, half, half), tail=lambda *_: tail,
+        answered=lambda trace: trace,
+        placed=SimpleNamespace(at=lambda size: model),
+        forward=SimpleNamespace(seen=lambda view, size: (view, size), pixels=lambda prepared: pixels),
+    )  # fmt: skip
+    one = Explained(inspector, trace, target, patches_as)
+    one.ledger = lambda: ledger_of(trace, tail)
+    return one

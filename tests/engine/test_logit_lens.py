@@ -1,0 +1,126 @@
+"""The answer forming, against timm's own norm and head, and where it means nothing."""
+
+import math
+
+import pytest
+import torch
+
+import vitviz
+from tests.engine.accounts import CONSTRUCTIONS, QUICK, pixels_for, small_model, traced
+from tests.engine.looking import inspect, noise
+from tests.tiers import sweep
+from vitviz import analyses
+from vitviz.engine.studies import attribution
+from vitviz.errors import VitvizError
+
+
+@sweep("construction", CONSTRUCTIONS, quick=QUICK)
+def test_the_last_row_is_the_logits_and_shares_differ_by_what_was_written(construction):
+    model = small_model(construction).float()
+    inspector = inspect(model)
+    trace = inspector.trace(noise())
+    now, share = vitviz.lens(inspector, trace), vitviz.lens(inspector, trace, form="share")
+    assert now.shape == share.shape == (4, 6) and torch.equal(now[-1], trace.logits)
+    torch.testing.assert_close(share[-1], trace.logits, atol=1e-5, rtol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(now[1], model.forward_head(model.norm(trace.tokens[1][None]))[0])
+    for target in (0, 4):
+        account = vitviz.evidence(inspector, trace, target)
+        steps = account.heads.sum(dim=1) + account.projection_biases + account.mlps
+        torch.testing.assert_close(share.diff(dim=0)[:, target], steps.float(), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("construction", ["norm, then average", "average, then norm", "EVA-02"])
+def test_the_mean_over_patches_of_their_last_shares_is_the_logit(construction):
+    model = small_model(construction)
+    trace, readout = traced(model, pixels_for(model))
+    ledger = analyses.ledger_of(trace, readout)
+    answers = analyses.lens_patches(ledger, 2, form="share")
+    assert answers.shape == (4, 3, 4) and answers[-1].mean().item() == pytest.approx(
+        trace.logits[2].item(), abs=1e-10
+    )
+    torch.testing.assert_close(answers.mean(dim=(1, 2)), analyses.lens_shares(ledger)[:, 2])
+    if construction == "norm, then average":  # read afresh, each patch has its own norm, which is the model's
+        torch.testing.assert_close(analyses.lens_patches(ledger, 2)[-1], answers[-1])
+    assert analyses.lens_kind(readout) == "reading"
+
+
+def test_a_patch_of_a_class_tokens_model_is_read_with_norm_and_both_heads():
+    for construction in ("class", "distilled"):
+        model = small_model(construction)
+        trace, readout = traced(model, pixels_for(model))
+        answers = analyses.lens_patches(analyses.ledger_of(trace, readout), (1, 3))
+        with torch.no_grad():
+            patches = model.norm(trace.tokens[2][trace.grid.prefix :])
+            expected = (
+                model.head(patches)
+                if construction == "class"
+                else (model.head(patches) + model.head_dist(patches)) / 2
+            )
+        torch.testing.assert_close(answers[2].flatten(), expected[:, 1] - expected[:, 3])
+        assert analyses.lens_kind(readout) == "probe"
+
+
+@pytest.mark.parametrize("construction", ["class", "distilled", "norm, then average", "average, then norm"])
+def test_each_patchs_probabilities_are_timms_own_one_patch_at_a_time(construction):
+    model = small_model(construction)
+    trace, readout = traced(model, pixels_for(model))
+    for depth in range(len(trace.tokens)):
+        found = analyses.lens_probabilities(analyses.ledger_of(trace, readout), depth)
+        for row in range(3):
+            for col in range(4):
+                token = trace.tokens[depth][trace.grid.token(row, col)]
+                with torch.no_grad():
+                    y = getattr(model, "fc_norm", torch.nn.Identity())(model.norm(token[None, None]))[0, 0]
+                    logits = model.head(y)
+                    if construction == "distilled":
+                        logits = (logits + model.head_dist(y)) / 2
+                powers = [math.exp(one) for one in logits.tolist()]
+                expected = torch.tensor([one / sum(powers) for one in powers], dtype=found.dtype)
+                torch.testing.assert_close(found[:, row, col], expected, rtol=1e-9, atol=1e-12)
+    with pytest.raises(IndexError, match="no tokens at layer 4"):
+        analyses.lens_probabilities(analyses.ledger_of(trace, readout), 4)
+
+
+def test_a_patch_that_was_left_out_has_no_answer_and_the_others_keep_their_places():
+    inspector = inspect(small_model("class").float())
+    trace = inspector.trace(noise(), without=vitviz.Without(patches=[0, 5]))
+    found = analyses.lens_probabilities(attribution.balanced_ledger(inspector, trace), 3)
+    assert found.isnan().all(dim=0).flatten().nonzero().flatten().tolist() == [0, 5]
+    kept = attribution.balanced_ledger(inspector, trace).trace.tokens[3][trace.grid.prefix :]
+    with torch.no_grad():
+        expected = inspector.model.head(inspector.model.norm(kept)).double().softmax(-1)
+    torch.testing.assert_close(found.flatten(1)[:, list(trace.kept)].mT, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "construction, reason",
+    [("attention pooling", "weighs all patches together"), ("class and mean", "side by side")],
+)
+def test_a_patch_alone_is_not_read_where_that_means_nothing(construction, reason):
+    inspector = inspect(small_model(construction).float())
+    trace = inspector.trace(noise())
+    for look in (
+        lambda: vitviz.lens(inspector, trace, patches=True, target=0),
+        lambda: attribution.lens_kind(inspector),
+    ):
+        with pytest.raises(VitvizError, match=f"not applicable, because .*{reason}"):
+            look()
+
+
+def test_a_model_without_a_head_has_no_answer_but_directions():
+    inspector = inspect(small_model("class", num_classes=0).float())
+    trace = inspector.trace(noise())
+    for look in (
+        lambda: vitviz.lens(inspector, trace),
+        lambda: vitviz.lens(inspector, trace, form="share"),
+        lambda: vitviz.evidence(inspector, trace, 0),
+    ):
+        with pytest.raises(VitvizError, match="has no classifier"):
+            look()
+    direction = torch.randn(24)
+    account = vitviz.evidence(inspector, trace, direction)
+    assert (
+        account.logit == pytest.approx((inspector.readout(trace) @ direction).item(), abs=1e-5)
+        and abs(account.gap) < 1e-5
+    )

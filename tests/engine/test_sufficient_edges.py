@@ -1,0 +1,228 @@
+"""The smallest part that answers: what flows along edges as the sum over all ways on, and passes with some
+edges alone written out by hand.
+"""
+
+import copy
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+
+import vitviz
+from tests.engine.accounts import pixels_for
+from tests.engine.test_upstream import WEIGHTS, looked
+from tests.shared import shared
+from vitviz.analyses import sufficient_edges
+from vitviz.analyses.logit_account import account_of
+from vitviz.analyses.upstream import Writer, writers_of
+from vitviz.engine.forward.edges import edged, usual_of
+from vitviz.engine.studies import circuits
+
+KINDS = [
+    "registers",
+    "average, then norm",
+    "norm before the projection",
+    "norms of queries and keys",
+    "rotary",
+]
+
+
+def ways_on(layer, layers, heads):
+    """All chains of heads from above a layer to the answer, the answer's first."""
+    above = range(layer + 1, layers)
+    for count in range(len(above) + 1):
+        for some in itertools.combinations(reversed(above), count):
+            yield from itertools.product(*([(one, head) for head in range(heads)] for one in some))
+
+
+@pytest.mark.parametrize(
+    "construction", [*KINDS, "RMSNorm, SwiGLU", "relative positions", "attention pooling"]
+)
+def test_what_flows_along_an_edge_is_the_sum_over_all_ways_on(construction):
+    _, ledger, stream, basis = looked(construction)
+    edges = sufficient_edges.every_edge(3, 3, stream.positions is not None)
+    found = dict(zip(edges, sufficient_edges.shares_of(ledger, stream, basis, edges).tolist(), strict=True))
+    assert len(found) == 3 * (0 + 4 + 8) + 3 * 4 + 10 * (1 + (stream.positions is not None))
+    for layer, head in itertools.product(range(3), range(3)):
+        whole = {}
+        for via in ways_on(layer, 3, 3):
+            for writer, part in writers_of(ledger, stream, basis, layer, head, via).lines():
+                whole[writer] = whole.get(writer, 0.0) + part
+        for edge in edges:
+            if (edge.into, edge.layer, edge.head) == ("value", layer, head):
+                assert found[edge] == pytest.approx(whole[edge.writer], abs=1e-11)
+    account = account_of(ledger, 1)
+    direct = {edge.writer: share for edge, share in found.items() if edge.into == "answer"}
+    for layer in range(3):
+        heads = [direct[Writer("head", layer, head)] for head in range(3)]
+        assert heads == pytest.approx(account.heads[layer].tolist(), abs=1e-11)
+        assert direct[Writer("mlp", layer)] == pytest.approx(account.mlps[layer].item(), abs=1e-11)
+    start = direct[Writer("embedding")] + direct.get(Writer("positions"), 0.0)
+    assert start == pytest.approx(account.start, abs=1e-11)
+
+
+def by_hand(model, stream, usual, kept):
+    """Logits with some edges alone, of a plain ViT: each head's values and the answer by their own sums."""
+    dim = model.embed_dim // model.blocks[0].attn.num_heads
+    wrote = {Writer("embedding"): stream.embedding}
+    if stream.positions is not None:
+        wrote[Writer("positions")] = stream.positions
+    instead = {one: getattr(usual, one.kind) if usual else 0 for one in wrote}
+    always = 0.0
+
+    def read(*end):
+        some = (wrote[one] if (one, *end) in kept else instead[one] for one in wrote)
+        return sum(some) + always + 0 * stream.embedding
+
+    def scaled(scale, x):
+        return x if isinstance(scale, torch.nn.Identity) else x * scale.gamma
+
+    for layer, block in enumerate(model.blocks):
+        entering, attention = sum(wrote.values()) + always, block.attn
+        normed, added = block.norm1(entering), 0.0
+        q, k, v = attention.qkv.weight.chunk(3)
+        qb, kb, vb = attention.qkv.bias.chunk(3)
+        new, usually = {}, {}
+        for head in range(attention.num_heads):
+            rows = slice(dim * head, dim * head + dim)
+            one, two = normed @ q[rows].T + qb[rows], normed @ k[rows].T + kb[rows]
+            one, two = attention.q_norm(one), attention.k_norm(two)
+            value = block.norm1(read(layer, head, "value")) @ v[rows].T + vb[rows]
+            handed = ((one @ two.T) * dim**-0.5).softmax(-1) @ value
+            project = attention.proj.weight[:, rows].T
+            new[Writer("head", layer, head)] = scaled(block.ls1, handed @ project)
+            usually[Writer("head", layer, head)] = (
+                scaled(block.ls1, usual.heads[layer][head] @ project) if usual else 0
+            )
+            added = added + new[Writer("head", layer, head)]
+        bias = scaled(block.ls1, attention.proj.bias)
+        always, mlp = always + bias, Writer("mlp", layer)
+        new[mlp] = scaled(block.ls2, block.mlp(block.norm2(entering + added + bias)))
+        usually[mlp] = usual.mlps[layer] if usual else 0
+        wrote |= new
+        instead |= usually
+    last = model.norm(read(len(model.blocks), None, "answer")[None])
+    return model.forward_head(last)[0]
+
+
+def noise(stream):
+    torch.manual_seed(1)
+    drawn = {
+        name: tuple(torch.randn_like(one) for one in getattr(stream, name)) for name in ("heads", "mlps")
+    }
+    return replace(stream, embedding=torch.randn_like(stream.embedding), **drawn)
+
+
+@pytest.mark.parametrize("construction", ["registers", "average, then norm", "norms of queries and keys"])
+@pytest.mark.parametrize("by", ["mean", "zero"])
+def test_passes_with_some_edges_alone_are_those_by_hand(construction, by):
+    model, ledger, stream, _ = looked(construction)
+    usual, edges = noise(stream) if by == "mean" else None, sufficient_edges.every_edge(3, 3, True)
+    if by == "mean":
+        edges = [one for one in edges if one.writer.kind != "positions"]  # the same for every picture
+    torch.manual_seed(0)
+    some = [[], edges, [edges[i] for i in torch.randperm(len(edges))[: len(edges) // 2].tolist()]]
+    removals = []
+    for kept in some:
+        removals.append({})
+        for edge in edges:
+            if edge not in kept:
+                removals[-1].setdefault(edge.reader, []).append(edge.writer)
+    with torch.no_grad():
+        found = edged(model, pixels_for(model), ledger, stream, removals, usual)
+        for logits, kept in zip(found, some, strict=True):
+            named = set(map(tuple_of, kept))
+            if by == "mean":
+                named |= {
+                    tuple_of(one)
+                    for one in sufficient_edges.every_edge(3, 3, True)
+                    if one.writer.kind == "positions"
+                }
+            torch.testing.assert_close(logits, by_hand(model, stream, usual, named), atol=1e-11, rtol=0)
+    torch.testing.assert_close(found[1], ledger.trace.logits, atol=1e-11, rtol=0)
+    assert (found[0] - found[2]).abs().max() > 1e-3
+
+
+def tuple_of(edge):
+    return edge.writer, edge.layer, edge.head, edge.into
+
+
+def test_genuine_weights_answer_by_a_part():
+    inspector = vitviz.load(shared(WEIGHTS), architecture="deit_tiny_patch16_224", device="cpu")
+    trace = inspector.trace(shared("data/both.png"))
+    found = vitviz.smallest_part(inspector, trace, draws=1)
+    assert len(found.edges) == 3 * sum(1 + 4 * one for one in range(12)) + 1 + 12 * 4
+    assert found.counts[0] == 0 and found.counts[-1] == len(found.edges)
+    best, second = trace.logits.topk(2).values
+    assert found.margins["share"][0, -1] == pytest.approx((best - second).item(), abs=1e-3)
+    assert found.faithfulness()[0, [0, -1]].tolist() == [0, 1]
+    ledger, stream = circuits.balanced_ledger(inspector, trace), circuits.recorded(inspector, trace)
+    usual = usual_of(inspector, ledger, stream)
+    model = copy.deepcopy(inspector.model).double()
+    exact = [replace(one, embedding=one.embedding.double(), positions=one.positions.double(),
+                     heads=tuple(part.double() for part in one.heads),
+                     mlps=tuple(part.double() for part in one.mlps)) for one in (stream, usual)]  # fmt: skip
+    positions = [one for one in sufficient_edges.every_edge(12, 3, True) if one.writer.kind == "positions"]
+    top = int(trace.logits.argmax())
+    for column in (0, 4):
+        kept = {tuple_of(one) for one in (*found.edges[: found.counts[column]], *positions)}
+        with torch.no_grad():
+            logits = by_hand(model, *exact, kept)
+        others = torch.cat([logits[:top], logits[top + 1 :]]).max()
+        assert found.margins["share"][0, column] == pytest.approx((logits[top] - others).item(), abs=2e-3)
+    assert found.curve[0] == (0, found.margins["share"][0, 0].item()) and found.tried >= len(found.counts)
+    effects = vitviz.edge_effects(inspector, trace, top, count=3, seed=23, parts_as="zero")
+    assert effects.of == len(found.edges) + 36 + 1  # positions have no mean of their own
+    for edge, effect, share in zip(effects.edges, effects.effects, effects.shares, strict=True):
+        if edge.into == "answer":  # nothing runs on behind it but norm and head
+            kind, layer, head = edge.writer
+            assert kind == "head"  # as drawn by this seed
+            weight = model.blocks[layer].attn.proj.weight[:, 64 * head : 64 * head + 64]
+            with torch.no_grad():
+                part = exact[0].heads[layer][head] @ weight.mT
+                left = trace.tokens[-1].double() - torch.stack([0 * part, part])
+                whole, without = model.forward_head(model.norm(left))[:, top]
+            assert effect.item() == pytest.approx((whole - without).item(), abs=1e-3)
+            direct = vitviz.evidence(inspector, trace, top).heads[layer, head].item()
+            assert share.item() == pytest.approx(direct, abs=1e-4)
+            break
+    else:
+        raise AssertionError("no edge into the answer was drawn")
+    stopped = vitviz.smallest_part(inspector, trace, effects=effects, progress=lambda done, of: False)
+    assert stopped.margins["effect"].isfinite().sum() == 1 and stopped.tried == 1
+
+
+def test_sizes_that_preserve_the_prediction_are_said_of_those_that_were_tried(inspector):
+    """Here more edges lose the prediction again: no size can be claimed from which on it is preserved."""
+    trace = inspector.trace(vitviz.sample_image("chelsea"))
+    found = vitviz.smallest_part(inspector, trace, draws=0, parts_as="zero")
+    sizes = [size for size, _ in found.curve]
+    assert sizes == sorted(set(sizes)) and found.tried == len(sizes) > len(found.counts)
+    assert set(found.counts) <= set(sizes)
+
+    def margins(sizes):
+        kept = [found.edges[:size] for size in sizes]
+        return circuits.margins_of(inspector, trace, int(trace.logits.argmax()), kept, "zero")
+
+    assert [margin for _, margin in found.curve[::4]] == pytest.approx(margins(sizes[::4]), abs=1e-3)
+    preserved = {size for size, margin in found.curve if margin > 0}
+    assert found.smallest_preserving == min(preserved)
+    assert found.preserving_from == min(
+        size for size in preserved if {one for one in sizes if one >= size} <= preserved
+    )
+    between = range(found.preserving_from + 1, len(found.edges), 20)
+    assert min(margins(between)) < 0, "an untried larger size loses the prediction"
+
+
+@pytest.mark.parametrize(
+    "margins, expected",
+    [
+        ([-1, 1, -1, 1, 1], (10, 30)),
+        ([1, 1, 1, 1, 1], (0, 0)),
+        ([-1, 1, 0, 1, -1], (10, None)),
+        ([-1, -1, -1, -1, float("nan")], (None, None)),
+    ],
+)
+def test_the_smallest_tried_size_and_the_one_from_which_on_all_preserve(margins, expected):
+    assert sufficient_edges.preserving([0, 10, 20, 30, 40], margins) == expected

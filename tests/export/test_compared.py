@@ -1,0 +1,256 @@
+"""Compared in print: squares are CKA by plain loops over the traces, curves the heads' own numbers."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import vitviz
+from tests.export.reading import middles, picture, texts, values
+from tests.tiers import sweep
+from vitviz import analyses
+from vitviz.errors import VitvizError
+from vitviz.surveys import LAYERS, parts_of_samples
+from vitviz.traces.runs import Without
+
+EARLY = "vitviz-tiny@30"
+
+pytestmark = pytest.mark.usefixtures("samples_once")
+
+
+@pytest.fixture(scope="module")
+def early():
+    return vitviz.load(EARLY, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def traced(inspector, early):
+    """Every part of the samples, by both checkpoints."""
+    return [[one.trace(part) for part in parts_of_samples()] for one in (inspector, early)]
+
+
+@pytest.fixture(scope="module")
+def figures(inspector, early):
+    """Figures of both checkpoints, each made once."""
+    kept = {}
+
+    def make(second=True, **asked):
+        if (name := (second, *asked.items())) not in kept:
+            kept[name] = vitviz.figure("compared", inspector, second=early if second else None, **asked)
+        return kept[name]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def surveys(inspector, early):
+    return [vitviz.survey(parts_of_samples(), one, LAYERS, batch=5) for one in (inspector, early)]
+
+
+def unbiased(K: np.ndarray, L: np.ndarray) -> float:
+    """HSIC of two Gram matrices: its mean over all fours of different pictures (Song et al. 2012)."""
+    fours = itertools.permutations(range(len(K)), 4)
+    return float(np.mean([K[i, j] * (L[i, j] + L[q, r] - 2 * L[i, q]) for i, j, q, r in fours]))
+
+
+def likeness(first: list, second: list, depth: int, other: int) -> float:
+    """CKA of two depths over minibatches of eight, as the page cuts them."""
+
+    def grams(traces, depth):
+        rows = np.stack([trace.tokens[depth][1:].double().mean(dim=0).numpy() for trace in traces])
+        parts = np.split(rows - rows.mean(axis=0), (8, 16))
+        return [part @ part.T for part in parts]
+
+    def summed(left, right):
+        return sum(map(unbiased, left, right))
+
+    one, two = grams(first, depth), grams(second, other)
+    return summed(one, two) / (summed(one, one) * summed(two, two)) ** 0.5
+
+
+def panels(figure):
+    return [panel for row in figure.plate.rows for panel in row]
+
+
+@pytest.mark.parametrize("against", ["own", "beside"])
+def test_its_squares_are_cka_by_plain_loops(figures, traced, against):
+    figure = figures(against=against)
+    (matrix,) = panels(figure)
+    other = traced[1 if against == "beside" else 0]
+    for depth, column in ((0, 3), (2, 7), (8, 1)):
+        assert matrix.values[depth, column] == pytest.approx(
+            likeness(traced[0], other, depth, column), abs=2e-4
+        )
+    assert (matrix.scale.colours, matrix.scale.low, matrix.scale.high) == ("viridis", 0.0, 1.0)
+    found = values(middles(picture(figure.svg(), "panel-1-values"), 9, 9), 0.0, 1.0)
+    np.testing.assert_allclose(found, np.clip(matrix.values, 0, 1), atol=1 / 255)
+
+
+def test_both_axes_and_the_scale_are_named_and_depths_count_from_zero(figures):
+    said = texts(figures(against="beside").svg())
+    assert {"depth of vitviz-tiny", f"depth of {EARLY}", "Likeness (CKA)", "0", "8"} <= set(said)
+    assert "9" not in said and "Over 20 parts of the four sample photographs." in said
+    assert panels(figures(against="beside"))[0].down == "depth of vitviz-tiny"
+
+
+def test_a_colour_for_what_is_no_number_there_is_not(figures):
+    figure = figures(tokens="class")
+    assert (
+        np.isnan(panels(figure)[0].values[0]).all() and not np.isnan(panels(figure)[0].values[1:, 1:]).any()
+    )
+    alpha = middles(picture(figure.svg(), "panel-1-values"), 9, 9)[..., 3]
+    assert (alpha[0] == 0).all() and (alpha[:, 0] == 0).all() and (alpha[1:, 1:] == 255).all()
+    assert any("Empty squares: no CKA" in text for text in texts(figure.svg()))
+    assert not any("Empty squares" in str(note) for note in figures(against="own").plate.notes)
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_with_its_detail_the_curves_of_all_in_view_stand_beside_it(figures, traced, second):
+    matrix, chart = panels(figures(second=second, detail=True))
+    assert [line.name for line in chart.series] == ["vitviz-tiny", EARLY][: 1 + second]
+    assert len({line.colour for line in chart.series}) == 1 + second
+    for line, traces in zip(chart.series, traced, strict=False):
+        every = np.stack([vitviz.attention_distance(trace).double().numpy() for trace in traces])
+        np.testing.assert_allclose(line.y, every.mean(axis=(0, 2)), rtol=2e-4)
+        np.testing.assert_array_equal(line.x, np.arange(1, 9))
+    assert str(chart.along) == "number of the block" and str(chart.up) == "Distance of attention (px)"
+    assert chart.y[0] == 0 and chart.y[1] > max(line.y.max() for line in chart.series)
+    np.testing.assert_array_equal(matrix.values, panels(figures(second=False))[0].values)
+
+
+CURVES = [
+    ({"curve": "entropy"}, "entropy", "mean over a layer’s heads"),
+    ({"curve": "attention"}, "skip.attention_patches", "mean over the patches"),
+    ({"curve": "mlp"}, "skip.mlp_patches", "mean over the patches"),
+    ({"curve": "attention", "tokens": "class"}, "skip.attention_class", "of the class token"),
+    ({"curve": "mlp", "tokens": "class"}, "skip.mlp_class", "of the class token"),
+    ({"curve": "entropy", "tokens": "class"}, "entropy", "mean over a layer’s heads"),
+]
+
+
+@sweep("asked, name, said", CURVES, quick=1)
+def test_each_curve_is_the_one_that_was_chosen(figures, surveys, asked, name, said):
+    _, chart = panels(figures(detail=True, **asked))
+    for line, survey in zip(chart.series, surveys, strict=True):
+        expected = survey.mean(name)
+        np.testing.assert_allclose(
+            line.y,
+            expected.mean(axis=1) if expected.ndim > 1 else expected,
+            rtol=2e-4,
+            err_msg=str(asked),
+        )
+    assert str(chart.title).endswith(said), asked
+
+
+def test_of_a_training_each_depth_stands_at_every_step(inspector, traced, monkeypatch):
+    from vitviz.engine.hub import snapshots
+
+    kept = [frame for frame in snapshots.frames(inspector.checkpoint) if frame.name in (EARLY, "vitviz-tiny")]
+    monkeypatch.setattr(snapshots, "frames", lambda checkpoint: kept)
+    figure = vitviz.figure("compared", inspector, against="film")
+    (matrix,) = panels(figure)
+    assert matrix.cols == tuple(str(frame.step) for frame in kept) and matrix.cols[0] == "30"
+    assert matrix.values[5, 0] == pytest.approx(likeness(*traced, 5, 5), abs=2e-4)
+    np.testing.assert_allclose(matrix.values[:, -1], 1, atol=1e-6)
+    assert {"step of the training", "30"} <= set(texts(figure.svg()))  # the next one finds no room beside it
+
+
+def test_a_survey_of_ones_own_and_how_sure_it_is(inspector, surveys):
+    figure = vitviz.figure(
+        "compared", inspector, surveys[0], second=surveys[1], against="beside", detail=True
+    )
+    matrix, _ = panels(figure)
+    np.testing.assert_allclose(matrix.values, vitviz.cka(*surveys), atol=1e-6)
+    error = analyses.cka_error(*(survey.grams for survey in surveys), "patches").max().item()
+    told = [str(note) for note in figure.plate.notes]
+    assert told == ["Over 20 pictures.", f"Standard error: at most ± {error:.3f}."]
+    assert "Over 20 pictures." in figure.caption and f"Beside it: {EARLY} (–)." in figure.caption
+    chart = panels(vitviz.figure("distance", inspector, surveys[0]))[0]
+    np.testing.assert_allclose(chart.series[1].y, surveys[0].mean("distance").mean(axis=1), rtol=1e-4)
+
+
+def test_checkpoints_of_other_depths_and_inputs_stand_over_the_relative_depth(inspector, traced, tmp_path):
+    from tests.engine.small import saved, small
+
+    other = vitviz.load(saved(small(), tmp_path / "mine.safetensors"), heads=2, device="cpu")
+    matrix, chart = panels(vitviz.figure("compared", inspector, second=other, against="beside", detail=True))
+    assert matrix.values.shape == (9, 3) and (len(matrix.rows), matrix.cols) == (9, ("0", "1", "2"))
+    first, second = chart.series
+    np.testing.assert_allclose(first.x, np.arange(1, 9) / 8), np.testing.assert_allclose(second.x, [0.5, 1])
+    assert str(chart.along).startswith("relative depth") and not chart.whole
+    even = analyses.uniform_distance(inspector.grid())
+    every = np.stack([vitviz.attention_distance(trace).double().numpy() for trace in traced[0]])
+    np.testing.assert_allclose(first.y, every.mean(axis=(0, 2)) / even, rtol=2e-4)
+    assert str(chart.up) == "Distance, of that of even attention"
+
+
+def test_who_has_no_such_curve_is_named_and_nothing_is_drawn():
+    from tests.engine.accounts import small_model
+    from tests.engine.looking import inspect
+
+    gated = inspect(small_model("gated, averaged").float())
+    figure = vitviz.figure("compared", gated, detail=True, curve="mlp")
+    assert len(panels(figure)) == 1 and "has no such curve" in str(figure.plate.notes[-1])
+    assert any("has no such curve" in text for text in texts(figure.svg()))
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("zh-CN", {"vitviz-tiny 的深度", "相似度（CKA）", "基于四张示例照片的 20 个部分。"}),
+        (
+            "ko",
+            {"vitviz-tiny의 깊이", "닮음 (CKA)", "예시 사진 네 장의 20개 부분에 대한 것입니다.", "블록 번호"},
+        ),
+    ],
+)
+def test_it_speaks_the_three_languages(figures, language, said):
+    from vitviz.charts.mpl import drawing
+
+    figure = figures(detail=True, language=language, against="beside")
+    if drawing.families(language) is not None:
+        assert said <= set(texts(figure.svg()))
+    assert EARLY in figure.caption and "Beside it" not in figure.caption
+
+
+def test_name_and_caption_tell_of_the_second_checkpoint_where_it_is_shown(figures):
+    assert figures(second=False).name == "vitviz-compared_vitviz-tiny"
+    assert figures(against="beside").name == "vitviz-compared_vitviz-tiny_vitviz-tiny-30_against-beside"
+    assert figures(detail=True).name == "vitviz-compared_vitviz-tiny_vitviz-tiny-30_detail"
+    alone, both = figures(), figures(against="beside")
+    assert alone.name == "vitviz-compared_vitviz-tiny" and "Beside it" not in alone.caption
+    assert f"Beside it: {EARLY} (vit_tiny_patch16_224, Tiny-ImageNet" in both.caption
+    for part in ("Over 20 parts of the four sample photographs.", "Compared with: The second checkpoint",
+                 "Nguyen, Raghu and Kornblith 2021", "\\tilde K", "computed in float32"):  # fmt: skip
+        assert part in both.caption
+    assert "frame" not in both.caption, "which step is asked next is no setting of the figure"
+
+
+def test_nothing_is_looked_at_for_what_is_refused(inspector, early, trace, photo, surveys, monkeypatch):
+    from vitviz.export import over_a_set
+
+    monkeypatch.setattr(over_a_set, "over_samples", lambda *given: pytest.fail("pictures were looked at"))
+    less = inspector.trace(photo, without=Without(heads=[(0, 1)]))
+    for given, words in (
+        ((inspector, less), "Put back what was taken away"),
+        ((early, surveys[0]), f"The survey is of vitviz-tiny, the inspector of {EARLY}"),
+    ):
+        with pytest.raises(VitvizError, match=words):
+            vitviz.figure("compared", *given)
+    with pytest.raises(VitvizError, match="There is no second checkpoint"):
+        vitviz.figure("compared", inspector, surveys[0], against="beside")
+    with pytest.raises(VitvizError, match="No steps of this checkpoint's training"):
+        vitviz.figure("compared", inspector, surveys[0], against="film")
+    few = vitviz.survey(parts_of_samples()[:5], early, LAYERS, batch=5)
+    rough = vitviz.survey(parts_of_samples()[:5], inspector, ["distance"])
+    for second, words in ((few, "of different pictures"), (early, "hand in a survey of the same pictures")):
+        with pytest.raises(VitvizError, match=words):
+            vitviz.figure("compared", inspector, surveys[0], second=second)
+    with pytest.raises(VitvizError, match="hand in a survey of the same pictures"):
+        vitviz.figure("compared", inspector, trace, second=surveys[1])
+    with pytest.raises(VitvizError, match="hand in a survey with what vitviz.surveys.LAYERS measures"):
+        vitviz.figure("compared", inspector, rough)
+    with pytest.raises(VitvizError, match="`second` is for Compared"):
+        vitviz.figure("rollout", inspector, trace, second=early)
+    with pytest.raises(VitvizError, match="Rollout is of one picture"):
+        vitviz.figure("rollout", inspector, surveys[0])

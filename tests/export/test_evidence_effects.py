@@ -1,0 +1,85 @@
+"""Each part taken away in turn, for print: dots and walls are the losses and shares that Python finds."""
+
+import numpy as np
+import pytest
+
+import vitviz
+from tests.export.reading import about_zero, dots, middles, picture, texts
+from vitviz.errors import VitvizError
+
+CLASS = 7
+
+
+@pytest.fixture(scope="module")
+def effects(inspector, trace):
+    return inspector.effects(trace.view, CLASS)
+
+
+@pytest.fixture(scope="module")
+def account(inspector, trace):
+    return vitviz.evidence(inspector, trace, CLASS)
+
+
+def of(made, **settings):
+    return made("evidence", True, target=str(CLASS), show="effects", **settings)
+
+
+@pytest.mark.parametrize("part", ["heads", "mlps"])
+def test_a_dot_lies_at_its_share_and_its_loss(made, effects, account, part):
+    found = dots(of(made, part=part))
+    expected = np.stack([getattr(account, part).double().ravel(), getattr(effects, part).double().ravel()], 1)
+    expected = expected[expected[:, 0].argsort()]
+    span = np.ptp(expected)
+    np.testing.assert_allclose(found, expected, atol=0.005 * span)
+    chart = of(made, part=part).plate.rows[0][1]
+    assert chart.x == chart.y and chart.x[0] < expected.min() and chart.x[1] > expected.max()
+    line, *_ = chart.series
+    np.testing.assert_array_equal(line.x, line.y)
+    said = texts(of(made, part=part).svg())
+    assert {"its own share, in logits", "lost without it, in logits"} <= set(said)
+    assert ("one head" in said) is (part == "heads") and ("one MLP" in said) is (part == "mlps")
+
+
+def test_the_walls_are_losses_and_shares_on_one_scale(made, effects, account):
+    figure = of(made, part="heads")
+    most = max(account.heads.abs().max().item(), effects.heads.abs().max().item())
+    for name, expected in (("panel-3-values", effects.heads), ("panel-4-values", account.heads)):
+        wall = middles(picture(figure.svg(), name), *expected.T.shape)  # heads down, layers across
+        np.testing.assert_allclose(about_zero(wall, most), expected.T, atol=0.02 * most)
+    said = texts(figure.svg())
+    ends = [f"{end:.3g}".replace("-", "−") for end in (-most, most)]
+    assert all(said.count(end) == 2 for end in ends), said
+    told = f"±{most:.2f}"
+    assert f"What the answer loses without each head, up to {told}" in said
+    assert f"The share of every head, up to {told}" in said
+
+
+def test_mlps_have_no_wall(made):
+    assert len(of(made, part="mlps").plate.rows) == 1 and len(of(made, part="heads").plate.rows) == 2
+
+
+@pytest.mark.parametrize("part", ["heads", "mlps"])
+def test_the_correlation_and_the_furthest_are_said(made, effects, account, part):
+    notes = " ".join(map(str, of(made, part=part).plate.notes))
+    alike = getattr(vitviz.analyses.agreement(effects, account), part)
+    assert f"Correlation of share and loss: {alike:.2f}".replace("-", "−") in notes
+    shares, losses = getattr(account, part).double(), getattr(effects, part).double()
+    layer, *head = np.unravel_index(int((losses - shares).abs().argmax()), shares.shape)
+    named = f"Layer {layer + 1}, head {head[0] + 1}" if head else f"Layer {layer + 1}, MLP"
+    own, lost = (f"{one[(layer, *head)]:+.2f}".replace("-", "−") for one in (shares, losses))
+    assert f"{named} is furthest from the line: {own} itself, {lost} lost without it." in notes
+
+
+def test_a_head_that_is_chosen_has_a_frame_in_both_walls(made):
+    figure = of(made, part="heads", chosen="5.2")
+    assert [panel.chosen for panel in figure.plate.rows[1]] == [1 * 8 + 4] * 2
+
+
+def test_without_detail_there_is_the_map_alone(made):
+    assert len(made("evidence", show="effects").plate.rows) == 1
+
+
+def test_of_a_model_without_a_part_it_says_why_not(inspector, photo):
+    trace = inspector.trace(photo, without=vitviz.Without(heads=[(4, 1)]))
+    with pytest.raises(VitvizError, match="Put back what has been taken away"):
+        vitviz.figure("evidence", inspector, trace, detail=True, show="effects")

@@ -1,0 +1,323 @@
+"""Figures for print: text is text, pixels as many as asked for, colours are the analyses' numbers."""
+
+import dataclasses
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pypdfium2
+import pytest
+from PIL import Image
+
+import vitviz
+from tests.engine.looking import inspect, noise, perturbed
+from tests.export.reading import middles, picture, texts, values
+from tests.tiers import sweep
+from vitviz.engine.images import opening
+from vitviz.errors import VitvizError
+from vitviz.views import VIEWS
+
+ROOT = Path(__file__).parents[2]
+NOTHING = re.compile(r"(?i)(?<![a-z])(nan|inf|none)(?![a-z])")
+PRINTED = [view for view in VIEWS if view.printable]
+QUICK = [view for view in PRINTED if view.slug in ("rollout", "distance")]
+
+
+def test_every_view_but_the_tour_has_a_figure(inspector, trace):
+    reasons = {"tour": "because it is a walk"}
+    assert {view.slug for view in VIEWS} - {view.slug for view in PRINTED} == set(reasons)
+    for slug, why in reasons.items():
+        with pytest.raises(VitvizError, match=why):
+            vitviz.figure(slug, inspector, trace)
+
+
+@sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
+def test_in_every_format_text_is_text_and_the_scale_has_its_name(made, view, few):
+    for detail in (False, True):
+        figure = made(view.slug, detail)
+        said = texts(figure.svg())
+        assert said and all(text.strip() for text in said)
+        scales = [one.scale for row in figure.plate.rows for one in row if getattr(one, "scale", None)]
+        for scale in scales:
+            assert str(scale.label) in said
+        for chart in (one for row in figure.plate.rows for one in row if hasattr(one, "up")):
+            assert str(chart.along) in said and str(chart.up) in said
+        page = pypdfium2.PdfDocument(figure.pdf())[0]
+        # numbers of two axes may come as one word
+        copied = "".join(page.get_textpage().get_text_range().split())
+        assert [text for text in said if "".join(text.split()) not in copied] == []
+
+
+@sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
+def test_nothing_reaches_over_the_edge(made, view, few):
+    """Rendered with room around it by another program, no letter or line touches the sheet's edge."""
+    for detail in (False, True):
+        page = np.asarray(pypdfium2.PdfDocument(made(view.slug, detail).pdf())[0].render(scale=2).to_pil())
+        frame = np.concatenate(
+            [page[:3].ravel(), page[-3:].ravel(), page[:, :3].ravel(), page[:, -3:].ravel()]
+        )
+        assert frame.min() >= 250, f"{view.slug}: something is cut off"
+
+
+@pytest.mark.parametrize(("width", "dpi"), [(86, 150), (86, 300), (174, 300), (60, 600)])
+def test_a_png_has_as_many_pixels_as_its_width_and_resolution_say(made, width, dpi):
+    picture = Image.open(io.BytesIO(made("distance").png(width=width, dpi=dpi)))
+    assert picture.width == round(width / 25.4 * dpi)
+    assert picture.info["dpi"] == pytest.approx((dpi, dpi), abs=0.5)
+    assert picture.convert("RGB").getpixel((1, 1)) == (255, 255, 255)
+
+
+def test_the_colours_over_the_picture_are_the_rollouts_numbers(made, trace):
+    expected = vitviz.rollout(trace, fusion="max", discard=0.5).numpy()
+    svg = made("rollout", fusion="max", discard=0.5, smooth="off").svg()
+    found = middles(picture(svg, "panel-1-values"), *expected.shape)
+    low, high = float(expected.min()), float(expected.max())
+    np.testing.assert_allclose(values(found, low, high), expected, atol=(high - low) / 255)
+    assert (found[..., 3] == round(255 * 0.65)).all()  # the opacity of the page
+    ends = [f"{end:.3g}" for end in (low, high)]
+    assert set(ends) <= set(texts(svg))
+
+
+def test_the_colours_of_an_attention_map_are_a_row_of_the_softmax(made, trace):
+    svg = made("explorer", layer=3, head=2, token=40).svg()
+    query, key = (getattr(trace.layers[2], name)[1].double() for name in ("q", "k"))
+    scores = query[40] @ key.T * trace.layers[2].scale
+    row = (scores - scores.max()).exp()
+    expected = (row / row.sum())[1:].reshape(trace.grid.rows, -1).numpy()
+    found = values(middles(picture(svg, "panel-1-values"), *expected.shape), 0.0, float(expected.max()))
+    np.testing.assert_allclose(found, expected, atol=float(expected.max()) / 255)
+    assert any("Layer 3, head 2" in text for text in texts(svg))
+
+
+@pytest.mark.parametrize("scale", ["own", "shared"])
+def test_the_wall_has_every_head_and_their_mean_on_the_scale_that_it_names(made, trace, scale):
+    svg, grid, token = made("explorer", True, scale=scale, token=40).svg(), trace.grid, 40
+    maps = np.stack([trace.attention(layer)[:, token, 1:].double().numpy() for layer in range(8)])
+    rows = np.concatenate([maps, maps.mean(axis=1, keepdims=True)], axis=1).swapaxes(0, 1)  # head layer patch
+    high = maps.max() if scale == "shared" else 1.0
+    expected = rows if scale == "shared" else rows / rows.max(axis=-1, keepdims=True)
+    for row, tiles in enumerate(expected):
+        pixels = picture(svg, f"panel-2-row-{row + 1}")
+        solid = pixels[:, pixels[0, :, 3] == 255]
+        found = values(middles(solid, grid.rows, 8 * grid.cols), 0.0, high)
+        wanted = tiles.reshape(8, grid.rows, grid.cols).swapaxes(0, 1).reshape(grid.rows, -1)
+        # rounded twice: the wall comes in steps of 1 / 255 of each map's largest weight, and so do colours
+        np.testing.assert_allclose(found, wanted, atol=1.5 * high / 255)
+
+
+def test_the_evidence_map_is_even_about_zero_and_its_sum_is_said(made, inspector, trace):
+    account = vitviz.evidence(inspector, trace, target=int(trace.logits.argmax()))
+    svg = made("evidence").svg()
+    expected = account.patches.double().numpy()
+    found = middles(picture(svg, "panel-1-values"), *expected.shape)[..., :3].astype(float)
+    for is_for, sign in ((found[..., 0] > found[..., 2] + 12, 1), (found[..., 2] > found[..., 0] + 12, -1)):
+        assert is_for.any() and (np.sign(expected[is_for]) == sign).all()  # orange for, blue against
+    least = np.abs(expected) < 0.02 * np.abs(expected).max()
+    assert (np.abs(found[least] - 240) < 14).all()
+    told = f"Logit: {account.total:.3f} of {account.logit:.3f} = {account.patches.sum():.2f} patches "
+    assert any(text.startswith(told) for text in texts(svg))
+    account = made("evidence", True).plate.rows[0][1]
+    assert [name for _, name in account.ticks] == [str(layer + 1) for layer in range(8)]
+
+
+def test_a_chart_has_its_dots_where_the_numbers_are(made, trace):
+    """Heights of the dots, read off the lines that the file draws before it writes the axis' numbers."""
+    import xml.etree.ElementTree as ET
+
+    svg = "{http://www.w3.org/2000/svg}"
+    root = ET.fromstring(made("distance").svg())
+    groups = [node for node in root.iter(f"{svg}g") if re.match("(line2d|text)_", node.get("id") or "")]
+    told = ["".join(group.itertext()).strip() for group in groups]
+    lines = [groups[told.index(number) - 1].find(f"{svg}path") for number in ("0", "40")]
+    ends = [float(line.get("d").split()[2]) for line in lines]
+    uses = [node for node in root.iter(f"{svg}use") if "stroke-width: 0.3" in (node.get("style") or "")]
+    expected = vitviz.attention_distance(trace).numpy()
+    heights = np.array([float(node.get("y")) for node in uses])[: expected.size]
+    found = (ends[0] - heights) / (ends[0] - ends[1]) * 40
+    np.testing.assert_allclose(found, expected.ravel(), atol=0.05)
+    dashed = [node.get("d") for node in root.iter(f"{svg}path") if "dasharray" in (node.get("style") or "")]
+    level = max(
+        ([float(one) for one in re.findall(r"[\d.]+", line)] for line in dashed), key=lambda at: at[2]
+    )
+    assert level[1] == level[3]  # across the whole chart; the legend's is short
+    even = vitviz.analyses.uniform_distance(trace.grid)
+    assert (ends[0] - level[1]) / (ends[0] - ends[1]) * 40 == pytest.approx(even, abs=0.05)
+
+
+def test_the_tiles_are_the_pictures_own_patches(made, trace):
+    svg, grid = made("patches").svg(), trace.grid
+    for row in (0, grid.rows - 1):
+        pixels = picture(svg, f"panel-1-row-{row + 1}")
+        solid = pixels[:, pixels[0, :, 3] == 255, :3]
+        times = solid.shape[0] // grid.patch[0]
+        band = trace.view.picture[row * grid.patch[0] : (row + 1) * grid.patch[0]]
+        assert (solid == np.repeat(np.repeat(band, times, axis=0), times, axis=1)).all()
+
+
+@pytest.mark.processes
+def test_the_same_figure_is_the_same_bytes_in_another_process_too(made, tmp_path):
+    code = (
+        "import sys, vitviz, matplotlib; matplotlib.rcParams['font.size'] = 30;"
+        "matplotlib.rcParams['svg.fonttype'] = 'path'; i = vitviz.load('vitviz-tiny', device='cpu');"
+        "p = vitviz.sample_image('coffee');"
+        "f = vitviz.figure('tokens', i, i.trace(p), detail=True, picture=p, show='norms');"
+        "[open(f'{sys.argv[1]}/x.{e}', 'wb').write(f.file(e, 100, 150)) for e in ('svg', 'pdf', 'png')]"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, cwd=ROOT)
+    figure = made("tokens", True, show="norms")
+    for form in ("svg", "pdf", "png"):
+        once, twice = (figure.file(form, 100, 150) for _ in range(2))
+        assert once == twice == (tmp_path / f"x.{form}").read_bytes(), form
+
+
+def test_a_figure_leaves_matplotlibs_settings_as_they_were(made):
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    made("rollout").pdf()
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_the_name_says_view_checkpoint_and_what_was_set(made):
+    assert made("rollout").name == "vitviz-rollout_vitviz-tiny"
+    assert made("rollout", True, fusion="max", layers=(2, 5)).name == (
+        "vitviz-rollout_vitviz-tiny_detail_fusion-max_layers-2-5"
+    )
+
+
+def test_two_tokens_are_two_and_two_layers_a_range(made):
+    figure = made("explorer", pins=(5, 60))
+    assert [panel.marks[0].cell for panel in figure.plate.rows[1]] == [4, 59]  # behind the class token
+    assert "Layers: 2-5" in made("rollout", layers=(2, 5)).caption
+
+
+def test_the_caption_has_definition_settings_source_and_citation(made, inspector):
+    view = next(view for view in VIEWS if view.slug == "rollout")
+    caption = made("rollout", True, fusion="max", layers=(2, 5)).caption
+    assert view.words.definition in caption and view.words.caveat in caption and view.words.source in caption
+    assert "Heads fused by: Maximum" in caption and "Layers: 2-5" in caption
+    assert inspector.checkpoint.trained_on in caption and "arXiv 2010.11929" in caption
+    assert f"vitviz {vitviz.__version__}" in caption
+
+
+def test_the_caption_has_settings_that_are_zero_and_height_before_width(inspector, photo):
+    wide = inspector.trace(photo, size=(96, 128))
+    caption = vitviz.figure("rollout", inspector, wide, discard=0.0).caption
+    assert "Input 96 × 128 px, 12 × 16 patches" in caption
+    (control,) = [
+        one for one in next(one for one in VIEWS if one.slug == "rollout").controls if one.name == "discard"
+    ]
+    assert f"{control.label}: 0;" in caption
+
+
+def test_the_caption_and_the_name_leave_out_a_setting_that_changes_nothing_there(inspector, photo):
+    trace = inspector.trace(photo)
+    plain = vitviz.figure("evidence", inspector, trace, paths=5)
+    assert "Paths" not in plain.caption and "Depth" not in plain.caption and "paths" not in plain.name
+    asked = vitviz.figure("evidence", inspector, trace, show="paths", paths=5)
+    assert "Paths: 5" in asked.caption and "Depth" not in asked.caption and "paths-5" in asked.name
+    wall = vitviz.figure(
+        "explorer", inspector, trace, detail=True, show="rollout", direction="column", head=2
+    )
+    assert "The token: is attended by" in wall.caption and "Head: 2" not in wall.caption, "the wall is of it"
+
+
+def test_it_is_saved_with_its_caption_beside_it(made, tmp_path):
+    path = made("filters").save(tmp_path / "filters.pdf", width=86)
+    assert path.read_bytes()[:5] == b"%PDF-"
+    assert (tmp_path / "filters.txt").read_text(encoding="utf-8") == made("filters").caption
+
+
+def test_light_on_white_unless_asked_otherwise(inspector, trace):
+    for dark, paper in ((False, 255), (True, 15)):
+        figure = vitviz.figure("distance", inspector, trace, dark=dark)
+        assert Image.open(io.BytesIO(figure.png(60, 150))).convert("RGB").getpixel((1, 1))[0] == paper
+
+
+@pytest.mark.parametrize(("language", "said"), [("zh-CN", "注意力"), ("ko", "어텐션")])
+def test_chinese_and_korean_where_a_font_is_found_else_english(inspector, trace, language, said, monkeypatch):
+    from vitviz.charts.mpl import drawing, page
+
+    figure = vitviz.figure("distance", inspector, trace, language=language)
+    assert said in figure.caption
+    if drawing.families(language) is not None:
+        assert any(said in text for text in texts(figure.svg()))
+    monkeypatch.setattr(page, "families", lambda tag: (drawing.USUAL,) if tag == "en" else None)
+    assert "Mean attention distance (px)" in texts(figure.svg())
+
+
+@pytest.mark.parametrize("language", ["zh-CN", "ko"])
+def test_registers_have_their_name_in_every_language(language):
+    from vitviz.charts.mpl import drawing
+
+    if drawing.families(language) is None:
+        pytest.skip("no font for it here")
+    model = perturbed("vit_small_patch14_reg4_dinov2", img_size=56, depth=2, num_classes=5)
+    inspector = inspect(model)
+    said = texts(vitviz.figure("rollout", inspector, inspector.trace(noise()), language=language).svg())
+    assert not any("register" in text for text in said)
+
+
+def test_a_patch_that_was_left_out_has_no_colour(inspector, photo):
+    without = vitviz.Without(patches=[0, 17], patches_as="dropped")
+    trace = inspector.trace(photo, without=without)
+    svg = vitviz.figure("tokens", inspector, trace).svg()
+    alpha = middles(picture(svg, "panel-1-values"), trace.grid.rows, trace.grid.cols)[..., 3].ravel()
+    assert sorted(np.flatnonzero(alpha == 0)) == [0, 17]
+    assert "patches=1.18" in vitviz.figure("tokens", inspector, trace).caption
+
+
+@sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
+def test_what_has_no_number_is_never_written_as_one(inspector, photo, view, few):
+    trace = inspector.trace(photo, without=vitviz.Without(patches=[0, 17], patches_as="dropped"))
+    for detail in (False, True):
+        try:
+            figure = vitviz.figure(view.slug, inspector, trace, detail=detail, picture=photo)
+        except VitvizError:
+            return  # it says why it is not made of a model without these patches
+        assert [one for one in [*texts(figure.svg()), figure.caption] if NOTHING.search(one)] == []
+
+
+def test_the_caption_says_what_was_assumed_and_names_tokens(photo, tmp_path):
+    from tests.engine.small import saved, small
+
+    inspector = vitviz.load(saved(small(), tmp_path / "mine.safetensors"), heads=4, device="cpu")
+    figure = vitviz.figure("tokens", inspector, inspector.trace(photo), token="6")
+    assert (
+        "Assumed, as its file does not say it: pool=class, block=pre-norm, mean=0.485,0.456,0.406&std="
+        in (figure.caption)
+    )
+    assert "token: Patch 6" in figure.caption and "Similarity to Patch 6 " in figure.caption
+    assert "token-5" in figure.name  # the sixth place, behind the class token; files count from 0
+    assert "Assumed" not in vitviz.figure("filters", vitviz.load("vitviz-tiny", device="cpu")).caption
+
+
+def test_control_characters_of_a_label_leave_an_svg_well_formed(inspector, trace):
+    """No XML may hold them, escaped or not; a stranger's label file may."""
+    labels = ("es\x01pre\x0bsso", *inspector.labels[1:])
+    named = vitviz.figure("evidence", inspector, dataclasses.replace(trace, labels=labels), target="0")
+    drawn = named.svg()
+    ElementTree.fromstring(drawn)
+    assert not re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", drawn)
+
+
+def test_a_large_photograph_is_drawn_smaller_and_the_crop_stays_in_its_place(
+    inspector, trace, photo, monkeypatch
+):
+    def panel(view):
+        return vitviz.figure(view, inspector, trace, picture=photo).plate.rows[0][0]
+
+    whole, crop = panel("rollout"), panel("explorer")
+    monkeypatch.setattr(opening, "MAX_DRAWN", 90)
+    small, part = panel("rollout"), panel("explorer")
+    share = 90 / max(trace.view.upload)
+    assert max(small.picture.shape) == 90 and small.box == pytest.approx(
+        np.multiply(share, whole.box), abs=0.3
+    )
+    assert part.picture.shape[:2] == pytest.approx(np.multiply(share, crop.picture.shape[:2]), abs=1)
+    sized = Image.fromarray(crop.picture).resize(part.picture.shape[1::-1], Image.Resampling.BOX)
+    assert np.abs(np.asarray(sized, float) - part.picture).mean() < 8

@@ -1,0 +1,32 @@
+"""How texts are folded and numbers said in a figure for print."""
+
+import pytest
+
+from vitviz.charts.mpl.drawing import USUAL, Letters
+from vitviz.views.printing import fixed
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["在这张图片上胜过随机。", "在这张图片上胜过随，机", "领先 rollout。随机", "在图（之一）上，最多 5 %。"],
+)
+def test_no_line_begins_with_a_mark_that_closes(text):
+    letters = Letters((USUAL,))
+    for room in (4, 6, 9, 12, 16, 20, 26):
+        lines = letters.folded(text, room)
+        assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+        assert not any(line[0] in "。，）%" for line in lines), lines
+
+
+def test_a_mark_goes_to_the_next_line_with_the_sign_before_it():
+    letters = Letters((USUAL,))
+    assert letters.folded("一二三。", letters.width("一二三") + 0.1) == ["一二", "三。"]
+    assert letters.folded("一二三。", letters.width("一二三。") + 0.1) == ["一二三。"]
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "said"),
+    [(-0.0004, 3, "0.000"), (-0.0, 2, "0.00"), (-0.0006, 3, "−0.001"), (-12.345, 1, "−12.3"), (2, 2, "2.00")],
+)
+def test_a_number_has_a_minus_sign_but_where_it_is_nothing(value, digits, said):
+    assert fixed(value, digits) == said

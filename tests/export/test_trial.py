@@ -1,0 +1,234 @@
+"""The trial's figure for print against `vitviz.trial`, and against passes and areas of the test's own."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import vitviz
+from tests.export.conftest import kept_figures
+from tests.export.reading import panels, texts
+from tests.refusing import WHY
+from vitviz.analyses import protocol
+from vitviz.analyses.faithfulness.ranking import verdict
+from vitviz.analyses.protocol import DENSE
+from vitviz.charts.mpl.drawing import families
+from vitviz.charts.mpl.page import drawn
+from vitviz.charts.mpl.spec import Chart, Legend, Matrix, Table, Tiles
+from vitviz.export.figure import looked_at, printed, read
+from vitviz.views.languages import translated
+from vitviz.views.printing import Asked
+from vitviz.views.trial import ORDER as EVERY
+from vitviz.views.trial import Trial
+
+TITLES = {name: title for name, title in protocol.TITLES.items() if name not in DENSE}
+ORDER = [name for name in EVERY if name in TITLES]  # of a classifier
+SIDES, SCORES = ("most", "least"), ("probability", "logit", "kept")
+SAID = [
+    "Patches taken away are: left out",
+    "Band: where 19 of 20 random maps run, by 10 of them",
+]
+
+
+def lines(figure) -> dict:
+    """Series by side and method."""
+    names = {title: name for name, title in TITLES.items()}
+    charts = zip(SIDES, panels(figure, Chart), strict=True)
+    return {(side, names[str(one.name)]): one for side, chart in charts for one in chart.series}
+
+
+@pytest.fixture(scope="module")
+def inspector(small_inspector):
+    return small_inspector  # a trial is hundreds of passes
+
+
+@pytest.fixture(scope="module")
+def trace(small_trace):
+    return small_trace
+
+
+@pytest.fixture(scope="module")
+def made(inspector, trace, photo):
+    return kept_figures(inspector, trace, photo)
+
+
+@pytest.fixture(scope="module")
+def found(inspector, trace):
+    """The public function, by methods asked about at once, where the view asks for some after others."""
+    target = int(trace.logits.argmax())
+    return vitviz.trial(inspector, trace, target, methods=["ledger", "chefer", "rollout", "centre"])
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_the_curves_are_those_of_python_with_chance_beside_them(made, found, score):
+    drawn_lines = lines(made("trial", score=score))
+    assert sorted(drawn_lines) == sorted((side, name) for side in SIDES for name in ORDER)
+    for side in SIDES:
+        for name, curves in found.curves.items():
+            one = drawn_lines[side, name]
+            np.testing.assert_allclose(one.x, np.arange(0, 101, 10), atol=1e-9)
+            np.testing.assert_allclose(one.y, getattr(curves, side)[score], atol=1e-4)
+            assert (one.band is not None) == (name == "random")
+        draws = np.stack([getattr(one, side)[score] for one in found.draws])
+        t9 = 2.262157 * 1.1**0.5  # 97.5 % of Student's t with 9 degrees of freedom, for one more map
+        ends = [draws.mean(0) + sign * t9 * draws.std(0, ddof=1) for sign in (-1, 1)]
+        ends = ends if score == "logit" else np.clip(ends, 0, 1)
+        for end, expected in zip(drawn_lines[side, "random"].band, ends, strict=True):
+            np.testing.assert_allclose(end, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(("side", "away"), [("most", 5), ("least", 11)])
+def test_a_point_is_what_the_model_says_without_those_patches(made, inspector, photo, trace, side, away):
+    """30 and 70 % of 16 patches: the account's own map in numpy's order, and a pass without them."""
+    account = vitviz.evidence(inspector, trace, target=int(trace.logits.argmax()))
+    order = np.argsort(account.patches.flatten().numpy())
+    gone = order[::-1][:away] if side == "most" else order[:away]
+    other = inspector.trace(photo, without=vitviz.Without(patches=sorted(gone.tolist())))
+    share = torch.softmax(other.logits.double(), -1)[int(trace.logits.argmax())].item()
+    step = {5: 3, 11: 7}[away]
+    assert lines(made("trial"))[side, "ledger"].y[step] == pytest.approx(share, abs=1e-4)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_the_ranking_has_the_areas_under_the_curves_that_are_drawn(made, found, score):
+    figure = made("trial", True, score=score)
+    (table,), curves, places = panels(figure, Table), lines(figure), []
+    named = {title: name for name, title in TITLES.items()}
+    percent, digits = (1, 2) if score == "logit" else (100, 1)
+    mean, deviation = (percent * one for one in found.chance(score))
+    tail = 1 - 0.95 ** (1 / (len(ORDER) - 1))  # Šidák, for all methods of the table but chance
+    reach = stats.t.isf(tail, 9) * deviation * 1.1**0.5  # ten draws, and one more map
+    for place, (row, sample) in enumerate(zip(table.rows, table.series, strict=True), start=1):
+        title = str(row[1]).removesuffix(" *")
+        name = named[title]
+        most, least = (np.trapezoid(curves[side, name].y, dx=0.1) * percent for side in SIDES)
+        numbers = [float(text.replace("−", "-")) for text in row[2:6]]
+        np.testing.assert_allclose(numbers[:3], [most, least, least - most], atol=0.51 * 10**-digits)
+        assert row[0] == str(place) and str(sample.name) == title
+        assert (sample.colour, sample.dash) == (curves["most", name].colour, curves["most", name].dash)
+        places.append(least - most)
+        if name in found.curves:
+            assert str(row[1]).endswith(" *") == (name == "random" or least - most <= mean + reach), name
+            assert numbers[3] == pytest.approx(found.curves[name].saco, abs=0.006)
+    assert (np.diff(places) < 1e-9).all() and len(places) == len(ORDER)
+    unit = "" if score == "logit" else " %"
+    best = f"the best of so many would come above {mean + reach:.{digits}f}{unit}."
+    said = f"gap is {mean:.{digits}f}{unit}, and in one of 20 trials {best}".replace("-", "−")
+    assert any(said in note for note in figure.plate.notes), said
+    assert [str(one) for one in table.columns][4:] == [f"Gap ↑{unit}", "SaCo", "Unexplained"]
+
+
+def test_every_method_is_told_from_the_others_and_named_once(made, inspector, trace):
+    (legend,) = panels(made("trial"), Legend)
+    assert sorted(str(one.name) for one in legend.series) == sorted(TITLES.values())
+    assert len({(one.colour, one.dash) for one in legend.series}) == len(ORDER)
+    controls = {"Random": "dashed", "Blob in the centre": "dotted"}
+    assert {str(one.name): one.dash for one in legend.series if str(one.name) in controls} == controls
+    answer = f"probability of {trace.top(1)[0][0]}"
+    said = texts(made("trial").svg())
+    assert all(said.count(title) == 1 for title in TITLES.values())
+    assert [said.count(one) for one in ("patches taken away", answer)] == [
+        2,
+        2,
+    ]
+    detail = texts(made("trial", True).svg())
+    (table,) = panels(made("trial", True), Table)
+    assert all(detail.count(str(row[1])) == 1 for row in table.rows)
+    assert not panels(made("trial", True), Legend), "the table has the samples"
+    view, subject = looked_at("trial", inspector, trace)
+    for start in (str(verdict(view.whole(subject, read(view, subject, {})))), *SAID):
+        assert any(text.startswith(start) for text in said) and any(t.startswith(start) for t in detail)
+
+
+def test_the_file_has_the_curve_where_its_numbers_are(made):
+    """Read off the SVG: the first method's line against the ends of the axes, which numbers stand beside."""
+    import re
+    import xml.etree.ElementTree as ET
+
+    figure = made("trial")
+    chart = panels(figure, Chart)[0]
+    plate = replace(figure.plate, rows=((chart,),), notes=(), weights=())
+    svg = "{http://www.w3.org/2000/svg}"
+    groups = [
+        node for node in ET.fromstring(drawn(plate)).iter(f"{svg}g")
+        if re.match("(line2d|text)_", node.get("id") or "")
+    ]  # fmt: skip
+    told = ["".join(group.itertext()).strip() for group in groups]
+
+    def path(number: int) -> np.ndarray:
+        found = re.findall(r"[ML] (\S+) (\S+)", groups[number].find(f"{svg}path").get("d"))
+        return np.array(found, float)
+
+    places = {text: [i for i, one in enumerate(told) if one == text] for text in ("0 %", "100 %")}
+    bottom, top = (path(places[text][0] - 1)[0, 1] for text in ("0 %", "100 %"))  # of the y axis, drawn first
+    left, right = (path(places[text][1] - 1)[0, 0] for text in ("0 %", "100 %"))
+    curves = [path(i) for i, one in enumerate(groups) if not told[i] and len(path(i)) == 11]
+    assert len(curves) == len(chart.series)
+    for points, one in zip(curves, chart.series, strict=True):
+        np.testing.assert_allclose((points[:, 0] - left) / (right - left) * 100, one.x, atol=0.01)
+        np.testing.assert_allclose((bottom - points[:, 1]) / (bottom - top), one.y, atol=1e-4)
+
+
+def test_the_method_that_is_held_stands_out(made):
+    thick = {name: one.thick for (_, name), one in lines(made("trial", method="chefer")).items()}
+    assert {name for name, one in thick.items() if one > 0.5} == {"chefer"}
+    assert "method: chefer" in made("trial", method="chefer").caption
+
+
+def test_one_class_rather_than_another_is_named(made, trace, monkeypatch):
+    monkeypatch.setattr("vitviz.views.trial.ORDER", ("random", "centre", "ledger", "frozen"))
+    first, second = trace.logits.topk(2).indices.tolist()
+    figure = made("trial", target=f"{first}-{second}", score="logit")
+    expected = (trace.logits[first] - trace.logits[second]).item()
+    for chart in panels(figure, Chart):
+        assert str(chart.up) == f"logit of {trace.labels[first]} rather than {trace.labels[second]}"
+        assert all(one.y[0] == pytest.approx(expected, abs=1e-3) for one in chart.series)
+        ends = np.concatenate([end for one in chart.series for end in (one.y, *(one.band or ()))])
+        assert chart.y[0] <= ends.min() and ends.max() <= chart.y[1] and not chart.percent
+
+
+def test_what_is_chosen_beside_the_curves_stands_below_or_beside_the_ranking(made, inspector, trace):
+    order = [row[1].removesuffix(" *") for row in panels(made("trial", True), Table)[0].rows]
+    (tiles,) = panels(made("trial", True, show="maps"), Tiles)
+    assert [str(one).removesuffix(" · Nothing positive here.") for one in tiles.captions] == order
+    account = vitviz.evidence(inspector, trace, target=int(trace.logits.argmax())).patches.numpy()
+    own = tiles.pictures[order.index("The account")]
+    np.testing.assert_allclose(own.ravel()[np.argsort(account.ravel())], np.arange(16) / 15, atol=0.02)
+    (matrix,) = panels(made("trial", True, show="agreement"), Matrix)
+    i, j = order.index("The account"), order.index("Rollout")
+    rollout = vitviz.relevance(inspector, trace, int(trace.logits.argmax()), method="rollout").map.numpy()
+    places = [np.argsort(np.argsort(one.ravel())) for one in (account, rollout)]  # no two values are alike
+    assert matrix.values[i, j] == matrix.values[j, i] == pytest.approx(np.corrcoef(*places)[0, 1], abs=1e-3)
+    assert (np.diag(matrix.values) == 1).all() and (matrix.scale.low, matrix.scale.high) == (-1, 1)
+    (values,) = panels(made("trial", True, show="maps", scale="values"), Tiles)
+    pixels = values.pictures[order.index("The account")].astype(int)
+    clear = np.abs(account) > 0.3 * np.abs(account).max()
+    assert ((pixels[..., 0] > pixels[..., 2]) == (account > 0))[clear].all()  # orange for, blue against
+
+
+def test_what_does_not_apply_has_its_reason_and_no_line(inspector, trace, monkeypatch):
+    view, subject = looked_at("trial", inspector, trace)
+    whole = view.whole(subject, read(view, subject, {}))
+    left = {name: one for name, one in whole.curves.items() if name != "chefer"}
+    monkeypatch.setattr(Trial, "whole", lambda *asked: replace(whole, curves=left, refused={"chefer": WHY}))
+    for detail in (False, True):
+        figure = printed(view, subject, read(view, subject, {}), Asked(detail))
+        assert figure.plate.notes[-1] == f"Chefer et al. 2021: {WHY}"
+        assert not any(name == "chefer" for _, name in lines(figure))
+        assert not any("Chefer" in row[1] for one in panels(figure, Table) for row in one.rows)
+
+
+@pytest.mark.parametrize("tag", ["zh-CN", "ko"])
+def test_it_is_said_in_three_languages(inspector, trace, tag):
+    for detail in (False, True):
+        figure = vitviz.figure("trial", inspector, trace, detail=detail, language=tag)
+        assert translated(Trial.words.caveat, tag) in figure.caption
+        if families(tag) is None:
+            continue
+        said = " ".join(texts(figure.svg()))
+        for english in ("Rollout", "Most relevant first: lower is better", "patches taken away"):
+            assert translated(english, tag) in said and english not in said
+        for english in ("Most first ↓", "Unexplained", "Rank", "no sum") if detail else ():
+            assert translated(english, tag) in said and english not in said

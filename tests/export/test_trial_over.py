@@ -1,0 +1,99 @@
+"""The trial's figure over a set of pictures: where methods stand, against the survey's own moments."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import vitviz
+from tests.export.reading import panels, texts
+from vitviz.analyses.faithfulness.ranking import standing
+from vitviz.analyses.protocol import TITLES
+from vitviz.charts.mpl.spec import Chart, Table
+from vitviz.export.figure import printed
+from vitviz.surveys.measures.trial import TrialMeasure
+from vitviz.surveys.rows import Refused
+from vitviz.views import Subject
+from vitviz.views.printing import Asked
+from vitviz.views.trial import Trial
+
+MEASURES = [TrialMeasure(("ledger", "frozen", "rollout"), ("mean", "black")), "distance"]
+PICTURES = [vitviz.sample_image(name) for name in ("chelsea", "coffee", "rocket")]
+
+
+@pytest.fixture(scope="module")
+def inspector(small_inspector):
+    return small_inspector  # a trial is hundreds of passes
+
+
+@pytest.fixture(scope="module")
+def over(inspector):
+    """A survey of three pictures, with two ways to take patches away."""
+    return vitviz.survey(PICTURES, inspector, MEASURES)
+
+
+@pytest.fixture(scope="module")
+def one_by_one(inspector):
+    """How far each method lies ahead of each, by three surveys of one picture: picture x protocol x ..."""
+    surveys = [vitviz.survey([picture], inspector, MEASURES) for picture in PICTURES]
+    return np.stack([survey.mean("trial.ahead") for survey in surveys])
+
+
+def of_set(inspector, survey, detail=False, **given):
+    view, subject = Trial(), Subject(inspector, survey=survey)
+    return printed(view, subject, view.settings(given, subject.about), Asked(detail))
+
+
+@pytest.mark.parametrize("score", ["probability", "logit"])
+def test_over_a_set_methods_stand_with_their_errors(inspector, over, one_by_one, score):
+    figure = of_set(inspector, over, True, patches_as="black", score=score)
+    (chart,), (table,), rows = panels(figure, Chart), panels(figure, Table), standing(over, 1, score)
+    times = 1 if score == "logit" else 100
+    dots = {float(y): float(x) for one in chart.series if one.dots for x, y in zip(one.x, one.y, strict=True)}
+    named = {float(y): str(one.name) for one in chart.series if one.dots for y in one.y}
+    reach = {float(one.y[0]): one.x for one in chart.series if one.line}
+    assert [str(name) for _, name in chart.rungs] == [
+        f"{row['rank']} · {TITLES[row['method']]}" for row in rows
+    ]
+    chance = over.measures[0].methods.index("random")
+    k = ("kept", "probability", "logit").index(score)
+    for (at, _), row, told in zip(chart.rungs, rows, table.rows, strict=True):
+        j = over.measures[0].methods.index(row["method"])
+        ahead = times * one_by_one[:, 1, j, chance, k]
+        mean, error = ahead.mean(), ahead.std(ddof=1) / len(PICTURES) ** 0.5
+        assert dots[at] == pytest.approx(mean, abs=2e-4 * times) and told[0] == str(row["rank"])
+        if error > 0:
+            sure = stats.t.isf(1 - 0.95 ** (1 / (len(over.measures[0].methods) - 1)), len(PICTURES) - 1)
+            beats = "better than chance" if mean > sure * error else "not told from chance"
+            assert named[at] == beats, "three pictures decide it by t and Šidák, as the page does"
+            np.testing.assert_allclose(reach[at], [mean - 2 * error, mean + 2 * error], atol=2e-4 * times)
+        assert str(told[1]).endswith(" *") != row["beats_chance"]
+        digits = 2 if score == "logit" else 1
+        most, own = (f"{times * row[name]:.{digits}f}".replace("-", "−") for name in ("most", "most_error"))
+        assert told[2] == f"{most} ± {own}"
+    assert dots[float(len(rows) - [row["method"] for row in rows].index("random"))] == 0, "chance itself"
+    said = texts(figure.svg())
+    assert {str(name) for _, name in chart.rungs} <= set(said) and str(chart.up) in said
+    assert "Patches taken away are: black" in said and any(
+        text.startswith("Over 3 pictures") for text in said
+    )
+    alone = of_set(inspector, over)  # what was not tried is not claimed
+    assert "Patches taken away are: the model’s mean colour" in alone.plate.notes and not panels(alone, Table)
+
+
+def test_one_picture_of_a_set_has_no_errors_and_draws_none(inspector):
+    one = vitviz.survey(
+        [vitviz.sample_image("coffee")], inspector, [TrialMeasure(("ledger", "centre")), "distance"]
+    )
+    figure = of_set(inspector, one, True)
+    (chart,) = panels(figure, Chart)
+    assert not any(series.line for series in chart.series) and figure.png(dpi=150)
+    assert not any("±" in text for row in panels(figure, Table)[0].rows for text in row)
+    assert str(figure.plate.notes[0]).startswith("One picture says nothing")
+
+
+def test_who_could_not_be_tried_on_every_picture_is_named(inspector, over):
+    refused = {"trial.frozen": Refused(1, "coffee.png", "This picture has no such map.")}
+    figure = of_set(inspector, replace(over, refused=refused))
+    assert any("Frozen linear map" in str(note) and "no such map" in str(note) for note in figure.plate.notes)

@@ -1,0 +1,227 @@
+"""Videos: every result belongs to its frame, a still gives what a picture gives, and nothing piles up."""
+
+import gc
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+from imageio_ffmpeg import write_frames
+from PIL import Image
+from sklearn.decomposition import PCA
+
+import vitviz
+from tests.export.test_animation import of_gif, of_mp4
+from tests.tiers import sweep
+from vitviz.charts.mpl.spec import Map
+from vitviz.errors import TooMuch, VitvizError
+from vitviz.export import film_of
+
+LOSSLESS = {"avi": ("ffv1", "bgr0"), "mov": ("png", "rgb24"), "mkv": ("ffv1", "bgr0")}
+LOSSY = {"mp4": ("libx264", "yuv420p"), "webm": ("libvpx-vp9", "yuv420p")}
+WIDE, TALL, RATE = 128, 96, 25
+OTHERS = ("gif", "webp")
+
+
+def filmed(path, frames, rate=RATE):
+    """A video of arrays, by its ending; without loss but for LOSSY, and for a GIF's colours."""
+    if path.suffix[1:] in OTHERS:
+        more = (
+            {"lossless": True, "minimize_size": False, "kmin": 0, "kmax": 0} if path.suffix == ".webp" else {}
+        )
+        first, *rest = map(Image.fromarray, frames)
+        first.save(path, save_all=True, append_images=rest, duration=1000 // rate, **more)
+        return path
+    codec, pixels = (LOSSLESS | LOSSY)[path.suffix[1:]]
+    size = frames[0].shape[1::-1]
+    more = {"quality": None, "macro_block_size": 1, "ffmpeg_log_level": "error"}
+    writer = write_frames(str(path), size, fps=rate, codec=codec, pix_fmt_out=pixels, **more)
+    writer.send(None)
+    for frame in frames:
+        writer.send(np.ascontiguousarray(frame))
+    writer.close()
+    return path
+
+
+def bars(count):
+    """Pictures whose number is where a white bar of four columns stands."""
+    frames = np.full((count, TALL, WIDE, 3), 30, np.uint8)
+    for number in range(count):
+        frames[number, :, 4 * number : 4 * number + 4] = 240
+    return frames
+
+
+def number_in(picture):
+    return int(picture[..., 1].mean(axis=0).reshape(-1, 4).mean(axis=1).argmax())
+
+
+@pytest.fixture(scope="module")
+def still(photo):
+    return np.asarray(photo.resize((WIDE, TALL)))
+
+
+@sweep("form", [*LOSSLESS, "gif"], quick=["avi", "gif"])
+def test_a_still_as_a_video_is_what_the_picture_is(inspector, still, tmp_path, form):
+    path = tmp_path / f"still.{form}"
+    frames = [still] * 3
+    if form == "gif":  # of which Pillow would write frames that are alike once
+        few = np.asarray(Image.fromarray(still).quantize(64).convert("RGB"))
+        frames = [few, few[:, ::-1], few]
+    found = list(vitviz.video(filmed(path, frames), inspector))
+    assert [one.number for one in found] == [0, 1, 2]
+    for one, frame in zip(found, frames, strict=True):
+        expected = inspector.trace(Image.fromarray(frame))
+        np.testing.assert_array_equal(one.picture, frame)
+        torch.testing.assert_close(one.trace.logits, expected.logits, atol=1e-6, rtol=0)
+        for layer in range(len(expected.layers)):
+            torch.testing.assert_close(
+                one.trace.attention(layer), expected.attention(layer), atol=1e-6, rtol=0
+            )
+        np.testing.assert_allclose(one.map, vitviz.rollout(expected).numpy(), atol=1e-6)
+        assert one.answer == expected.top(1)[0][0]
+        assert one.probability == pytest.approx(expected.top(1)[0][1], abs=1e-6)
+    if form != "gif":
+        assert [one.flicker for one in found] == [None, 0.0, 0.0]
+        assert len({one.scale for one in found}) == 1
+
+
+@sweep("form", [*LOSSLESS, *LOSSY, *OTHERS], quick=["avi", "mp4", "gif"])
+def test_every_result_belongs_to_the_number_that_its_frame_shows(inspector, tmp_path, form):
+    path = filmed(tmp_path / f"bars.{form}", bars(20))
+    asked = [
+        ({}, range(20)),
+        ({"step": 7}, range(0, 20, 7)),
+        ({"start": 0.2, "stop": 0.56, "step": 4}, (5, 9, 13)),
+    ]
+    for settings, expected in asked[1 if form in LOSSLESS else 0 :]:
+        found = list(vitviz.video(path, inspector, size=64, **settings))
+        assert [one.number for one in found] == [number_in(one.picture) for one in found] == list(expected)
+        np.testing.assert_allclose([one.seconds for one in found], np.array(expected) / RATE, atol=2e-3)
+    before = None
+    for one in found:
+        own = vitviz.rollout(inspector.trace(one.picture, size=64)).numpy()
+        np.testing.assert_allclose(one.map, own, atol=1e-6)
+        if before is not None:
+            assert (
+                one.flicker == pytest.approx(sum(abs(own - before).flat) / own.size, rel=1e-4) and one.flicker
+            )
+        before = own
+
+
+def test_the_scale_is_the_widest_so_far_and_the_class_the_first_frames(inspector, photo, tmp_path):
+    frames = [
+        np.asarray(vitviz.sample_image(name).resize((WIDE, TALL))) for name in ("chelsea", "coffee", "rocket")
+    ]
+    path = filmed(tmp_path / "three.avi", frames)
+    found = list(vitviz.video(path, inspector))
+    lows = np.minimum.accumulate([one.map.min() for one in found])
+    highs = np.maximum.accumulate([one.map.max() for one in found])
+    np.testing.assert_allclose([one.scale for one in found], np.stack([lows, highs], axis=1))
+    assert len({one.scale for one in found}) > 1
+    traces = [inspector.trace(frame) for frame in frames]
+    first = int(traces[0].logits.argmax())
+    assert int(traces[1].logits.argmax()) != first
+    for target, named in ((first, {}), (3, {"target": 3})):
+        for one, trace in zip(vitviz.video(path, inspector, "evidence", **named), traces, strict=True):
+            account = vitviz.evidence(inspector, trace, target=target)
+            np.testing.assert_allclose(one.map, account.patches.numpy(), atol=1e-5)
+
+
+def test_components_are_those_of_all_frames_tokens_at_once(inspector, tmp_path):
+    names = ("chelsea", "coffee", "rocket")
+    frames = [np.asarray(vitviz.sample_image(name).resize((WIDE, TALL))) for name in names]
+    path, depth = filmed(tmp_path / "three.avi", frames), 5
+    asked = {"show": "components", "depth": depth, "detail": True}
+    found = list(vitviz.video(path, inspector, "tokens", **asked))
+    traces = [inspector.trace(frame) for frame in frames]
+    tokens = np.concatenate([one.tokens[depth][one.grid.prefix :].double().numpy() for one in traces])
+    other = PCA(3, svd_solver="full").fit(tokens)
+    expected = other.transform(tokens).reshape(3, *found[0].map.shape, 3)
+    signs = np.sign(other.components_[range(3), abs(other.components_).argmax(axis=1)])
+    for one, scores in zip(found, expected * signs, strict=True):
+        singles = [panel.values for panel in one.figure.plate.rows[1]]
+        np.testing.assert_allclose(np.stack(singles, axis=-1), scores, atol=1e-3)
+        shares = [f"{100 * share:.1f} %" for share in other.explained_variance_ratio_]
+        assert all(share in one.figure.plate.notes[0] for share in shares)
+        deviations = np.sqrt(other.explained_variance_)
+        colours = 255 / (1 + np.exp(-2 * scores / deviations))
+        assert np.abs(one.figure.plate.rows[0][0].pixels - colours).max() < 0.51
+    with pytest.raises(VitvizError, match="one basis for all"):
+        next(vitviz.video(path, inspector, "tokens", show="components", basis="all"))
+
+
+@pytest.mark.sweep
+def test_memory_does_not_grow_with_the_frames(inspector, tmp_path):
+    path = filmed(tmp_path / "long.avi", bars(32)[[*range(31), *range(31)]])
+
+    def held():
+        gc.collect()
+        tensors = [one for one in gc.get_objects() if isinstance(one, torch.Tensor)]
+        return sum(one.untyped_storage().nbytes() for one in tensors)
+
+    tensors, peaks = {}, {}
+    tracemalloc.start()
+    for one in vitviz.video(path, inspector, size=32):
+        if one.number in (10, 30, 60):  # by the thirtieth all that is kept is there
+            # before all that lives is listed: a list that grows takes an eighth more at once
+            peaks[one.number] = tracemalloc.get_traced_memory()[1]
+            tensors[one.number] = held()
+            tracemalloc.reset_peak()
+    tracemalloc.stop()
+    assert tensors[60] <= tensors[30] and peaks[60] <= 1.05 * peaks[30] + 1e5, (tensors, peaks)
+
+
+def test_a_film_has_every_frame_at_the_videos_pace_under_one_scale(inspector, tmp_path):
+    path = filmed(tmp_path / "bars.avi", bars(5), rate=8)
+    film = film_of(vitviz.video(path, inspector, size=64))
+    scales = {(one.plate.rows[0][0].scale.low, one.plate.rows[0][0].scale.high) for one in film.frames}
+    assert len(scales) == 1 and str(film.labels[3]) == "Frame 3, 0.38 s"
+    seen, rate = of_mp4(film.file("mp4", 320), tmp_path / "film.mp4")
+    assert len(seen) == 5 and rate == 8
+    frames, times = of_gif(film.file("gif", 320))
+    assert len(frames) == 5 and all(abs(one - 125) <= 5 for one in times)
+    drawn = [film.picture(number, 320) for number in range(5)]
+    for number, one in enumerate(seen):
+        assert np.argmin([np.abs(one.astype(float) - other).mean() for other in drawn]) == number
+    with pytest.raises(VitvizError, match="no frame"):
+        film_of([])
+
+
+def test_a_films_pictures_are_smaller_and_lie_as_before(inspector, tmp_path):
+    whole = np.asarray(vitviz.sample_image("coffee").resize((1280, 720)))
+    (frame,) = vitviz.video(filmed(tmp_path / "wide.avi", [whole]), inspector, size=64)
+    own, small = (
+        next(panel for row in plate.rows for panel in row if isinstance(panel, Map))
+        for plate in (frame.figure.plate, film_of([frame]).frames[0].plate)
+    )
+    assert own.picture.shape == (720, 1280, 3) and small.picture.shape == (360, 640, 3)
+    np.testing.assert_allclose(np.array(small.box) * 2, own.box)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"view": "filters"}, "not of one picture"),
+        ({"view": "tour"}, "walk of many steps"),
+        ({"view": "bogus"}, "There is no view"),
+        ({"fusion": "bogus"}, "bogus"),
+        ({"step": 0}, "from 1"),
+        ({"step": 1.5}, "whole number"),
+        ({"start": -1}, "from 0"),
+        ({"start": 2, "stop": 1}, "after the start"),
+        ({"start": 5}, "no frame from 5 s on"),
+    ],
+)
+def test_mistakes_are_sentences(inspector, tmp_path, asked, words):
+    path = filmed(tmp_path / "bars.avi", bars(3))
+    with pytest.raises(VitvizError, match=words):
+        next(vitviz.video(path, inspector, **asked))
+
+
+def test_what_is_too_long_is_said_before_the_first_frame(inspector, tmp_path):
+    path = filmed(tmp_path / "bars.avi", bars(20))
+    for limit in ({"most_frames": 19}, {"most_seconds": 0.75}):
+        with pytest.raises(TooMuch, match="goes on beyond"):
+            next(vitviz.video(path, inspector, **limit))
+        assert next(vitviz.video(path, inspector, stop=0.7, **limit)).number == 0
+    assert next(vitviz.video(path, inspector, most_frames=10, step=2)).number == 0

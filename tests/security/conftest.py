@@ -1,0 +1,44 @@
+"""A running app, and a stranger who speaks with it as browsers and programs do."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from PIL import Image
+
+from tests.browser.conftest import Server
+
+
+@pytest.fixture(scope="package")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("attack")
+
+
+@pytest.fixture(scope="package")
+def server(folder):
+    with Server("--upload-quota", "40", GRADIO_TEMP_DIR=str(folder / "sent")) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def http(server):
+    with httpx.Client(base_url=server.url, timeout=120) as client:
+        yield client
+
+
+@pytest.fixture(scope="package")
+def listeners(http):
+    """Number → how many values it takes, of all listeners that the page has."""
+    return {
+        one["id"]: len(one["inputs"])
+        for one in http.get("config").json()["dependencies"]
+        if one["backend_fn"]
+    }
+
+
+@pytest.fixture(scope="package")
+def secret(folder):
+    """A picture on the server that nobody has uploaded."""
+    path = folder / "secret.png"
+    Image.new("RGB", (64, 64), (1, 200, 3)).save(path)
+    return path

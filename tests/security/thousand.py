@@ -1,0 +1,173 @@
+"""A thousand hostile inputs by seed: each is to end within 5 s and 1 GB in a result or a sentence.
+
+    python -m tests.security.thousand                    # all of them: some ten minutes on two cores
+    python -m tests.security.thousand calls routes       # only these kinds
+    python -m tests.security.thousand pictures --from 40 --count 60
+
+Prints what did not; exits with 1 where anything did not. `test_thousand.py` runs the first of each kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from tests.browser.conftest import Server
+from tests.engine.models import hostile
+from tests.engine.models.probe import faults, probed
+from tests.security import hostile_calls, hostile_hub, hostile_pictures, hostile_zips
+from tests.security.hostile_calls import Question
+from tests.security.judged import Judge
+from tests.security.stranger import MARK, answer, listener, sent
+
+COUNTS = {
+    "checkpoints": 264,
+    "offered": len(hostile.HOSTILE),
+    "pictures": 150,
+    "zips": 50,
+    "sent": 100,
+    "calls": 200,
+    "routes": 100,
+    "hub": 100,
+}
+
+OPENED = {  # kinds that are opened in a process of their own
+    "checkpoints": "tests.engine.models.mutated",
+    "pictures": "tests.security.hostile_pictures",
+}
+
+
+def wrong(kind: str, first: int, count: int, folder: Path) -> list[str]:
+    """The faults of one kind of input, of `count` seeds from `first` on."""
+    seeds = [f"seed {number}" for number in range(first, first + count)]
+    if kind in OPENED:
+        return _probed(OPENED[kind], seeds, folder)
+    if kind == "hub":
+        return hostile_hub.wrong(seeds, folder)
+    if kind == "offered":
+        return _offered(list(hostile.HOSTILE)[first : first + count], folder)
+    with asked(folder) as (judge, http):
+        for name, question in _questions(kind, seeds, http):
+            judge.ask(f"{kind} {name}", question)
+        return judge.faults
+
+
+def _probed(module: str, names: Sequence[str], folder: Path) -> list[str]:
+    """Those that a process of its own opens, one after the other; one that ends the process leaves the others
+    to the next.
+    """
+    left, found = list(names), []
+    while left:
+        some = probed(module, left, folder / f"{module}-{len(left)}")
+        found += faults(some, folder)
+        left = left[len(some) :]
+    return found
+
+
+@contextmanager
+def asked(folder: Path, *arguments: str) -> Iterator[tuple[Judge, httpx.Client]]:
+    """A running app, and who asks it; at the end it still answers what is sensible."""
+    with (
+        Server("--device", "cpu", *arguments, GRADIO_TEMP_DIR=str(folder / "sent")) as server,
+        httpx.Client(base_url=server.url, timeout=15) as http,
+    ):
+        honest = {"data": ["coffee", "", 3]}
+        top = http.post("gradio_api/run/predict", json=honest).json()["data"][0]["top"]
+        judge = Judge(server.process.pid, http)
+        yield judge, http
+        if http.post("gradio_api/run/predict", json=honest).json()["data"][0]["top"] != top:
+            judge.faults.append("the answer to an honest question is another than before")
+
+
+def _questions(kind: str, seeds: Sequence[str], http: httpx.Client) -> Iterator[tuple[str, Question]]:
+    if kind == "sent":
+        for seed in seeds:
+            path = sent(http, hostile_pictures.picture(seed))
+            given = {"path": path, "meta": MARK}
+            yield seed, Question("POST", "gradio_api/run/predict", {"data": [given, "", 3]})
+        return
+    config = http.get("config").json()
+    if kind == "zips":
+        dropped = listener(config, "vitviz-lesson", "upload")
+        for seed in seeds:
+            given = {"path": sent(http, hostile_zips.lesson(seed), "lesson.zip"), "meta": MARK}
+            body = {"fn_index": dropped, "data": [None, given]}
+            yield seed, Question("POST", "gradio_api/queue/join", body, event=True)
+        return
+    listeners = {one["id"]: len(one["inputs"]) for one in config["dependencies"] if one["backend_fn"]}
+    if kind == "calls":
+        named = http.get("gradio_api/info").json()["named_endpoints"]
+        signatures = {name: one["parameters"] for name, one in named.items()}
+        for seed in seeds:
+            yield seed, hostile_calls.call(seed, signatures, listeners)
+        return
+    from vitviz.views import VIEWS
+
+    items = [(view.slug, item.name) for view in VIEWS for item in view.items]
+    key = _key(http, config)
+    for seed in seeds:
+        yield seed, hostile_calls.route(seed, key, items)
+
+
+def _load(config: dict) -> int:
+    """The listener that fills a page as it is opened."""
+    return next(
+        one["id"]
+        for one in config["dependencies"]
+        if one["backend_fn"] and "load" in [target[1] for target in one["targets"]]
+    )
+
+
+def _key(http: httpx.Client, config: dict) -> str:
+    """The key of the picture that a page shows."""
+    _, said = answer(http, _load(config), [None, {}])
+    values = json.loads(said)["output"]["data"]
+    return next(one["key"] for one in values if isinstance(one, dict) and one.get("view") == "picture")
+
+
+def _offered(names: Sequence[str], folder: Path) -> list[str]:
+    """Hostile checkpoints in the folder of a running app, asked for by name, and by a link to the page."""
+    weights = folder / "weights"
+    hostile.valid(weights / "vitviz-tiny")
+    for number, name in enumerate(names):
+        hostile.make(name, weights / f"hostile-{number}")
+    with asked(folder, "--weights", str(weights)) as (judge, http):
+        load = _load(http.get("config").json())
+        for number, name in enumerate(names):
+            body = {"data": ["coffee", f"hostile-{number}", 3]}
+            judge.ask(name, Question("POST", "gradio_api/run/predict", body))
+            join = f"gradio_api/queue/join?checkpoint=hostile-{number}"
+            judge.ask(
+                f"a link to {name}",
+                Question("POST", join, {"fn_index": load, "data": [None, {}]}, event=True),
+            )
+        return judge.faults
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kinds", nargs="*", choices=[*COUNTS, []], metavar="kind", help=", ".join(COUNTS))
+    parser.add_argument("--from", type=int, default=0, dest="first")
+    parser.add_argument("--count", type=int, default=0)
+    given = parser.parse_args()
+    found = []
+    for kind in given.kinds or COUNTS:
+        start, count = time.monotonic(), given.count or COUNTS[kind]
+        with tempfile.TemporaryDirectory() as folder:
+            bad = wrong(kind, given.first, count, Path(folder))
+        print(f"{kind}: {count} inputs, {len(bad)} faults, {time.monotonic() - start:.0f} s", flush=True)
+        print(*bad, sep="\n", end="\n" if bad else "", flush=True)
+        found += bad
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,256 @@
+import inspect
+import re
+from pathlib import Path
+from typing import get_args
+
+import gradio as gr
+import numpy as np
+import pytest
+from gradio.utils import get_upload_folder
+
+import vitviz
+from tests.browser.conftest import Server
+from vitviz.errors import VitvizError
+from vitviz.server.api.endpoints import PUBLIC, Endpoints, _documented, _spoken, answering, endpoint
+from vitviz.server.page.build import build
+from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.views import VIEWS
+from vitviz.views.rollout import Rollout
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def endpoints(studio):
+    return Endpoints(studio)
+
+
+def test_these_endpoints_are_public_and_no_others(studio):
+    info = build(studio).get_api_info()
+    derived = [view.slug for view in answering()]
+    assert (
+        set(info["named_endpoints"]) == {f"/{name}" for name in (*PUBLIC, *derived)}
+        and info["unnamed_endpoints"] == {}
+    )
+    for name, told in info["named_endpoints"].items():
+        assert told["description"], f"{name} says nothing of itself"
+        assert all(
+            parameter["parameter_has_default"]
+            for parameter in told["parameters"]
+            if parameter["parameter_name"] not in ("image", "patch", "without")
+        )
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_parameter_has_a_line_of_its_own(endpoints, name):
+    """Out of these lines Gradio makes what a program is told about a parameter."""
+    asked = inspect.signature(getattr(endpoints, name))
+    lines = (
+        inspect.getdoc(_documented(_spoken(getattr(endpoints, name))))
+        .split("Returns:")[0]
+        .split("Args:\n")[1:]
+    )
+    assert re.findall(r"^ {4}(\w+): ", "".join(lines), re.MULTILINE) == list(asked.parameters)
+
+
+def test_the_numbers_are_the_traces(endpoints, trace):
+    assert {name: endpoints.predict("coffee")[name] for name in ("checkpoint", "dtype")} == {
+        "checkpoint": "vitviz-tiny",
+        "dtype": "float32",
+    }
+    top = endpoints.predict("coffee", count=3)["top"]
+    assert [one["label"] for one in top] == [label for label, _ in trace.top(3)]
+    assert np.allclose([one["probability"] for one in top], [p for _, p in trace.top(3)], rtol=1e-4)
+    found = endpoints.rollout("coffee", query="3", fusion="max", discard=0.5, residual=0.25, layers="2-3")
+    assert np.allclose(
+        found["map"],
+        vitviz.rollout(trace, query=3, fusion="max", discard=0.5, residual=0.25, layers=(1, 2)),
+        rtol=1e-4,
+    )
+    assert found["box"] == list(trace.view.box)
+    found = endpoints.attention_distance("coffee", renormalise=True)
+    assert np.allclose(found["distance"], vitviz.attention_distance(trace, renormalise=True), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "given, meant", [("false", False), ("False", False), ("true", True), (False, False), (True, True)]
+)
+def test_a_word_for_false_is_not_true(endpoints, trace, given, meant):
+    found = endpoints.attention_distance("coffee", renormalise=given)
+    assert np.allclose(found["distance"], vitviz.attention_distance(trace, renormalise=meant), rtol=1e-4)
+
+
+@pytest.mark.parametrize("given", ["maybe", "", 2, None, [True]])
+def test_what_is_neither_true_nor_false_is_refused(endpoints, given):
+    with pytest.raises(ValueError, match="renormalise=.* is neither true nor false"):
+        endpoints.attention_distance("coffee", renormalise=given)
+
+
+def test_the_attention_of_a_patch_is_a_row_or_a_column(endpoints, trace):
+    grid, attention = trace.grid, trace.attention(1)[0]
+    row = endpoints.patch_attention("coffee", layer=2, head=1, query="5")
+    column = endpoints.patch_attention("coffee", layer=2, head=1, query="5", direction="attended by")
+    token = grid.prefix + 5
+    assert np.allclose(np.ravel(row["patches"]), attention[token, grid.prefix :], rtol=1e-4, atol=1e-7)
+    assert np.allclose(np.ravel(column["patches"]), attention[grid.prefix :, token], rtol=1e-4, atol=1e-7)
+    assert np.allclose(list(row["prefix"].values()), attention[token, : grid.prefix], rtol=1e-4) and list(
+        row["prefix"]
+    ) == list(grid.prefix_names)
+    assert np.sum(row["patches"]) + sum(row["prefix"].values()) == pytest.approx(1, abs=1e-4)
+
+
+def test_who_wrote_and_why_it_looks_there_add_up(endpoints, trace):
+    found = endpoints.writers("coffee", layer=8, head=2)
+    assert sum(one["logits"] for one in found["writers"]) == pytest.approx(found["share"], abs=1e-3)
+    assert {"kind": "mlp", "layer": 7, "head": None}.items() <= found["writers"][-1].items()
+    deep = endpoints.writers("coffee", layer=5, head=1, via="8.2")["share"]
+    line = {(one["kind"], one["layer"], one["head"]): one["logits"] for one in found["writers"]}
+    assert deep == pytest.approx(line["head", 5, 1], abs=1e-4)
+    told = endpoints.score_account("coffee", layer=6, head=2, query="class", key="105")
+    layer = trace.layers[5]
+    own = float(layer.q[1, 0] @ layer.k[1, 106]) * layer.scale
+    assert np.sum(told["matrix"]) == pytest.approx(own, abs=1e-3) and told["tokens"] == ["class", 105]
+    assert np.sum(told["content_position"]) == pytest.approx(np.sum(told["relative"]), abs=1e-3)
+
+
+def test_what_the_weights_say(endpoints, inspector):
+    expected = vitviz.position_similarity(inspector).numpy()
+    assert np.allclose(endpoints.position_similarity()["similarity"], expected, atol=1e-5)
+    assert np.allclose(endpoints.position_similarity(patch=1)["similarity"], expected[0, 1], atol=1e-5)
+    filters = vitviz.embedding_filters(inspector, 4)
+    assert np.allclose(endpoints.filters(count=4)["pictures"], filters.pictures, atol=1e-5)
+    assert np.allclose(endpoints.filters(count=4)["variance"], filters.variance, rtol=1e-4)
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
+def test_programs_can_ask_for_what_a_view_shows(endpoints, view):
+    assert view.endpoint in PUBLIC or view in answering() or not any(item.taken for item in view.items)
+
+
+def test_a_fault_of_ours_is_not_told_as_the_callers(endpoints, monkeypatch, caplog):
+    def broken(*given):
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(Rollout, "item", broken)
+    with pytest.raises(gr.Error, match="mistake in vitviz"), caplog.at_level("ERROR", "vitviz"):
+        _spoken(endpoints.rollout)("coffee")
+    assert "a bug" in caplog.text, "the log has the traceback"
+
+
+def test_an_endpoint_is_made_of_a_views_settings_and_items(endpoints, trace):
+    distance = next(view for view in VIEWS if view.slug == "distance")
+    ask = endpoint(distance, endpoints)
+    told = inspect.signature(ask).parameters
+    assert list(told) == [
+        "image",
+        "checkpoint",
+        "rows",
+        "without",
+    ], "a setting that changes no number is not asked"
+    assert told["rows"].default == "plain" and get_args(told["rows"].annotation) == ("plain", "renormalised")
+    found = ask("coffee", rows="renormalised")
+    assert np.allclose(found["distance"], vitviz.attention_distance(trace, renormalise=True), rtol=1e-4)
+    assert (
+        set(found) == {"checkpoint", "dtype", "distance", "prefix_mass", "grid"}
+        and found["checkpoint"] == "vitviz-tiny"
+    )
+    assert (
+        distance.words.what in ask.__doc__
+        and "distance: layer x head, mean attention distance" in ask.__doc__
+    )
+    with pytest.raises(VitvizError, match="rows='x'; expected one of plain, renormalised"):
+        ask("coffee", rows="x")
+    weights = endpoint(next(view for view in VIEWS if view.slug == "filters"), endpoints)
+    assert list(inspect.signature(weights).parameters) == ["checkpoint"] and "variance" in weights()
+
+
+def test_checkpoints_are_listed_without_the_place_where_they_lie(endpoints):
+    listed = endpoints.checkpoints()
+    shipped = {path.parent.name for path in (ROOT / "weights").glob("*/model.safetensors")}
+    first = listed[: len(shipped)]  # what lies here comes before what the hub has
+    assert {one["name"] for one in first} == shipped >= {"vitviz-tiny"} and all(
+        one["on_disk"] for one in first
+    )
+    assert str(ROOT) not in str(listed)
+    only = Endpoints(Studio(Settings(device="cpu", allowed=("vitviz-tiny",))))
+    assert [one["name"] for one in only.checkpoints()] == ["vitviz-tiny"]
+    with pytest.raises(VitvizError, match="offers only"):
+        only.predict("coffee", "vit_base_patch16_224")
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "../../etc/passwd",
+        "/etc/passwd",
+        {"path": "/etc/passwd"},
+        {"path": f"{get_upload_folder()}/../../etc/passwd"},
+        {},
+        None,
+        3,
+        ["chelsea"],
+    ],
+)
+def test_no_file_of_the_server_can_be_asked_for(endpoints, image):
+    with pytest.raises(VitvizError, match="sample"):
+        endpoints.predict(image)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("predict", {"image": "coffee", "checkpoint": "../../etc/passwd"}, "no checkpoint"),
+        ("predict", {"image": "coffee", "count": 0}, "count=0"),
+        ("rollout", {"image": "coffee", "fusion": "<img>"}, "fusion=.*expected one of mean, max, min"),
+        ("rollout", {"image": "coffee", "residual": 1e9}, "from 0 to 1"),
+        (
+            "rollout",
+            {"image": "coffee", "query": "nobody"},
+            "query='nobody'; expected one of auto, mean, class, or",
+        ),
+        ("predict", {"image": "\ud83d"}, "no sample"),
+        ("patch_attention", {"image": "coffee", "layer": 99}, "layer=99"),
+        ("patch_attention", {"image": "coffee", "layer": 10**400}, "no whole number from 1 to 8"),
+        ("patch_attention", {"image": "coffee", "query": "9" * 5_000}, "no query"),
+        ("patch_attention", {"image": "coffee", "query": "²"}, "no query"),
+        ("attention_distance", {"image": "coffee", "renormalise": "maybe"}, "neither true nor false"),
+        ("patch_attention", {"image": "coffee", "head": float("nan")}, "head=nan"),
+        ("patch_attention", {"image": "coffee", "query": "100000"}, "no query"),
+        ("patch_attention", {"image": "coffee", "direction": "sideways"}, "neither"),
+        ("position_similarity", {"patch": -1}, "patch=-1"),
+    ],
+)
+def test_a_refusal_is_a_sentence(endpoints, name, given, said):
+    with pytest.raises(gr.Error, match=said):
+        _spoken(getattr(endpoints, name))(**given)
+
+
+@pytest.mark.processes
+def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
+    text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
+    documented = re.findall(r"^## (\w+)$", text, re.M)
+    assert len(blocks) == len(documented) + 1 and set(PUBLIC) <= set(documented)
+    vitviz.sample_image("rocket").save(tmp_path / "photo.jpg")
+    monkeypatch.chdir(tmp_path)
+    server, names = Server(), {}
+    try:
+        for block in blocks:
+            exec(block.replace("http://127.0.0.1:7860/", server.url), names)
+        from gradio_client.exceptions import AppError
+
+        with pytest.raises(AppError, match="no checkpoint"):
+            names["client"].predict("coffee", checkpoint="nothing", api_name="/predict")
+        with pytest.raises(Exception):  # noqa: B017, whichever way Gradio refuses it
+            elsewhere = {
+                "path": "/etc/hostname",
+                "meta": {"_type": "gradio.FileData"},
+                "url": "http://127.0.0.1:9/x",
+            }
+            names["client"].predict(elsewhere, api_name="/predict")
+        assert "vitviz-tiny" in names["ready"] and len(names["answer"]) > 1
+    finally:
+        server.stop()
+        if "client" in names:
+            names["client"].close()
+    assert "vitviz-tiny" in capsys.readouterr().out

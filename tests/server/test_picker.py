@@ -1,0 +1,46 @@
+"""Which checkpoints can be picked on the page, and what is said of them."""
+
+import pytest
+
+from vitviz.errors import CheckpointError
+from vitviz.server.services.analysis_service import Settings, Studio
+
+
+@pytest.mark.parametrize(
+    "name", ["../weights/vitviz-tiny", "/etc", "no-such-model", "weights/vitviz-tiny/model.safetensors", ""]
+)
+def test_only_listed_checkpoints_can_be_named_from_the_page(studio, name):
+    with pytest.raises(CheckpointError):
+        studio.checkpoints.inspector(name)
+
+
+def test_a_public_space_offers_only_what_it_is_told_to():
+    closed = Studio(Settings(device="cpu", allowed=("vitviz-tiny",)))
+    assert [one.name for one in closed.checkpoints.offered()] == ["vitviz-tiny"]
+    with pytest.raises(CheckpointError, match="offers only vitviz-tiny"):
+        closed.checkpoints.inspector("vit_tiny_patch16_224.augreg_in21k")
+    assert closed.checkpoints.inspector("vitviz-tiny@0").checkpoint.name == "vitviz-tiny@0", (
+        "the film of what is allowed is allowed"
+    )
+    assert closed.checkpoints.film("vitviz-tiny@0")["frames"][-1]["name"] == "vitviz-tiny"
+    with pytest.raises(CheckpointError, match="no snapshot of step 7"):
+        closed.checkpoints.inspector("vitviz-tiny@7")
+
+
+def test_the_picker_says_of_each_checkpoint_what_one_has_to_know(studio):
+    lines = {name: line for line, name in studio.checkpoints.choices()}
+    assert lines["vitviz-tiny"] == "vitviz-tiny · 3.67 M"
+    assert (
+        lines["vit_base_patch16_224.augreg_in21k"]
+        == "vit_base_patch16_224.augreg_in21k · ≈ 86.6 M parameters · ImageNet-21k · apache-2.0 · to be"
+        " downloaded"
+    )
+    assert len(lines) > 400
+
+
+def test_the_pairs_that_teach_exist(studio):
+    from vitviz.server.page.page_renderer import PAIRS
+
+    names = {name for _, pair in PAIRS for name in pair.split("|")}
+    assert {name for name in names if "@" not in name} <= {one.name for one in studio.checkpoints.offered()}
+    assert all(studio.checkpoints.inspector(name) for name in names if "@" in name)

@@ -1,0 +1,247 @@
+"""Nothing but pictures, numbers and Gradio's own files comes out of the server, whatever is asked for."""
+
+import hashlib
+import json
+import uuid
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from gradio.utils import get_upload_folder
+
+from tests.browser.house import House
+from tests.server.wire import SECRET, linked, refused, wire
+from tests.tiers import sweep
+from vitviz.charts.encode import encoded
+from vitviz.errors import CheckpointError
+from vitviz.server.api import modules
+from vitviz.traces import samples
+from vitviz.views import VIEWS
+
+ROOT = Path(__file__).parents[2]
+HUGE = "9" * 30
+PICTURE = encoded(np.asarray(samples.sample_image("rocket").resize((30, 20))), ".png")
+
+QUICK = [view for view in VIEWS if view.slug in ("rollout", "distance")]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    return linked(tmp_path_factory.mktemp("weights"), tmp_path_factory.mktemp("outside"))
+
+
+@pytest.fixture(scope="module")
+def house(folders):
+    running = House("--weights", str(folders[0]))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def key(house):
+    return house.studio.look(house.studio.pictures.sample("chelsea"), "vitviz-tiny")
+
+
+@pytest.fixture(scope="module")
+def get(house):
+    with wire(house.url) as get:
+        yield get
+
+
+def test_an_unknown_key_opens_nothing(get, key):
+    views = (
+        "picture/upload",
+        "everything.zip",
+        "distance/figure.html",
+        "distance/numbers.csv",
+        "rollout/numbers.npz",
+        "rollout/map",
+    )
+    views += tuple(f"{view.slug}/{item.name}" for view in VIEWS for item in view.items)
+    for wrong in (
+        "nokey",
+        key[:-1],
+        key.upper(),
+        "..",
+        "%2e%2e",
+        "..%2f..%2fetc%2fpasswd",
+        "%00",
+        "%ff",
+        "*",
+        "x" * 4000,
+    ):
+        for rest in views:
+            refused(get(path := f"/gradio_api/vitviz/{wrong}/{rest}"), path)
+
+
+def test_a_known_key_opens_only_its_own_views(get, key):
+    for rest in (
+        *(
+            "picture/../upload",
+            "picture/%2e%2e",
+            "picture/..%2f..%2f..%2fetc%2fpasswd",
+            "picture/secret",
+            "picture//etc/passwd",
+        ),
+        *(
+            "nopanel/map",
+            "nopanel/numbers.npz",
+            "../numbers.npz",
+            "%2e%2e/numbers.npz",
+            "rollout/..%2f..%2fetc",
+            "rollout/",
+            "",
+            "a/b/c/d",
+        ),
+        *(
+            "vitviz/server/page.py",
+            "weights/vitviz-tiny/config.json",
+            "%2fetc%2fpasswd/map",
+            "explorer/map",
+            "explorer/row",
+            "rollout/layer",
+            "film/1",
+        ),
+        *(
+            "everything.zip?survey.distance=x",
+            "everything.zip?../x.y=1",
+            "everything.zip?nosuch.setting=1",
+            "distance/figure.html?form=../x",
+        ),
+    ):
+        refused(get(path := f"/gradio_api/vitviz/{key}/{rest}"), path)
+
+
+def test_numbers_that_nothing_has_are_refused(get, key):
+    wrong = (HUGE, "9" * 5000, "-1", "1e3", "²", "nan", "..", "0x1", "1 2", "<script>")
+    asked = {
+        "rollout/map": ("query", "layers", "discard", "residual"),
+        **{f"explorer/{name}": ("layer", "token", "pins", "head") for name in ("line", "pinned")},
+        "explorer/wall": ("token",),
+        "explorer/numbers.npz": ("layer", "token", "pins"),
+        "tour/filter": ("number",),
+        "tour/keys": ("layer", "head"),
+        "tour/worked": ("layer", "head", "token"),
+        "tour/experiment": ("seed",),
+        "tour/numbers.npz": ("layer", "head", "token"),
+    }
+    for view, names in asked.items():
+        for name in names:
+            for value in wrong:
+                refused(get(path := f"/gradio_api/vitviz/{key}/{view}?{name}={value}"), path)
+
+
+@sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
+def test_no_item_of_any_view_is_made_of_a_number_that_nothing_has(get, key, view):
+    numbers = [control for control in view.controls if control.kind not in ("choice", "text")]
+    for item in (*(item.name for item in view.items), "numbers.npz"):
+        for control in numbers:
+            for value in (HUGE, "-2", "nan", "<script>"):
+                refused(
+                    get(path := f"/gradio_api/vitviz/{key}/{view.slug}/{item}?{control.name}={value}"), path
+                )
+
+
+def test_only_scripts_of_the_browser_are_scripts(get):
+    base = "/" + modules.base()
+    outside = ("../pyproject.toml", "%2e%2e/app.py", "..%2f..%2fetc%2fpasswd", "/etc/passwd", "%00")
+    others = (
+        "server/page/build.py", "frontend/style/base.css", "views/rollout/ko.json", "canvas", "", "frontend/"
+    )  # fmt: skip
+    for path in (*outside, *others, "frontend/mount.js/../../ui/page/build.py"):
+        refused(get(base + path), path)
+    status, kind, body = get(base + "frontend/mount.js")
+    assert (status, kind.partition(";")[0]) == (200, "text/javascript") and b"export function mount" in body
+
+
+def test_links_that_lead_out_of_the_weights_are_no_checkpoints(house, folders):
+    offered = [one.name for one in house.studio.checkpoints.offered()]
+    assert [name for name in offered if "." not in name and "_" not in name] == ["vitviz-tiny"]
+    _, outside = folders
+    names = (
+        "whole",
+        "half",
+        "other half",
+        "file",
+        "file.safetensors",
+        "secret.txt",
+        "whole/model.safetensors",
+    )
+    for name in (*names, "../outside0/theirs", str(outside / "theirs")):
+        with pytest.raises(CheckpointError) as refusal:
+            house.studio.checkpoints.inspector(name)
+        assert SECRET not in str(refusal.value)
+
+
+def test_gradios_own_routes_hand_out_none_of_our_files(get, folders):
+    weights, outside = folders
+    uploads = get_upload_folder()
+    for asked in (
+        *(
+            "/etc/passwd",
+            "../../../../../../etc/passwd",
+            "%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
+            "..%2f..%2f..%2f..%2fetc%2fpasswd",
+        ),
+        *(
+            "file:///etc/passwd",
+            "//etc/passwd",
+            "/proc/self/environ",
+            "/dev/null",
+            "~/.profile",
+            "%00",
+            "http://127.0.0.1:9/x",
+        ),
+        *("app.py", "vitviz/server/page.py", "weights/vitviz-tiny/config.json", str(ROOT / "app.py")),
+        *(str(weights / "vitviz-tiny/config.json"), str(weights / "secret.txt"), str(outside / "secret.txt")),
+        *(uploads, f"{uploads}/", f"{uploads}/../../etc/passwd", f"{uploads}/%2e%2e/%2e%2e/etc/passwd"),
+    ):
+        for route in ("/gradio_api/file=", "/gradio_api/file/", "/file=", "/static/", "/assets/", "/svelte/"):
+            refused(get(route + asked), route + asked)
+
+
+def test_the_path_of_an_upload_cannot_be_guessed_and_listed_nowhere(house, get):
+    (path,) = httpx.post(house.url + "gradio_api/upload", files={"files": ("mine.png", PICTURE)}).json()
+    folder = Path(path).parent
+    assert len(folder.name) == 64 and folder.name != hashlib.sha256(PICTURE).hexdigest(), (
+        "who has the picture could compute its path"
+    )
+    assert get(f"/gradio_api/file={path}")[2] == PICTURE, "its owner sees it"
+    for near in (folder, folder.parent, folder / "other.png", folder.with_name("0" * 64) / "mine.png"):
+        refused(get(f"/gradio_api/file={near}"), str(near))
+
+
+@pytest.mark.parametrize(
+    "trigger, data",
+    [
+        ("vitviz-upload", [None, "{file}"]),
+        ("vitviz-set-files", [None, ["{file}"]]),
+    ],
+)
+def test_no_file_of_the_server_can_be_handed_in_as_a_picture(house, folders, trigger, data):
+    config = house.demo.config
+    component = next(one["id"] for one in config["components"] if one["props"].get("elem_id") == trigger)
+    listeners = [
+        one
+        for one in config["dependencies"]
+        if one["backend_fn"] and component in [target for target, _ in one["targets"]]
+    ]
+    function = listeners[0]["id"]
+    theirs = ("/etc/passwd", str(folders[1] / "secret.txt"), f"{get_upload_folder()}/../../etc/passwd")
+    mine = httpx.post(house.url + "gradio_api/upload", files={"files": ("mine.png", PICTURE)}).json()[0]
+    for path in (*theirs, mine):
+        file = {"path": path, "meta": {"_type": "gradio.FileData"}}
+        given = json.loads(json.dumps(data).replace('"{file}"', json.dumps(file)))
+        asked = {"fn_index": function, "data": given, "session_hash": uuid.uuid4().hex}
+        joined = httpx.post(house.url + "gradio_api/queue/join", json=asked)
+        assert joined.status_code == (200 if path == mine else 422), (
+            "what is not theirs is not even put into the queue"
+        )
+        if path != mine:
+            continue
+        said = httpx.get(
+            house.url + "gradio_api/queue/data", params={"session_hash": asked["session_hash"]}
+        ).text
+        done = next(json.loads(line[5:]) for line in said.splitlines() if "process_completed" in line)
+        assert done["success"] and SECRET not in said and "root:" not in said

@@ -1,0 +1,229 @@
+"""A Space with shared GPUs, by simulation: forward passes run in a fork, everything else where it was, with
+the same numbers.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import vitviz
+from tests.engine.small import saved, small
+from tests.server.fork import process
+from vitviz.errors import VitvizError
+from vitviz.server import zerogpu
+from vitviz.server.page.figures import value
+from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.traces.samples import sample_image
+from vitviz.views import VIEWS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def begun():
+    """A process as on such a Space, for programs that are content with one thread."""
+    with process("1") as one:
+        yield one
+        one.stdin.close()
+
+
+@pytest.fixture
+def on_a_space(begun, tmp_path):
+    """Runs a program and returns what it prints as JSON."""
+
+    def run(code: str, *arguments: str, process: subprocess.Popen = begun) -> dict:
+        out = tmp_path / "out"
+        out.unlink(missing_ok=True)
+        print(json.dumps([code, str(out), arguments]), file=process.stdin, flush=True)
+        assert process.stdout.readline() == "done\n", "the process ended"
+        last = out.read_text().strip().splitlines()[-1]
+        assert last[0] in "[{", out.read_text()[-3000:]
+        return json.loads(last)
+
+    return run
+
+
+def test_off_such_a_space_nothing_changes(monkeypatch):
+    monkeypatch.delenv("SPACES_ZERO_GPU", raising=False)
+    assert not zerogpu.here()
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    assert (
+        zerogpu.lent(inspector) is inspector
+        and inspector.forward.elsewhere is None
+        and "spaces" not in sys.modules
+    )
+    monkeypatch.setenv("SPACES_ZERO_GPU", "false")
+    assert not zerogpu.here()
+
+
+@pytest.mark.processes
+def test_the_page_gets_the_same_numbers_from_a_fork(on_a_space, tmp_path):
+    found = tmp_path / "found.npz"
+    for name, sample in (("a", "chelsea"), ("b", "coffee"), ("c", "astronaut")):
+        sample_image(sample).save(tmp_path / f"{name}.png")
+    said = on_a_space(f"""
+first = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")  # the warm-up: nobody asked
+warm = len(spaces.calls)
+visitor()
+key = studio.look(chelsea, "vitviz-tiny")
+trace, again = studio.subject(key).trace, studio.look(chelsea, "vitviz-tiny")
+values = {{view.slug: value(studio, key, view)["summary"] for view in VIEWS}}
+looked = len(spaces.calls)
+paths = [os.path.join({str(tmp_path)!r}, name) for name in ("a.png", "b.png", "c.png")]
+*_, (_, survey) = studio.sets.surveying(key, paths)
+np.savez({str(found)!r}, logits=trace.logits, rollout=studio.item(key, "rollout", "map", {{}}),
+         survey=survey.distances.distance,
+         **{{f"attention{{i}}": trace.attention(i) for i in range(len(trace.layers))}})
+print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid": os.getpid(),
+                   "values": values, "device": str(studio.checkpoints.inspector("vitviz-tiny").device),
+                   "seems": torch.cuda.is_available()}}))
+""")
+    assert said["seems"] and said["device"] == "cpu"
+    assert (said["warm"], said["looked"], len(said["calls"])) == (0, 1, 2)
+    assert (
+        all(call["pid"] != said["pid"] for call in said["calls"])
+        and said["calls"][0]["seconds"] < said["calls"][1]["seconds"] < 60
+    )
+    studio = Studio(Settings(device="cpu"))
+    key = studio.look(studio.pictures.sample("chelsea"), "vitviz-tiny")
+    trace = studio.subject(key).trace
+    *_, (_, survey) = studio.sets.surveying(
+        key, [str(tmp_path / name) for name in ("a.png", "b.png", "c.png")]
+    )
+    with np.load(found) as file:
+        np.testing.assert_allclose(file["logits"], trace.logits, atol=1e-5)
+        np.testing.assert_allclose(file["rollout"], studio.item(key, "rollout", "map", {}), atol=1e-6)
+        np.testing.assert_allclose(file["survey"], survey.distances.distance, atol=1e-3)
+        for layer in range(len(trace.layers)):
+            np.testing.assert_allclose(file[f"attention{layer}"], trace.attention(layer), atol=1e-6)
+    for view in VIEWS:
+        assert said["values"][view.slug].keys() == value(studio, key, view)["summary"].keys()
+
+
+@pytest.mark.processes
+def test_a_fork_that_is_older_than_a_model_is_sent_it_once(on_a_space, tmp_path):
+    saved(small(), tmp_path / "mine.safetensors")
+    saved(small(), tmp_path / "other.safetensors")
+    said = on_a_space(
+        """
+visitor()
+studio.look(chelsea, "mine")
+keys = [studio.look(studio.pictures.sample(name), "other") for name in ("chelsea", "coffee")]
+traces = [studio.subject(key).trace for key in keys]
+print(json.dumps({"calls": spaces.calls, "logits": traces[0].logits.tolist()}))
+""",
+        "--weights",
+        str(tmp_path),
+    )
+    assert len({call["pid"] for call in said["calls"]}) == 1
+    assert [len(call["bytes"]) for call in said["calls"]] == [
+        1,
+        1,
+        2,
+        1,
+    ], "it is asked, is sent the model, and then knows it"
+    expected = vitviz.load(tmp_path / "other.safetensors", device="cpu").trace(sample_image("chelsea")).logits
+    torch.testing.assert_close(torch.tensor(said["logits"]), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.processes
+def test_a_spent_quota_is_a_sentence_and_takes_nothing_away(on_a_space):
+    said = on_a_space("""
+visitor()
+key = studio.look(chelsea, "vitviz-tiny")
+said = []
+quota = "You have exceeded your free ZeroGPU quota (22s requested vs. 5s left). Try again in 1:02:03. "
+for error in (gr.Error(quota, title="ZeroGPU quota exceeded"),
+              gr.Error("The requested GPU duration (22s) is larger than the maximum allowed",
+                       title="ZeroGPU illegal duration"),
+              RuntimeError("ZeroGPU API /schedule error: 500")):
+    spaces.schedule_error = error
+    try: studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
+    except Exception as error: said.append([type(error).__name__, str(error)])
+same = studio.subject(key).trace.top(1)
+later = studio.subject(studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")).trace.top(1)
+print(json.dumps({"said": said, "same": same, "later": later}))
+""")
+    assert [kind for kind, _ in said["said"]] == ["Unavailable"] * 3 and issubclass(
+        zerogpu.Unavailable, VitvizError
+    )
+    quota, duration, schedule = [text for _, text in said["said"]]
+    assert (
+        "(ZeroGPU quota exceeded: You have exceeded your free ZeroGPU quota (22s requested vs. 5s left). Try"
+        " again in 1:02:03)" in quota
+    )
+    assert (
+        "ZeroGPU illegal duration: The requested GPU duration (22s)" in duration
+        and "schedule error: 500" in schedule
+    )
+    assert (
+        all("What you see stays" in text for text in (quota, duration, schedule))
+        and said["same"]
+        and said["later"]
+    )
+
+
+@pytest.mark.processes
+def test_what_the_engine_refuses_in_the_fork_arrives_in_its_own_words_and_a_dead_fork_is_told(on_a_space):
+    said = on_a_space("""
+from vitviz.engine import forward
+from vitviz.errors import UnsupportedModel
+true = forward.check_truth
+def refuse(*args): raise UnsupportedModel("The attention of this model cannot be read truthfully.")
+def die(*args): os._exit(1)
+visitor()
+said = []
+for check in (refuse, die):
+    forward.check_truth = check
+    try: studio.look(chelsea, "vitviz-tiny")
+    except Exception as error: said.append([type(error).__name__, str(error)])
+    spaces._workers.clear()
+forward.check_truth = true
+print(json.dumps({"said": said, "then": studio.subject(studio.look(chelsea, "vitviz-tiny")).trace.top(1)}))
+""")
+    assert said["said"][0] == ["UnsupportedModel", "The attention of this model cannot be read truthfully."]
+    assert said["said"][1][0] == "Unavailable" and "GPU task aborted" in said["said"][1][1]
+    assert said["then"]
+
+
+@pytest.mark.processes
+def test_a_fork_does_not_wait_for_threads_that_it_does_not_have(on_a_space):
+    with process("2") as one:
+        said = on_a_space(
+            """
+torch.set_num_threads(2)
+torch.randn(2000, 2000) @ torch.randn(2000, 2000)  # the threads exist now
+studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
+visitor()
+print(json.dumps(studio.subject(studio.look(chelsea, "vitviz-tiny")).trace.top(1)))
+""",
+            process=one,
+        )
+        one.stdin.close()
+    assert said
+
+
+@pytest.mark.processes
+def test_bfloat16_travels_and_is_compared_in_the_main_process(on_a_space):
+    said = on_a_space(
+        """
+visitor()
+trace = studio.subject(studio.look(chelsea, "vitviz-tiny")).trace
+print(json.dumps({"dtype": trace.dtype, "attention": trace.deviation.attention, "calls": spaces.calls}))
+""",
+        "--dtype",
+        "bfloat16",
+    )
+    expected = (
+        vitviz.load("vitviz-tiny", device="cpu", dtype="bfloat16").trace(sample_image("chelsea")).deviation
+    )
+    assert (
+        said["dtype"] == "bfloat16"
+        and said["attention"] == pytest.approx(expected.attention, rel=0.01)
+        and len(said["calls"]) == 1
+    )

@@ -1,0 +1,122 @@
+"""A set of pictures whose maps are tried from the page: the numbers of Python, a turn for each picture, and
+a bound that costs nothing.
+"""
+
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import gradio as gr
+import numpy as np
+import pytest
+from gradio.utils import get_upload_folder
+
+import vitviz
+from tests.server.conftest import sent
+from tests.server.test_scheduler import until
+from vitviz.engine.images.opening import open_image
+from vitviz.server.api import lessons
+from vitviz.server.options import Limits
+from vitviz.server.page import over_a_set
+from vitviz.server.page.over_a_set import AVERAGED, OverASet
+from vitviz.server.services import image_sets
+from vitviz.server.services.analysis_service import Settings, Studio
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+
+
+def quick(protocol):
+    from vitviz.surveys.measures.trial import TrialMeasure
+
+    return TrialMeasure(("ledger", "rollout"), (protocol,))
+
+
+@pytest.fixture
+def studio(monkeypatch):
+    monkeypatch.setattr(image_sets, "_trial", quick)
+    return Studio(Settings(device="cpu", limits=Limits(passes=1)))
+
+
+@pytest.fixture
+def paths():
+    """Uploads of two pictures."""
+    place = Path(get_upload_folder()) / f"test-{time.time_ns()}"
+    place.mkdir(parents=True)
+    for name in ("chelsea", "rocket"):
+        vitviz.sample_image(name).save(place / f"{name}.png")
+    yield sorted(map(str, place.iterdir()))
+    shutil.rmtree(place)
+
+
+@pytest.fixture
+def state(studio, paths):
+    key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
+    return {"key": key, "set": studio.sets.give(paths)}
+
+
+def figure(page):
+    """The trial's, of an answer for all views that are averaged."""
+    return page[1 + 2 * [view.slug for view in AVERAGED].index("trial")]
+
+
+def test_it_grows_picture_by_picture_and_is_what_python_says(studio, state, paths):
+    pages = list(OverASet(studio).survey(state, sent(view="trial", way="black")))
+    assert [figure(page)["summary"]["pictures"] for page in pages] == [1, 2]
+    key = pages[-1][0]["surveys"]["trial"]
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    alone = vitviz.survey(paths, inspector, [quick("black")])
+    for name in ("most", "least", "ahead", "alike"):
+        np.testing.assert_allclose(studio.sets.survey(key).mean(name), alone.mean(name), atol=1e-4)
+    with np.load(lessons.io.BytesIO(studio.numbers(key, "trial", {"patches_as": "black"}))) as file:
+        assert int(file["pictures"]) == 2 and str(file["patches_as"]) == "black"
+    archive = lessons.zipfile.ZipFile(lessons.io.BytesIO(
+        lessons.everything(studio, state["key"], {"survey.trial": key})))  # fmt: skip
+    assert "numbers/trial.npz" in archive.namelist() and "trial-trial.csv" in archive.namelist()
+
+
+def test_another_visitor_comes_between_two_pictures(studio, state):
+    growing = OverASet(studio).survey(state, sent(view="trial"))
+    next(growing)
+    line = studio.work.turns._lines["cheap"]
+    with ThreadPoolExecutor(1) as threads:
+        with studio.work.computing(studio.checkpoints.inspector("vitviz-tiny"), None):
+            second = threads.submit(next, growing)
+            until(lambda: line.waiting or second.done())
+            assert not second.done()
+        assert figure(second.result(60))["summary"]["pictures"] == 2
+
+
+def test_too_many_are_refused_before_anything_is_opened_and_nothing_is_lost(studio, state, paths):
+    over = OverASet(studio)
+    for many, most in ((1001, 1000), (301, 300)):
+        asked = over.give(state, paths[:1] * many)
+        if most == 300:
+            (asked,) = over.survey(asked[0], sent(view="trial"))
+        assert asked[0] == gr.skip()
+        said = next(one["told"] for one in asked if isinstance(one, dict) and "told" in one)
+        assert said["values"] == {"most": most, "count": many}
+    (page,) = over.survey(state, sent(view="trial", way="green"))
+    assert page[:-1] == [gr.skip()] * 7 and "expected one of dropped" in page[-1]["told"]["text"]
+    for slug in ("patches", "nothing"):
+        (page,) = over.survey(state, sent(view=slug))
+        assert page[0] == gr.skip() and page[-1]["told"]["text"]
+
+
+def test_pictures_are_seen_with_what_they_are_taken_for_and_one_that_is_none_with_nothing(
+    studio, state, paths
+):
+    (bad := Path(paths[0]).with_name("bad.png")).write_text("no picture")
+    over = OverASet(studio)
+    state, panel, _ = over.give(state, [*paths, str(bad)])
+    assert panel["count"] == 3 and panel["answers"] == [None] * 3
+    *_, panel = over.answer(state)
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    for path, (name, share, head_type) in zip(paths, panel["answers"], strict=False):
+        [(said, sure)] = inspector.trace(path).top(1)
+        assert (name, share, head_type) == (said, pytest.approx(sure, abs=1e-3), "softmax")
+    assert panel["answers"][2] == []
+    strip = open_image(studio.image(state["set"], "thumbnails"))
+    assert strip.size == (3 * 56, 56)
+    other = {**state, "key": studio.look(studio.pictures.sample("coffee"), "vitviz-tiny@0")}
+    assert over_a_set.shown(studio, other)["answers"] == [None] * 3, "another checkpoint has others"

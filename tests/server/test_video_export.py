@@ -1,0 +1,193 @@
+"""Films from the server: by address and by endpoint, bounded, counted, and refused with a sentence."""
+
+import base64
+import io
+import threading
+
+import pytest
+from PIL import Image
+
+import vitviz
+from vitviz.errors import TooMuch, Unknown, VitvizError
+from vitviz.server.api import videos
+from vitviz.server.api.endpoints import Endpoints
+
+pytestmark = pytest.mark.usefixtures("short_training")
+ASKED = {"film.width": "320", "film.over": "layers"}
+
+
+@pytest.fixture(scope="module")
+def expected(inspector, photo):
+    return vitviz.animation("rollout", inspector, photo, over="layers", fusion="max")
+
+
+def test_an_address_and_the_endpoint_give_what_python_gives(studio, key, expected):
+    asked = {**ASKED, "fusion": "max", "film.seconds": "0.4"}
+    data, name = videos.asked_for(studio, key, "rollout", "gif", asked)
+    assert data == expected.gif(width=320, seconds=0.4)
+    assert name == "vitviz-rollout_vitviz-tiny_fusion-max_over-layers.gif"
+    data, _ = videos.asked_for(studio, key, "rollout", "mp4", asked)
+    assert data == expected.mp4(width=320, seconds=0.4)
+    found = Endpoints(studio).film(
+        "coffee", settings="fusion=max", over="layers", format="gif", width=320, seconds=0.4
+    )
+    assert base64.b64decode(found["data"]) == expected.gif(width=320, seconds=0.4)
+    credit = "Coffee cup (Rachel Michetti, courtesy of Pikolo Espresso Bar, CC0), "  # known by its name alone
+    assert credit in found["caption"] and found["caption"].replace(credit, "") == expected.caption
+    assert found["name"] == name
+    assert found["frames"] == [str(label) for label in expected.labels]
+
+
+def test_a_training_is_looked_at_step_by_step_with_what_was_taken_away(studio):
+    without = vitviz.Without(patches=[0, 17], patches_as="dropped")
+    key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny", without=without)
+    film = videos.film(studio, key, "tokens", {})
+    assert len(film.frames) == len(vitviz.film("vitviz-tiny"))
+    for frame in film.frames:
+        values = frame.plate.rows[0][0].values.ravel()
+        assert [i for i, value in enumerate(values) if value != value] == [0, 17]
+
+
+def test_the_class_that_is_explained_stays_while_a_training_is_shown(studio, inspector, photo):
+    """It is the one in view as the film begins; by the untrained model it is the likeliest of nothing."""
+    key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
+    steps = [one.name for one in vitviz.film("vitviz-tiny")]
+    likeliest = studio.subject(key).trace.top(1)[0][0]
+    first = studio.subject(studio.look(studio.pictures.sample("coffee"), steps[0])).trace.top(1)[0][0]
+    assert first != likeliest
+    for made in (videos.film(studio, key, "evidence", {}), vitviz.animation("evidence", inspector, photo)):
+        titles = {made.frames[at].plate.rows[0][0].title for at in range(len(made.frames))}
+        assert len(titles) == 1 and likeliest in str(*titles)
+    chosen = videos.film(studio, key, "evidence", {"target": "3"})
+    assert studio.subject(key).trace.named(3) in str(chosen.frames[0].plate.rows[0][0].title)
+
+
+def test_how_many_frames_there_are_is_said_before_and_counted_meanwhile(studio, key):
+    steps = len(vitviz.film("vitviz-tiny"))
+    assert videos.offered(studio, key, "rollout", {}) == {"training": steps, "layers": 8}
+    assert videos.offered(studio, key, "rollout", {"layers": "3-5"})["layers"] == 3
+    for slow in ("trial", "experiment"):  # each of whose moments is hundreds of passes
+        assert videos.offered(studio, key, slow, {})["training"]["text"] == videos.TOO_LONG
+        with pytest.raises(VitvizError, match="in Python vitviz.animation"):
+            videos.film(studio, key, slow, {})
+    told = videos.offered(studio, key, "distance", {})["layers"]
+    assert told["text"].startswith("{view} has no film over the layers")
+    counts = []
+
+    class Counted(list):
+        def __setitem__(self, place, value):
+            counts.append(value)
+            super().__setitem__(place, value)
+
+    studio._counts.get((key, "mine"), lambda: Counted([0, 0]))
+    videos.asked_for(studio, key, "filters", "gif", {"film.width": "320", "film.ticket": "mine"})
+    assert counts == [[done, 2 * steps] for done in range(1, 2 * steps + 1)]
+    assert studio.far(key, "mine") == (2 * steps, 2 * steps) and studio.far(key, "another") == (0, 0)
+    with pytest.raises(Unknown):
+        studio.far("no such key", "mine")
+
+
+def test_a_film_is_drawn_in_a_turn_of_what_is_dear(studio, key, expected):
+    """While somebody else holds the only dear turn, no frame is drawn; then the film comes."""
+    inside, done, found = threading.Event(), threading.Event(), []
+
+    def hold():
+        with studio.work.drawing(1):
+            inside.set()
+            done.wait(60)
+
+    def ask():
+        found.append(videos.written(studio, expected, "gif", 320, 0.4, lambda one, of: drawn.append(one)))
+
+    drawn = []
+    holder, asker = threading.Thread(target=hold), threading.Thread(target=ask)
+    holder.start()
+    assert inside.wait(60)
+    asker.start()
+    line = studio.work.turns._lines["dear"]
+    with studio.work.turns._changed:
+        assert studio.work.turns._changed.wait_for(lambda: line.waiting, 60)
+    assert drawn == []
+    done.set()
+    asker.join(60)
+    holder.join(60)
+    assert drawn == list(range(1, 9)) and Image.open(io.BytesIO(found[0])).n_frames == 8
+
+
+def test_a_full_line_refuses_a_film(studio, expected):
+    most, studio.work.turns._most = studio.work.turns._most, 0
+    try:
+        with studio.work.drawing(1):
+            caught = []
+
+            def ask():
+                try:
+                    videos.written(studio, expected, "gif", 320, 0.4)
+                except TooMuch as error:
+                    caught.append(error)
+
+            asker = threading.Thread(target=ask)
+            asker.start()
+            asker.join(60)
+        assert len(caught) == 1
+    finally:
+        studio.work.turns._most = most
+
+
+def test_a_long_training_has_so_many_frames_and_no_more(studio, key, monkeypatch):
+    monkeypatch.setattr(videos, "MOST", 3)
+    film = videos.film(studio, key, "filters", {})
+    steps = [moment.step for moment in vitviz.film("vitviz-tiny")]
+    said = [f"{steps[at]:,}" for at in (0, round((len(steps) - 1) / 2), -1)]
+    assert all(f"Training step {step}" in label for step, label in zip(said, film.labels, strict=True))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"film.width": "9999"},
+        {"film.width": "1400"},  # in Python it may be
+        {"film.width": "481"},
+        {"film.width": "1e2"},
+        {"film.seconds": "9"},
+        {"film.seconds": "0"},
+        {"film.seconds": "1e9"},
+        {"film.over": "time"},
+        {"film.detail": "yes"},
+        {"film.colour": "red"},
+        {"film.lang": "../../x"},
+        {"film.ticket": "../x"},
+        {"fusion": "sum"},
+    ],
+)
+def test_what_does_not_fit_is_refused(studio, key, asked):
+    with pytest.raises(VitvizError):
+        videos.asked_for(studio, key, "rollout", "gif", {**ASKED, **asked})
+
+
+@pytest.mark.parametrize(
+    "asked", [{"width": "9999"}, {"width": "481"}, {"width": "3"}, {"seconds": "9"}, {"seconds": "0"}]
+)
+def test_a_file_that_there_is_not_is_refused_before_anything_is_computed(studio, key, asked, monkeypatch):
+    monkeypatch.setattr(videos, "film", lambda *given, **named: pytest.fail("its figures were made"))
+    with pytest.raises(VitvizError, match="expected|no whole number"):
+        videos.asked_for(studio, key, "rollout", "gif", {f"film.{name}": one for name, one in asked.items()})
+    monkeypatch.setattr(studio, "look", lambda *given, **named: pytest.fail("the picture was looked at"))
+    with pytest.raises(VitvizError, match="expected|no whole number"):
+        Endpoints(studio).film("coffee", **{name: int(one) for name, one in asked.items()})
+
+
+def test_other_formats_views_and_keys_have_no_film(studio, key):
+    for wrong in (("no such key", "rollout", "gif"), (key, "cls", "gif"), (key, "rollout", "avi")):
+        with pytest.raises(Unknown):
+            videos.asked_for(studio, *wrong, ASKED)
+    with pytest.raises(VitvizError, match="no figure for print"):
+        videos.asked_for(studio, key, "tour", "gif", {})
+
+
+def test_an_average_over_a_set_has_none(studio, key, tmp_path):
+    vitviz.sample_image("rocket").save(path := tmp_path / "rocket.png")
+    survey, _ = list(studio.sets.surveying(key, [str(path)]))[-1]
+    with pytest.raises(Unknown, match="one picture"):
+        videos.asked_for(studio, survey, "distance", "gif", {})
+    assert "one picture" in videos.offered(studio, survey, "distance", {})["training"]["text"]

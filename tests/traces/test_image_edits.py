@@ -1,0 +1,77 @@
+"""The grammar of strokes: what it writes it reads, and nothing else."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from vitviz.errors import VitvizError
+from vitviz.traces.image_edits import MOST, Stroke, Strokes
+
+near, wide = st.integers(-99_999, 99_999), st.integers(1, 9_999)
+path = st.tuples(wide, st.lists(st.tuples(near, near), min_size=1, max_size=5)).map(
+    lambda one: (one[0], *sum(one[1], ()))
+)
+inks = st.one_of(
+    st.sampled_from(["mean", "blur", "noise0", "noise77", "ff8800", "000000"]),
+    st.from_regex(r"[0-9a-f]{6}", fullmatch=True),
+)
+goal = st.integers(1, 4_096).map(lambda one: one * (-1) ** one)
+place = st.tuples(near, near, wide, wide, near, near)
+outline = st.lists(st.tuples(near, near), min_size=3, max_size=5)
+piece = st.one_of(
+    place,
+    st.tuples(place, goal, goal).map(lambda one: (*one[0], *one[1:])),
+    st.tuples(place, outline).map(lambda one: (*one[0], -one[0][2], one[0][3], *sum(one[1], ()))),
+)
+strokes = st.one_of(
+    st.builds(Stroke, st.just("brush"), path, inks),
+    st.builds(Stroke, st.just("erase"), path),
+    st.builds(Stroke, st.sampled_from(["move", "copy"]), piece),
+    st.builds(Stroke, st.just("onto"), piece, st.sampled_from(["coffee", "other", "0a" * 20])),
+    st.builds(Stroke, st.sampled_from(["brightness", "contrast"]), st.tuples(st.integers(-100, 100))),
+    st.builds(Stroke, st.sampled_from(["hue", "rotate"]), st.tuples(st.integers(-180, 180))),
+    st.builds(Stroke, st.just("shift"), st.tuples(near, near)),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.lists(strokes, max_size=6))
+def test_what_is_written_is_read(each):
+    found = Strokes(tuple(each))
+    assert Strokes.parse(found.text()) == found and bool(found) == bool(each)
+
+
+@given(st.text("brushmoveaniyct._-0123456789 f", max_size=40))
+def test_what_is_read_is_written_the_same(text):
+    try:
+        found = Strokes.parse(text)
+    except VitvizError as error:
+        assert "Given" in str(error) and "expected" in str(error)
+    else:
+        assert found.text() == " ".join(text.split())
+
+
+REFUSED = """
+brush_24.1.1
+brush.mean_24 brush.mean_24.1 brush.mean_0.1.1 brush.mean_-3.1.1 brush.red_3.1.1 brush.FF8800_3.1.1
+brush.noise_3.1.1 brush.noise01_3.1.1 brush.mean_10000.1.1 erase.mean_3.1.1 move_0.0.8.8.1 move_0.0.0.8.1.1
+move_0.0.8.-8.1.1 brightness_101 hue_-181 rotate_1.1 shift_1 brush.mean_3.01.1 shift_-0.1 shift_1.123456
+shift_1. move_0.0.8.8.1.1.5 copy_0.0.8.8.1.1.0.8 move_0.0.8.8.1.1.8.-4097 move_0.0.8.8.1.1.8.8.1.1.2.2
+move_0.0.8.8.1.1.8.8.1.1.2.2.3 move_0.0.8.8.1.1.1.1.2.2.9.9
+onto_0.0.8.8.1.1 onto.a-b_0.0.8.8.1.1 onto.coffee_0.0.8.8 move.coffee_0.0.8.8.1.1
+shift _1.1 smudge_3.1.1 shift_1,1
+""".split()
+MORE = [5, None, "x" * 20_001, " ".join(["shift_1.1"] * (MOST + 1)), "shift_1.\N{FULLWIDTH DIGIT ONE}"]
+
+
+@pytest.mark.parametrize("text", [*REFUSED, *MORE])
+def test_anything_else_is_refused_with_what_was_given_and_expected(text):
+    with pytest.raises(VitvizError, match=r"Given .*expected "):
+        Strokes.parse(text)
+
+
+def test_a_photograph_of_ones_own_leaves_no_server_by_its_key():
+    key = "0a" * 20
+    found = Strokes.parse(f"hue_1 onto.{key}_0.0.8.8.1.1 onto.coffee_0.0.8.8.1.1 hue_2")
+    assert (found.own, found.ground) == (key, "coffee") and not Strokes.parse("hue_1").ground
+    assert found.told().text() == "hue_1 onto.other_0.0.8.8.1.1 onto.coffee_0.0.8.8.1.1 hue_2"

@@ -1,0 +1,104 @@
+"""Old names, kept for one release: modules, classes, functions and parameters, each with its new name.
+
+`import vitviz.record.trace` finds `vitviz.traces.trace`, as the very same module, with a DeprecationWarning;
+a pickle that was written under old names loads. Nothing here is imported or computed until an old name is
+used.
+"""
+
+import sys
+import warnings
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+# old package, new package: old=new for each module in it that has another name now
+_TABLE = """
+vitviz vitviz attention=traces.trace command=cli experiments=engine.studies.perturbation frames=traces.display
+  grid=traces.grid heap=traces.allocator languages=views.languages maps=engine.studies.saliency
+  models=engine.studies.attribution progress=traces.progress readout=traces.readout runs=traces.runs
+  samples=traces.samples sentence=traces.localized_text shown=traces.display stopping=traces.cancellation
+  trace=traces.trace
+vitviz.analyses vitviz.analyses altered=image_changes evidence=logit_account experiment=perturbation
+  ledger=logit_attribution lens=logit_lens smallest=sufficient_edges tail=readout_stage writers=upstream
+vitviz.analyses.relevance vitviz.analyses.saliency
+vitviz.analyses.trials vitviz.analyses.faithfulness trial=evaluation verdict=ranking
+vitviz.canvas vitviz.frontend
+vitviz.engine vitviz.engine explained=saliency_inputs placed=placement tails=readout_stages
+vitviz.engine.asking vitviz.engine.studies experiments=perturbation maps=saliency models=attribution
+vitviz.engine.finding vitviz.engine.hub film=snapshots hub=downloads
+vitviz.engine.fitting vitviz.engine.adapters assumed=assumptions filled=weight_loading kept=sidecar_config
+vitviz.engine.passes vitviz.engine.forward experiments=shuffling record=tracing references=mean_ablation
+  removal=patch_removal wiring=hooks
+vitviz.engine.pictures vitviz.engine.images images=opening painted=patch_fill retouched=editing
+vitviz.engine.reading vitviz.engine.formats given=overrides inferred=inference
+vitviz.figures vitviz.charts
+vitviz.figures.paper vitviz.charts.mpl pen=drawing plates=spec rooms=layout sheet=page
+vitviz.prints vitviz.export cell=standalone_html
+vitviz.record vitviz.traces asked=text_classes heap=allocator sentence=localized_text shown=display
+  stopping=cancellation strokes=image_edits
+vitviz.ui vitviz.server starting=launch
+vitviz.ui.answers vitviz.server.api films=videos plain=serialization prints=figures
+vitviz.ui.door vitviz.server.security door=middleware pages=page_cache turns=scheduler visitor=request_context
+vitviz.ui.memory vitviz.server.services pictures=images sets=image_sets studio=analysis_service
+vitviz.ui.words vitviz.server.i18n
+vitviz.views vitviz.views late=lazy
+vitviz.views.evidence vitviz.views.evidence made=compute printed=figure smallest=sufficiency
+vitviz.views.explorer vitviz.views.explorer printed=figure
+vitviz.views.tokens vitviz.views.tokens made=compute printed=figure
+vitviz.views.trial vitviz.views.trial made=compute over=image_set printed=figure
+"""
+MODULES: dict[str, str] = {}  # old -> new; what lies in a package that is named here moved with it
+for _line in _TABLE.strip().replace("\n  ", " ").splitlines():
+    _old, _new, *_pairs = _line.split()
+    MODULES |= {_old: _new} if _old != _new else {}
+    MODULES |= {f"{_old}.{a}": f"{_new}.{b}" for a, b in (one.split("=") for one in _pairs)}
+
+
+_NAMES = """
+"""  # module old=new
+NAMES = {}  # module.old -> new
+for _line in _NAMES.strip().replace("\n  ", " ").splitlines():
+    _module, *_pairs = _line.split()
+    NAMES |= {f"{_module}.{a}": b for a, b in (one.split("=") for one in _pairs)}
+
+
+def present(module: str, name: str) -> str:
+    """Return the present name of what a module once called `name`, with a warning where that is another."""
+    new = NAMES.get(f"{module}.{name}", name)
+    if new != name:
+        warnings.warn(f"{module}.{name} is {module}.{new} now.", DeprecationWarning, stacklevel=4)
+    return new
+
+
+def current(name: str) -> str:
+    """Return the present name of a module that was once called `name`."""
+    if name in MODULES:
+        return MODULES[name]
+    package, dot, leaf = name.rpartition(".")
+    return f"{current(package)}.{leaf}" if dot else name
+
+
+class Moved:
+    """Finds modules by their old names."""
+
+    def find_spec(self, fullname: str, path=None, target=None) -> ModuleSpec | None:
+        if not fullname.startswith("vitviz.") or current(fullname) == fullname:
+            return None
+        return ModuleSpec(fullname, self)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        new = current(spec.name)
+        warnings.warn(f"{spec.name} is {new} now.", DeprecationWarning, stacklevel=2)
+        module = import_module(new)
+        for name in NAMES:  # so that a pickle finds its classes
+            home, _, old = name.rpartition(".")
+            if home == new:
+                vars(module).setdefault(old, getattr(module, NAMES[name]))
+        spec.loader_state = module.__spec__  # which Python replaces by the old name's
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = module.__spec__.loader_state
+
+
+sys.meta_path.insert(0, Moved())  # before the finder of files, which would load a second copy

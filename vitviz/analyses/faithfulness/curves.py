@@ -1,0 +1,205 @@
+"""Curves of removal, and SaCo, of one map or of many at once: every set of patches is asked about once.
+
+Patches are ranked, never pixels of an enlarged map: there ties would decide. What is removed least relevant
+first leaves the same sets that inserting most relevant first passes through, in reverse.
+
+A map with equal values has no one order: its curves are the mean over several (`draws`), drawn from the seed.
+SaCo's groups are cut from the first of them, since patches of equal value move it little and its ten sets,
+each of nearly the whole picture, are half of what a map costs.
+
+What a trial measures: areas under curves of removal, SaCo, and how far chance alone reaches.
+
+    area = trapezoid of a score over the share removed, 0 to 100 %
+    SaCo = sum_{i<j} +-(s_i - s_j) / sum_{i<j} |s_i - s_j|,   + where D_i >= D_j
+
+with groups from the most relevant to the least, s_i a group's summed value and D_i the drop of the score when
+that group alone is removed (Wu et al., CVPR 2024, arXiv 2404.01415). SaCo lies in -1 to 1 and is 0 where the
+map tells no group from another. Magnitudes enter it: scaling a map changes nothing, clamping does. Neither
+shows that a map is right where a model gets its answer from several places at once.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, groupby, islice
+from math import pi
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vitviz.analyses.target import score_of
+from vitviz.traces import cancellation
+from vitviz.traces.head_type import SCORES as SCORES
+from vitviz.traces.head_type import HeadType, predictions_of, require_score, scores_of
+
+Answers = Callable[[Int[Tensor, "batch kept"]], Float[Tensor, "batch class"]]
+Told = Callable[[int, int], None]  # how many sets are done, of how many
+_SETS = 64  # in one request
+
+
+def _answered(
+    sets: Iterable[tuple[int, ...]], answers: Answers, told: Told | None
+) -> dict[tuple[int, ...], Float[Tensor, " class"]]:
+    """The logits of sets of patches, each asked about once, the largest first."""
+    known, found = sorted(dict.fromkeys(sets), key=len, reverse=True), {}
+    for size, same in groupby(known, key=len):
+        while some := list(islice(same, _SETS)):
+            cancellation.check()
+            logits = answers(torch.tensor(some, dtype=torch.long).view(len(some), size))
+            found.update(zip(some, logits.double(), strict=True))
+            if told is not None:
+                told(len(found), len(known))
+    return found
+
+
+def scored(
+    logits: Float[Tensor, "set class"], classes: tuple[int, ...], answer: int | None,
+    head_type: HeadType = "softmax",
+) -> dict[str, Float[Tensor, " set"]]:  # fmt: skip
+    """Whether the answer is still the model's own, and the explained class's probability and logit.
+
+    For a rather than b the logit is the difference, and the probability that of a among the two. `answer`
+    counts as `predictions_of` does. Of a head of values there is the logit alone, which is the value.
+
+    >>> found = scored(torch.tensor([[2.0, 1.0], [0.0, 0.0]]), (0, 1), answer=0)
+    >>> found["logit"].tolist(), round(found["probability"][0].item(), 3)
+    ([1.0, 0.0], 0.731)
+    """
+    logit = score_of(logits, classes)
+    if head_type == "value":
+        return {"logit": logit}
+    kept = (predictions_of(logits, head_type) == answer).double()
+    share = torch.sigmoid(logit) if len(classes) == 2 else scores_of(logits, head_type)[:, classes[0]]
+    return {"kept": kept, "probability": share, "logit": logit}
+
+
+def orders_of(values: Float[Tensor, "*shape"], seed: int, draws: int) -> list[Int[Tensor, " patch"]]:
+    """Patches by value, the largest first: one order, or `draws` of them where values are equal.
+
+    >>> [order.tolist() for order in orders_of(torch.tensor([0.1, 3.0, 0.2]), seed=0, draws=4)]
+    [[1, 2, 0]]
+    """
+    values = values.flatten().double()
+    if len(values.unique()) == len(values):
+        return [values.argsort(descending=True)]
+    found = []
+    for draw in range(draws):
+        shuffled = torch.randperm(len(values), generator=torch.Generator().manual_seed(1000 * seed + draw))
+        found.append(shuffled[values[shuffled].argsort(descending=True, stable=True)])
+    return found
+
+
+def saco(salience: Float[Tensor, " group"], drops: Float[Tensor, " group"]) -> float:
+    """-1 to 1, from the groups' values and what their removal took off the score.
+
+    >>> saco(torch.tensor([3.0, 2.0, 0.0]), torch.tensor([0.5, 0.1, 0.0]))
+    1.0
+    """
+    first, second = torch.triu_indices(len(salience), len(salience), offset=1)
+    differences = (salience[first] - salience[second]).double()
+    agrees = torch.where(drops[first] >= drops[second], 1.0, -1.0).double()
+    whole = differences.abs().sum().item()
+    return (agrees * differences).sum().item() / whole if whole > 0 else 0.0
+
+
+@lru_cache(maxsize=256)
+def beyond(tail: float, freedom: int) -> float:
+    """What Student's t with so many degrees of freedom exceeds with this probability; infinite where there
+    are none. (With t = sqrt(freedom) tan a, a's density is as cos(a)^(freedom - 1) from -90 to 90 degrees.)
+
+    >>> [round(beyond(0.05, freedom), 2) for freedom in (1, 4, 19)]
+    [6.31, 2.13, 1.73]
+    """
+    if freedom < 1:
+        return float("inf")
+    angles = np.linspace(0, pi / 2, 200_001)
+    density = np.cos(angles) ** (freedom - 1)
+    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    return float(freedom**0.5 * np.tan(np.interp(1 - 2 * tail, below / below[-1], angles)))
+
+
+def of_all(methods: int, tail: float = 0.05) -> float:
+    """At which probability to hold each of so many methods, for any to beat chance with `tail` (Sidak 1967).
+
+    >>> round(1 - (1 - of_all(12)) ** 12, 6)
+    0.05
+    """
+    return 1 - (1 - tail) ** (1 / max(1, methods))
+
+
+GROUPS = 10  # of SaCo
+
+
+@dataclass(frozen=True)
+class Curves:
+    """One map's scores at every share removed: the mean over its orders, where equal patches had several."""
+
+    most: Mapping[str, Float[Tensor, " step"]]  # by score; the most relevant removed first
+    least: Mapping[str, Float[Tensor, " step"]]
+    saco: float
+
+    def areas(self, shares: Sequence[float], score: str = "probability") -> tuple[float, float]:
+        """Under both curves, in the score's units: of the first lower is better, of the second higher."""
+        steps, sides = torch.tensor(shares, dtype=torch.float64), (self.most, self.least)
+        return tuple(torch.trapezoid(one[score].double(), steps).item() for one in sides)
+
+    def gap(self, shares: Sequence[float], score: str = "probability") -> float:
+        """How much later the answer is lost with the least relevant first: the area between both curves."""
+        most, least = self.areas(shares, score)
+        return least - most
+
+
+def mean_of(several: Sequence[Curves]) -> Curves:
+    def mean(side: str) -> dict[str, Tensor]:
+        each = {score: [getattr(one, side)[score] for one in several] for score in several[0].most}
+        return {score: torch.stack(some).mean(dim=0) for score, some in each.items()}
+
+    return Curves(mean("most"), mean("least"), sum(one.saco for one in several) / len(several))
+
+
+def curves_of(
+    maps: Mapping[Hashable, Float[Tensor, "row col"]], answers: Answers, classes: tuple[int, ...],
+    answer: int | None, shares: Sequence[float], seed: int, draws: int, groups: int = GROUPS,
+    told: Told | None = None, head_type: HeadType = "softmax",
+) -> tuple[dict[Hashable, Curves], int]:  # fmt: skip
+    """Every map's curves, and how many sets of patches were asked about; without `groups` no SaCo.
+
+    SaCo weighs what a group's removal takes off the probability; of a head of values, off the value.
+    """
+    plans, sets = {}, []
+    for name, values in maps.items():
+        orders, counts = orders_of(values, seed, draws), [round(share * values.numel()) for share in shares]
+        sides = [
+            (_keys(order[n:] for n in counts), _keys(order[: len(order) - n] for n in counts))
+            for order in orders  # what is left, most and least relevant removed first
+        ]
+        salience, without = _groups(values.flatten(), orders[0], groups) if groups else (None, [])
+        sets += chain(*chain(*sides), without)
+        plans[name] = sides, salience, without
+    answered, found = _answered(sets, answers, told), {}
+
+    def scores(keys: list[tuple[int, ...]]) -> dict[str, Tensor]:
+        return scored(torch.stack([answered[key] for key in keys]), classes, answer, head_type)
+
+    for name, (sides, salience, without) in plans.items():
+        agreement = float("nan")
+        if without:
+            watched = scores(without)[require_score(None, head_type, "")]
+            agreement = saco(salience, watched[-1] - watched[:-1])
+        found[name] = mean_of([Curves(*map(scores, one), agreement) for one in sides])
+    return found, len(answered)
+
+
+def _keys(sets: Iterable[Tensor]) -> list[tuple[int, ...]]:
+    return [tuple(sorted(one.tolist())) for one in sets]
+
+
+def _groups(
+    values: Float[Tensor, " patch"], order: Tensor, count: int
+) -> tuple[Float[Tensor, " group"], list[tuple[int, ...]]]:
+    """Each group's value, the most relevant first, and what is left without it, last without none."""
+    groups = torch.tensor_split(order, min(count, len(order)))
+    others = [torch.cat([order[:0], *groups[:i], *groups[i + 1 :]]) for i in range(len(groups))]
+    return torch.stack([values[group].sum() for group in groups]), _keys([*others, order])

@@ -1,0 +1,197 @@
+"""What a trial comes to: where methods stand over a set, and the verdict in one sentence.
+
+On one picture a map beats chance where the area between its curves lies above that of random maps by more
+than chance alone would bring any map of the table in one of twenty trials (`Trial.reach`); two maps that lie
+no further apart than that are not put in an order. It is one picture's verdict. Over a set it is as much, in
+standard errors of the difference, picture by picture: an order only as far as that is more than noise.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from vitviz.analyses.faithfulness.curves import SCORES, beyond, of_all
+from vitviz.analyses.faithfulness.evaluation import Trial
+from vitviz.analyses.protocol import TITLES, UNTRIED, listed
+from vitviz.analyses.saliency import CONTROLS
+from vitviz.errors import UnsupportedModel
+from vitviz.traces.head_type import require_score, scores_named
+from vitviz.traces.localized_text import Sentence
+
+ALIKE = "alike"
+ALSO = (ALIKE, "hit", "energy")  # of a method, whatever way patches are removed
+NO_RANK = (
+    "{method} is not ranked: it does not apply to {count} of {pictures} pictures. The first is {name}:"
+    " {reason}"
+)
+NOT_ALIKE = (
+    "{method} is not compared between two classes: for {count} of {pictures} pictures it has no map of the"
+    " second. The first is {name}: {reason}"
+)
+
+
+def trial_in(survey: Any) -> Any:
+    """The measure by which a survey tried maps; UnsupportedModel where it did not."""
+    measure = next((one for one in survey.measures if one.name == "trial"), None)
+    if measure is None or "trial.most" not in survey.sums:
+        raise UnsupportedModel(UNTRIED)
+    return measure
+
+
+def standing(survey: Any, protocol: int = 0, score: str | None = None) -> list[dict[str, Any]]:
+    """Methods by the mean of their gap over pictures, best first: {method, rank, most, least, gap, ahead,
+    ...}. Those that do not apply to every picture are not among them; `refused` says why.
+
+    `rank`, by the same score, is 1 and as many more as lie ahead by over two standard errors of the
+    difference, picture by picture: who cannot be told apart shares it. `ahead` is the gap less chance's, and
+    `beats_chance` whether that is more than chance gives any method of the table in one set of twenty. Of
+    `most`, `least` and `ahead` there are standard errors, NaN for one picture. UnsupportedModel for no trial.
+    """
+    measure = trial_in(survey)
+    score = require_score(score, survey.head_type, survey.checkpoint)
+    k, ahead = SCORES.index(score), survey.moments("trial.ahead")
+    most, least = (survey.moments(f"trial.{side}") for side in ("most", "least"))
+    chance = measure.methods.index("random")
+    sure = beyond(of_all(len(measure.methods) - 1), ahead.count - 1)
+    found = []
+    for j, method in enumerate(measure.methods):
+        if np.isnan(most.mean[protocol, j, k]):
+            continue
+        here, there = (protocol, j, k), (protocol, j, chance, k)
+        row = {"method": method, "rank": 1 + int(_surely(ahead, protocol, slice(None), j, k).sum())}
+        row |= _with_error("most", most, here) | _with_error("least", least, here)
+        row |= {"gap": float(least.mean[here] - most.mean[here])} | _with_error("ahead", ahead, there)
+        row |= {"beats_chance": bool(_surely(ahead, protocol, j, chance, k, sure))}
+        also = (name for name in ALSO if f"trial.{name}" in survey.sums)
+        found.append(row | {name: float(survey.mean(f"trial.{name}")[j]) for name in also})
+    return sorted(found, key=lambda row: -row["gap"])
+
+
+def _with_error(name: str, one: Any, at: tuple[int, ...]) -> dict[str, float]:
+    return {name: float(one.mean[at]), f"{name}_error": float(one.error[at])}
+
+
+def refused(survey: Any) -> dict[str, Any]:
+    """Methods that do not apply to some of the pictures, and so have no rank: each with `pictures`, on how
+    many, and `name` and `reason`, of the first.
+
+    Over the other pictures alone they would be compared with methods that were tried on harder ones.
+    """
+    found = {name: survey.refused.get(f"trial.{name}") for name in trial_in(survey).methods}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def said_of_refused(survey: Any) -> list[Sentence]:
+    """The same in sentences, and of which methods maps of two classes could not be compared."""
+
+    def values(method: str, one: Any) -> dict[str, Any]:
+        about = {"method": TITLES[method], "count": one.pictures, "pictures": survey.images}
+        return {**about, "name": one.name, "reason": one.reason}
+
+    found = [Sentence(NO_RANK, **values(*one)) for one in refused(survey).items()]
+    alike = {name: survey.refused.get(f"trial.{ALIKE}.{name}") for name in trial_in(survey).methods}
+    return found + [Sentence(NOT_ALIKE, **values(name, one)) for name, one in alike.items() if one]
+
+
+def _surely(
+    ahead: Any, protocol: int, one: Any, other: int, score: int, errors: float = 2.0
+) -> np.ndarray | np.bool_:
+    """Whether one method lies ahead of the other by more than so many standard errors."""
+    at = protocol, one, other, score
+    return np.nan_to_num(ahead.mean[at] - errors * ahead.error[at], nan=-1) > 1e-12
+
+
+def table(survey: Any, protocol: int = 0) -> list[tuple[str, ...]]:
+    """For people: rank, method, areas in % (of values as they are), gap, correlation between two classes,
+    pointing and energy.
+    """
+    per = 1 if survey.head_type == "value" else 100
+
+    def share(row: Mapping[str, Any], name: str, per: float = 100) -> str:
+        known, places = name in row and row[name] == row[name], 1 if per > 1 else 3
+        return f"{per * row[name]:.{places}f}" if known else "–"
+
+    def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+        areas = (
+            f"{share(row, side, per)} ± {share(row, f'{side}_error', per)}" for side in ("most", "least")
+        )
+        alike = f"{row['alike']:.2f}" if row["alike"] == row["alike"] else "–"
+        rest = share(row, "gap", per), alike, share(row, "hit"), share(row, "energy")
+        return (str(row["rank"]), TITLES[row["method"]], *areas, *rest)
+
+    return [cells(row) for row in standing(survey, protocol)]
+
+
+def in_all_scores(survey: Any, protocol: int = 0) -> list[dict[str, Any]]:
+    """A row a method, best first by probability (of values by value), with every score's numbers
+    ("gap_logit"): for tables.
+    """
+    usual, scores = require_score(None, survey.head_type, ""), scores_named(survey.head_type)
+    by_score = {score: standing(survey, protocol, score) for score in (usual, *scores)}
+    found = []
+    for first in by_score[usual]:
+        one: dict[str, Any] = {"method": first["method"]}
+        for score, rows in by_score.items():
+            (row,) = (row for row in rows if row["method"] == first["method"])
+            one |= {f"{name}_{score}": value for name, value in row.items() if name not in ("method", *ALSO)}
+        found.append(one | {name: first[name] for name in ALSO if name in first})
+    return found
+
+
+HEAD = (
+    "rank", "map", "most relevant first ↓", "least relevant first ↑", "gap ↑", "class 1 ~ 2", "hit",
+    "energy in box",
+)  # fmt: skip
+
+NOTHING = "No map is better than chance here."
+BEST = "{best} is best here; {count} of {total} maps beat chance."
+TIED = "{best} is best here, but not by more than chance; {count} of {total} maps beat it."
+LEVEL = "No further behind the best than chance reaches: {others}."
+OVER_NOTHING = "Over {pictures} pictures no map tells better than chance which patches the answer hangs on."
+OVER_BEST = (
+    "Over {pictures} pictures {best} tells best which patches the answer hangs on; {count} of {total} maps"
+    " beat chance."
+)
+OVER_TIED = (
+    "Over {pictures} pictures {best} lies first and cannot be told from {others}; {count} of {total} maps"
+    " beat chance."
+)
+OVER_ONE = (
+    "One picture says nothing about others, and has no standard error: choose two or more, better fifty."
+)
+
+
+def verdict(trial: Trial, score: str | None = None) -> Sentence:
+    """Which map told best what the answer hangs on; controls count as rivals, and not among the maps."""
+    beats = trial.beats_chance(score)
+    if not beats:
+        return Sentence(NOTHING)
+    counts = [len([name for name in names if name not in CONTROLS]) for names in (beats, trial.curves)]
+    values = {"best": TITLES[beats[0]], "count": counts[0], "total": counts[1]}
+    return Sentence(TIED if _near(trial, score) else BEST, **values)
+
+
+def level(trial: Trial, score: str | None = None) -> str:
+    """Which others cannot be told from the best; empty for none."""
+    near = _near(trial, score)
+    return Sentence(LEVEL, others=listed(near)) if near else ""
+
+
+def _near(trial: Trial, score: str | None) -> list[str]:
+    best, *rest = trial.beats_chance(score) or ("",)
+    return [name for name in rest if trial.tied(best, name, score)]
+
+
+def verdict_over(rows: Sequence[Mapping[str, Any]], pictures: int) -> Sentence:
+    """The same of a set, from rows of `standing`: who shares the first rank is not told from the first."""
+    if pictures < 2:
+        return Sentence(OVER_ONE)
+    beats = [row for row in rows if row["beats_chance"]]
+    if not beats or beats[0]["rank"] > 1:
+        return Sentence(OVER_NOTHING, pictures=pictures)
+    best, *rest = beats
+    near = [row["method"] for row in rest if row["rank"] == 1]
+    counts = [len([row for row in some if row["method"] not in CONTROLS]) for some in (beats, rows)]
+    values = {"pictures": pictures, "best": TITLES[best["method"]], "count": counts[0], "total": counts[1]}
+    return Sentence(OVER_TIED, **values, others=listed(near)) if near else Sentence(OVER_BEST, **values)

@@ -1,0 +1,125 @@
+"""A picture changed step by step, to ask what an answer hangs on: place, colour, edges, ground or texture.
+
+x is the picture as the model gets it, before it is normalised: from 0 to 1, in float64. m is its mean colour,
+s the share of a step, y another picture.
+
+    shift    by whole pixels to the right, left, down and up; m comes in from behind
+    turn     by degrees about the middle, against and with the clock, bilinear; m where nothing is
+    grey     (1 - s) x + s Y, the luma Y = 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601)
+    edges    (1 - s) x + s E, E = min(1, |(gx, gy)| / 4): Sobel's derivatives of Y, its rim repeated outwards
+    ground   the floor(s N) patches farthest from the middle are y's, of equally far ones the first
+    texture  x - s (x - its mean in each patch) + s (y - y's mean there), cut off at 0 and 1
+
+Sources: Azulay and Weiss 2018 (arXiv 1805.12177) shift by pixels, Xiao et al. 2020 (arXiv 2006.09994) change
+grounds, Geirhos et al. 2019 (arXiv 1811.12231) textures; there by masks and style transfer, here by patches.
+What it does not show: that the object is in the middle, or that a texture ends where a patch does.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import cos, radians, sin
+from types import MappingProxyType
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from vitviz.errors import UnsupportedModel
+from vitviz.traces.grid import Grid
+from vitviz.traces.localized_text import Sentence
+
+Picture = Float[Tensor, "3 height width"]
+NO_OTHER = "There is no second picture whose ground or texture could be taken."
+
+
+def altered(
+    picture: UInt8[np.ndarray, "height width 3"],
+    way: str,
+    step: int,
+    grid: Grid,
+    others: Sequence[UInt8[np.ndarray, "height width 3"]] = (),
+) -> Float[Tensor, "draw 3 height width"]:
+    """The picture altered in one of CHANGES, each draw in a direction of its own, or by one of the others.
+
+    `step`: pixels, degrees or per cent. Raises UnsupportedModel where another picture is missing.
+
+    >>> red = np.full((4, 4, 3), (255, 0, 0), np.uint8)
+    >>> altered(red, "grey", 100, Grid(2, 2, (2, 2), ()))[0, :, 0, 0].tolist()
+    [0.299, 0.299, 0.299]
+    """
+    x, *rest = (torch.from_numpy(one).double().permute(2, 0, 1) / 255 for one in (picture, *others))
+    found = CHANGES[way](x, step, grid, rest)
+    if not found:
+        raise UnsupportedModel(Sentence(NO_OTHER))
+    return torch.stack(found)
+
+
+def _moved(x: Picture, by: int, grid: Grid, others: Sequence[Picture]) -> list[Picture]:
+    tall, wide = grid.patch
+    mean = x.mean((1, 2), keepdim=True)
+    sides = ((by, 0), (-by, 0), (0, by), (0, -by))[: 4 if tall == wide else 2]  # a patch's width is marked
+    return [F.pad(x - mean, (right, -right, down, -down)) + mean for right, down in sides]
+
+
+def _turned(x: Picture, degrees: int, grid: Grid, others: Sequence[Picture]) -> list[Picture]:
+    height, width = x.shape[1:]
+    middles = (torch.arange(size, dtype=x.dtype) - (size - 1) / 2 for size in (height, width))
+    down, right = torch.meshgrid(*middles, indexing="ij")
+    mean, found = x.mean((1, 2), keepdim=True), []
+    for angle in (radians(degrees), -radians(degrees)):
+        across = right * cos(angle) - down * sin(angle)  # where each place's colour comes from
+        along = right * sin(angle) + down * cos(angle)
+        places = torch.stack([2 * across / width, 2 * along / height], dim=-1)
+        found.append(F.grid_sample((x - mean)[None], places[None], align_corners=False)[0] + mean)
+    return found
+
+
+def _luma(x: Picture) -> Float[Tensor, "1 height width"]:
+    return torch.einsum("c,cij->ij", x.new_tensor([0.299, 0.587, 0.114]), x)[None]
+
+
+def _greyed(x: Picture, share: int, grid: Grid, others: Sequence[Picture]) -> list[Picture]:
+    return [torch.lerp(x, _luma(x).expand_as(x), share / 100)]
+
+
+def _edged(x: Picture, share: int, grid: Grid, others: Sequence[Picture]) -> list[Picture]:
+    across = x.new_tensor([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
+    both = torch.stack([across, across.T])[:, None]
+    slopes = F.conv2d(F.pad(_luma(x)[None], (1, 1, 1, 1), mode="replicate"), both)
+    edges = (slopes.norm(dim=1) / 4).clamp(max=1)
+    return [torch.lerp(x, edges.expand_as(x), share / 100)]
+
+
+def _on_ground(x: Picture, share: int, grid: Grid, others: Sequence[Picture]) -> list[Picture]:
+    sides = zip((grid.rows, grid.cols), grid.patch, strict=True)
+    down, right = ((2 * torch.arange(count) - (count - 1)) * size for count, size in sides)
+    far = (down[:, None] ** 2 + right**2).flatten()  # whole numbers: ties are exact
+    there = torch.zeros(grid.patches, dtype=torch.bool)
+    there[(-far).argsort(stable=True)[: share * grid.patches // 100]] = True
+    place = F.pad(_spread(there.view(grid.rows, grid.cols), grid), _rim(x, grid))
+    return [torch.where(place, other, x) for other in others]
+
+
+def _textured(x: Picture, share: int, grid: Grid, others: Sequence[Picture]) -> list[Picture]:
+    def texture(one: Picture) -> Picture:
+        inside = one[:, : grid.pixels[0], : grid.pixels[1]]
+        return F.pad(inside - _spread(F.avg_pool2d(inside, grid.patch), grid), _rim(x, grid))
+
+    own = texture(x)
+    return [(x + share / 100 * (texture(other) - own)).clamp(0, 1) for other in others]
+
+
+def _spread(values: Tensor, grid: Grid) -> Tensor:
+    """One number a patch, over its pixels."""
+    return values.repeat_interleave(grid.patch[0], -2).repeat_interleave(grid.patch[1], -1)
+
+
+def _rim(x: Picture, grid: Grid) -> tuple[int, int, int, int]:
+    """How many pixels no patch is cut from, as padding: none changes."""
+    return 0, x.shape[2] - grid.pixels[1], 0, x.shape[1] - grid.pixels[0]
+
+
+CHANGES: Mapping[str, Callable[..., list[Picture]]] = MappingProxyType(
+    dict(shift=_moved, turn=_turned, grey=_greyed, edges=_edged, ground=_on_ground, texture=_textured)
+)

@@ -1,0 +1,328 @@
+"""The ledger: an account of one logit, whose lines add up to it.
+
+With the final norm's deviation s held, u = (w * weight) / s minus its mean, x the tokens that are read,
+
+    logit = <u, x_0> + sum_l sum_h sum_j A_lhj <v_lhj, W_O^lh u> + sum_l <u, b_O^l> + sum_l <u, m_l>
+            + <w, bias> + b
+
+for a class token: its start, every head's share by source token j, the projections' biases, the MLPs' results
+m, the norm's and the head's bias. LayerScale multiplies W_O, b_O and m; norms between a head and the residual
+stream are held like the last; where an average or attention pooling is read the sums run over all readers
+too, each with the deviation it had. Attention pooling adds lines of its own. Sources: Gandelsman et al. 2024
+(arXiv 2310.05916), who split the norm's mean and bias over all parts alike; here centring is moved onto the
+direction, where it is linear, and biases are lines.
+
+It shows direct effects only, and does not show what an early head does through later layers: that stands in
+their lines. Source j in layer l is the token at position j, which is mixed already. The class token's start
+is the same for every picture. MLPs of tokens that nobody reads do not appear. Deviations are the picture's
+own. What was put in a head's place stands at the token that reads it, since it came from no source; where all
+tokens were exchanged before a layer, the start is what entered there and layers before it have no share.
+
+A difference of two accounts adds up to the change of the logit, line by line; but each line of the second was
+divided by the deviation that the second picture had, so that it mixes what the part wrote and how it was
+scaled. Where the readout has one deviation, the second's lines are taken at the first's, and the rest,
+(1 - s'/s) of their sum, is a line "norm".
+
+The truth check of the ledger: the lines must add up to the model's own logits.
+
+In float32 the largest gap of a few classes may be 1e-4 of the largest logit. In a lower precision each sum
+and product of the model is rounded, and the account, made in float32 of what was recorded, cannot meet a
+rounded logit: there the same model in float32 has to balance, and the gap may be as large as the precision
+has been seen to move logits. Checked too is that each layer's heads and biases are what its attention added.
+It does not show that a line stands in its right place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from vitviz.analyses.logit_attribution import LayerAccount, Ledger, handed_values, ledger_of
+from vitviz.analyses.readout_stage import AttentionPooling, Projection, Tail
+from vitviz.analyses.target import Asked, target_of
+from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.traces.display import Tabled
+from vitviz.traces.localized_text import Sentence
+from vitviz.traces.trace import Attention, Trace
+
+
+@dataclass(frozen=True)
+class PoolLines:
+    """Attention pooling's lines; `heads`, what its heads hand on by token, is a second reading, no line."""
+
+    value_bias: float
+    projection_bias: float
+    positions: float
+    mlp: float
+    heads: Float[Tensor, "head token"]
+
+    @property
+    def total(self) -> float:
+        """The sum of all lines."""
+        return self.value_bias + self.projection_bias + self.positions + self.mlp
+
+
+@dataclass(frozen=True)
+class Evidence(Tabled):
+    """One logit's account; all numbers are in logits, layers and heads count from 0."""
+
+    logit: float  # the model's own
+    start: float  # what entered the first block
+    heads: Float[Tensor, "layer head"]
+    sources: Float[Tensor, "layer head token"]  # the same by source token, prefix tokens first
+    projection_biases: Float[Tensor, " layer"]  # with the biases of norms in or behind the branch
+    mlps: Float[Tensor, " layer"]
+    norm_bias: float
+    head_bias: float
+    patches: Float[Tensor, "row col"]  # heads' shares by source patch, all layers
+    starts: Float[Tensor, " token"]  # the start, by the token that is read
+    # each layer's attention as it was added: heads and bias, by a hook of its own
+    attentions: Float[Tensor, " layer"]
+    pool: PoolLines | None = None
+    deviation: float | None = None  # of the last norm, where it is one number for everything that is read
+    norm: float = 0.0  # of a difference: what the other deviation does
+
+    def minus(self, before: Evidence, held: bool = True) -> Evidence:
+        """This account less another of the same model and target: an account of the change of the logit.
+
+        `held` takes this one's lines at the deviation that `before` had, where the last norm has one, with
+        what is left as `norm`; else each keeps its own, and `norm` is 0. Patches that were left out have a
+        share of 0. Raises VitvizError for accounts of another shape.
+
+        >>> from vitviz.analyses.example import example_account
+        >>> before, after = (evidence(*example_account(seed=seed), target=0) for seed in (1, 2))
+        >>> change = after.minus(before)
+        >>> abs(change.logit - (after.logit - before.logit)) < 1e-9, abs(change.gap) < 1e-9
+        (True, True)
+        """
+        shapes = [(tuple(one.sources.shape), tuple(one.patches.shape)) for one in (self, before)]
+        if shapes[0] != shapes[1]:
+            raise VitvizError(f"Given accounts of {shapes[0]} and {shapes[1]}; expected the same shape.")
+        both = self.deviation is not None and before.deviation is not None
+        ratio = self.deviation / before.deviation if held and both else 1.0
+        found = {
+            name: _less(value, getattr(before, name), 1.0 if name in _WHOLE else ratio)
+            for name, value in vars(self).items()
+            if name != "deviation"
+        }
+        divided = self.total - (self.norm_bias + self.head_bias)
+        return Evidence(**found | {"norm": (1 - ratio) * divided + self.norm - before.norm})
+
+    @property
+    def constants(self) -> dict[str, float]:
+        """What no head hands on, by its name; the same for every patch."""
+        found = {"start": self.start, "MLPs": self.mlps.sum().item()}
+        found |= {"projections' biases": self.projection_biases.sum().item(), "norm bias": self.norm_bias}
+        found |= {"head bias": self.head_bias}
+        found |= {} if self.pool is None else {"attention pooling": self.pool.total}
+        return found | ({"norm": self.norm} if self.norm else {})
+
+    @property
+    def total(self) -> float:
+        return self.heads.sum().item() + sum(self.constants.values())
+
+    @property
+    def gap(self) -> float:
+        """What the lines leave unexplained: logit - total."""
+        return self.logit - self.total
+
+    def rows(self) -> list[dict]:
+        """One row a line, layers and heads from 0 (None where it has none); they add up to `total`."""
+
+        def row(line, logits, layer=None, head=None):
+            return {"line": line, "layer": layer, "head": head, "logits": float(logits)}
+
+        found = [row("start", self.start)]
+        for layer, heads in enumerate(self.heads):
+            found += [row("head", share, layer, head) for head, share in enumerate(heads)]
+            found.append(row("projection bias", self.projection_biases[layer], layer))
+            found.append(row("mlp", self.mlps[layer], layer))
+        if self.pool is not None:
+            found.append(row("pooling", self.pool.total))
+        found += [row("norm", self.norm)] if self.norm else []
+        return [*found, row("norm's bias", self.norm_bias), row("head's bias", self.head_bias)]
+
+
+_WHOLE = ("logit", "norm_bias", "head_bias")  # what no deviation divides
+
+
+def _less(after, before, ratio: float):
+    """One line's change: numbers, tensors in which what was left out is 0, or pooling's lines."""
+    if isinstance(after, PoolLines):
+        return PoolLines(*map(partial(_less, ratio=ratio), vars(after).values(), vars(before).values()))
+    if isinstance(after, Tensor):
+        return after.nan_to_num() * ratio - before.nan_to_num()
+    return None if after is None else after * ratio - before
+
+
+def evidence(trace: Trace, readout: Tail, target: Asked, relative: bool = False) -> Evidence:
+    """The account of a class (its number from 0 or label), of a rather than b as (a, b), or a direction.
+
+    `relative`: to the mean over all classes. Raises VitvizError for a target that does not exist and
+    UnsupportedModel for a trace that does not hold what is needed. Source: see the module.
+
+    >>> from vitviz.analyses.example import example_account
+    >>> trace, readout = example_account(seed=1)
+    >>> account = evidence(trace, readout, target=0)
+    >>> account.sources.shape, abs(account.gap) < 1e-9
+    (torch.Size([2, 2, 4]), True)
+    """
+    return account_of(ledger_of(trace, readout), target, relative)
+
+
+def account_of(ledger: Ledger, target: Asked, relative: bool = False) -> Evidence:
+    """The same from a ledger that is kept, for one class after the other.
+
+    Raises VitvizError for a target that does not exist.
+
+    >>> from vitviz.analyses.example import example_account
+    >>> ledger = ledger_of(*example_account(seed=1))
+    >>> round(account_of(ledger, (0, 1)).logit - account_of(ledger, 0).logit + account_of(ledger, 1).logit, 9)
+    0.0
+    """
+    trace, readout = ledger.trace, ledger.readout
+    asked = target_of(trace, readout, target, relative)
+    basis, norm_bias, pool = directions(ledger, asked.direction)
+    each = zip(ledger.carried.layers, readout.layers, trace.layers, strict=True)
+    layers = [_layer_lines(basis, *one) for one in each]
+    sources = torch.stack([found for found, _ in layers])
+    began = trace.without.at or 0
+    starts = torch.zeros(len(trace.tokens[0]), dtype=sources.dtype, device=sources.device)
+    readers = readout.pooling.readers
+    starts[readers] = (trace.written.weights * (trace.tokens[began][readers] @ basis.mT)).sum(dim=-1)
+    by_token = sources.sum(dim=(0, 1), dtype=torch.float64)
+    return Evidence(
+        logit=asked.logit, start=_dot(basis, ledger.carried.start).item(),
+        heads=sources.sum(dim=-1, dtype=torch.float64), sources=trace.on_tokens(sources),
+        projection_biases=torch.stack([bias for _, bias in layers]), mlps=_dot(basis, trace.written.mlps),
+        norm_bias=norm_bias, head_bias=asked.bias, patches=trace.on_grid(by_token),
+        starts=trace.on_tokens(starts), attentions=_dot(basis, trace.written.attention), pool=pool,
+        deviation=_deviation(ledger),
+    )  # fmt: skip
+
+
+def _deviation(ledger: Ledger) -> float | None:
+    """The last norm's deviation, where all that is read was divided by one; None elsewhere."""
+    pooling, weights = ledger.readout.pooling, ledger.trace.written.weights
+    if ledger.readout.attention_pooling is not None:
+        return None
+    if pooling.fc_norm is None:  # the one reader's, its share 1
+        return 1 / weights.item() if pooling.norm is not None and weights.numel() == 1 else None
+    alone = pooling.norm is None and ledger.carried.deviation.numel() == 1
+    return ledger.carried.deviation.item() if alone else None
+
+
+def directions(
+    ledger: Ledger, direction: Float[Tensor, "slot width"]
+) -> tuple[Float[Tensor, "slot2 width2"], float, PoolLines | None]:
+    """The direction along which each slot reads, less tokens' weights; norms' biases; pooling's lines."""
+    pooling, own = ledger.readout.pooling, ledger.readout.attention_pooling
+    norm_bias, pool = 0.0, None
+    if pooling.fc_norm is not None:
+        norm_bias += pooling.fc_norm.constant(direction).sum().item()
+        direction = pooling.fc_norm.back(direction) / ledger.carried.deviation
+    if own is not None:
+        direction, pool = _pool_lines(own, ledger, direction[0])
+    if pooling.norm is not None:
+        norm_bias += pooling.norm.constant(direction).sum().item()
+        direction = pooling.norm.back(direction)
+    return direction, norm_bias, pool
+
+
+def _pool_lines(
+    own: AttentionPooling, ledger: Ledger, direction: Float[Tensor, " width2"]
+) -> tuple[Float[Tensor, "slot width"], PoolLines]:
+    """Attention pooling's lines, and the directions along which its heads read the normed tokens."""
+    trace, pooling = ledger.trace, ledger.readout.pooling
+    heads, written = trace.pooling.heads, trace.written
+    # at its heads' values, side by side
+    along = direction if own.projection is None else direction @ own.projection
+    by_head = rearrange(along, "(head dim) -> head dim", head=heads)
+    basis = torch.einsum("hd,hdw->hw", by_head, own.value.unflatten(0, (heads, -1)))
+    shares = pooling.shares(len(trace.tokens[-1]), trace.pooling)
+    read = shares.mT * torch.einsum("hd,hjd->hj", by_head, trace.pooling.v)
+    by_token = read.new_zeros(heads, len(trace.tokens[-1]))
+    by_token[:, pooling.readers] = read
+    return basis, PoolLines(
+        value_bias=0.0 if own.value_bias is None else (along @ own.value_bias).item(),
+        projection_bias=0.0 if own.projection_bias is None else (direction @ own.projection_bias).item(),
+        positions=0.0 if own.positions is None else (shares * (own.positions @ basis.mT)).sum().item(),
+        mlp=0.0 if written.pool_mlp is None else (direction @ written.pool_mlp).item(),
+        heads=trace.on_tokens(by_token),
+    )
+
+
+def head_direction(
+    ledger: Ledger, basis: Float[Tensor, "slot width"], layer: int, head: int
+) -> Float[Tensor, "token dim"]:
+    """What a head's values at each token are multiplied by in its share: sum_s (sum_i c_is A_ij) r_s."""
+    account, heads = ledger.carried.layers[layer], ledger.trace.layers[layer].heads
+    along = ledger.readout.layers[layer].back(basis)[0].unflatten(1, (heads, -1))[:, head]
+    if account.gated is not None:
+        return torch.einsum("sjd,sd->jd", account.gated[head], along)
+    return account.carried[head].mT @ along
+
+
+def _layer_lines(
+    basis: Float[Tensor, "slot width"], account: LayerAccount, projection: Projection, attention: Attention
+) -> tuple[Float[Tensor, "head token"], Float[Tensor, ""]]:
+    """One layer's heads by source token, and its constants."""
+    along, added, projected = projection.back(basis)
+    constant = (account.added * added).double().sum() + (account.projected * projected).double().sum()
+    by_head = rearrange(along, "slot (head dim) -> head slot dim", head=attention.heads)
+    if account.gated is not None:
+        return torch.einsum("hsjd,hjd,hsd->hj", account.gated, handed_values(attention), by_head), constant
+    return (account.carried * (by_head @ handed_values(attention).mT)).sum(dim=1), constant
+
+
+def _dot(
+    basis: Float[Tensor, "slot width"], written: Float[Tensor, "*layer slot width"]
+) -> Float[Tensor, "*layer"]:
+    return (written.double() * basis).sum(dim=(-1, -2))
+
+
+AS_IT_IS = (
+    "There is no account of {checkpoint}'s answers: its lines add up to the model's own logits only to"
+    " {found} of the largest logit, where {allowed} is expected, so something between its heads and its"
+    " logits is not understood. vitviz shows no account rather than a wrong one."
+)
+IN_FLOAT32 = (
+    "There is no account of {checkpoint}'s answers: its lines add up to the model's own logits only in"
+    " float32 to {found} of the largest logit, where {allowed} is expected, so something between its heads"
+    " and its logits is not understood. vitviz shows no account rather than a wrong one."
+)
+TOLERANCE = 1e-4  # of the largest logit
+ROUNDING = 4.0  # times the largest difference that the precision made to any logit of the first picture
+
+
+def largest_gap(ledger: Ledger) -> tuple[float, float]:
+    """The largest gap of a few classes' accounts, and of layers' attention against what it added (logits)."""
+    logits = ledger.trace.logits
+    classes = {int(logits.argmax()), int(logits.argmin()), 0, len(logits) // 2}
+    accounts = [account_of(ledger, one) for one in sorted(classes)]
+    left = (one.heads.sum(dim=1) + one.projection_biases - one.attentions for one in accounts)
+    within = max(one.abs().max().item() for one in left)
+    return max((abs(one.gap) for one in accounts), key=lambda gap: (gap != gap, gap)), within
+
+
+def check_balance(ledger: Ledger) -> None:
+    """UnsupportedModel, with the figure, for a ledger that does not balance; nothing without logits."""
+    trace = ledger.trace
+    if trace.logits is None or ledger.readout.head is None:
+        return
+    gap, within = largest_gap(ledger)
+    largest = trace.size
+    allowed, deviation = TOLERANCE * largest, trace.deviation
+    if deviation is not None and deviation.logits is not None:
+        if deviation.gap is not None and not deviation.gap <= TOLERANCE:
+            told = {"found": f"{deviation.gap:.1e}", "allowed": f"{TOLERANCE:.0e}"}
+            raise UnsupportedModel(Sentence(IN_FLOAT32, checkpoint=trace.checkpoint, **told))
+        allowed = max(allowed, ROUNDING * deviation.logits)
+    if not max(gap, within) <= allowed:
+        told = {"found": f"{max(gap, within) / largest:.1e}", "allowed": f"{allowed / largest:.0e}"}
+        raise UnsupportedModel(Sentence(AS_IT_IS, checkpoint=trace.checkpoint, **told))

@@ -1,0 +1,153 @@
+"""The answer forming: what the classifier makes of the tokens of any depth.
+
+Two readings of x^l, the tokens that enter block l + 1 (l = L: the last output), not to be mixed up:
+
+    now     W norm(x^l) + b     the norm applied afresh: what the classifier would say if the model ended here
+    share   W held(x^l) + b     its deviations held at their last values: adds up by depth to the logits
+
+"share" holds all constants (the norm's and the head's bias, attention pooling's own lines) at every depth, so
+that the difference between two depths is what the layers between them have written: the ledger's lines.
+Sources: Vilas et al. 2023 (arXiv 2310.18969), every token afresh; nostalgebraist 2020, the logit lens.
+
+Where the classifier reads the class token, a patch's own answer is a probe: no training ever asked for it. It
+does not show what later layers would make of a token, and early norms are far from those the head knows.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vitviz.analyses.depth import tokens_at
+from vitviz.analyses.logit_account import directions
+from vitviz.analyses.logit_attribution import Ledger, pooled
+from vitviz.analyses.readout_stage import Tail
+from vitviz.analyses.target import Asked, features, target_of
+from vitviz.errors import VitvizError, quoted
+from vitviz.traces.trace import Trace
+
+FORMS = ("now", "share")
+UNREAD = "there is no answer to read at any depth"
+
+
+def lens_shares(ledger: Ledger) -> Float[Tensor, "layer class"]:
+    """The share so far of every class by depth: L + 1 rows, the last the logits.
+
+    Raises VitvizError for a model without a classifier. Source: see the module.
+
+    >>> from vitviz.analyses.example import example_account
+    >>> from vitviz.analyses.logit_attribution import ledger_of
+    >>> trace, readout = example_account(seed=1)
+    >>> torch.allclose(lens_shares(ledger_of(trace, readout))[-1], trace.logits)
+    True
+    """
+    trace, readout = ledger.trace, ledger.readout
+    head = _head_of(trace, readout).held(features(trace, readout))
+    pooling, found = readout.pooling, []
+    for tokens in trace.tokens:
+        read = trace.written.weights.mT @ tokens[pooling.readers]
+        read = pooled(trace, readout, read if pooling.norm is None else pooling.norm.held(read))
+        held = read if pooling.fc_norm is None else pooling.fc_norm.held(read, ledger.carried.deviation)
+        found.append(held)
+    return head(torch.stack(found))
+
+
+def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tensor, "layer row col"]:
+    """Every patch's own answer for one target by depth, each patch read as the classifier reads its tokens.
+
+    `form`: "now" or "share"; shares of a patch hold its own last deviation, or where the norm follows an
+    average, that of the average. Raises VitvizError for a target or form, and where a reading means nothing.
+
+    >>> from vitviz.analyses.example import example_account
+    >>> from vitviz.analyses.logit_attribution import ledger_of
+    >>> from vitviz.traces.grid import Grid
+    >>> trace, readout = example_account(Grid(2, 3, (4, 4)), seed=1, pool="average")
+    >>> answers = lens_patches(ledger_of(trace, readout), target=0)
+    >>> answers.shape, torch.allclose(answers[-1].mean(), trace.logits[0])  # a mean over patches
+    (torch.Size([3, 2, 3]), True)
+    """
+    check_form(form)
+    trace, readout = ledger.trace, ledger.readout
+    check_patches(readout)
+    asked, pooling = target_of(trace, readout, target), readout.pooling
+    direction = asked.direction.sum(dim=0)  # both heads of a distilled model, half each
+    patches = torch.stack(trace.tokens)
+    if form == "now":
+        read = _normed(readout, patches)
+        answers = read @ direction + asked.bias
+        if asked.length is not None:  # of each patch's own
+            anew = asked.length / readout.head.length(read.unsqueeze(-2)).squeeze(-1)
+            answers = (answers - asked.added) * anew + asked.added
+    else:
+        basis, norm_bias, _ = directions(ledger, asked.direction)
+        held = patches @ basis.sum(dim=0)
+        if pooling.norm is not None:
+            held = held / pooling.norm.deviation(patches[-1])
+        answers = held + norm_bias + asked.bias
+    return trace.on_grid(answers)
+
+
+def lens_probabilities(ledger: Ledger, depth: int) -> Float[Tensor, "class row col"]:
+    """Every patch's own answer at one depth, read now: all classes' probabilities; NaN for one left out.
+    Of a head of values these values.
+
+    `depth` 0 enters block 1, L is the last output. Raises VitvizError for no reading, IndexError for a depth.
+
+    >>> from vitviz.analyses.example import example_account
+    >>> from vitviz.analyses.logit_attribution import ledger_of
+    >>> found = lens_probabilities(ledger_of(*example_account(seed=1)), 2)
+    >>> torch.allclose(found.sum(dim=0), torch.ones(2, 3, dtype=found.dtype))
+    True
+    """
+    trace, readout = ledger.trace, ledger.readout
+    check_patches(readout)
+    head, tokens = _head_of(trace, readout), tokens_at(trace, depth)
+    read = _normed(readout, tokens).unsqueeze(-2).expand(-1, len(head.weights), -1)  # distilled: half of both
+    return trace.on_grid(trace.scores(head(read)).mT)
+
+
+def _normed(readout: Tail, tokens: Float[Tensor, "*lead width"]) -> Float[Tensor, "*lead width"]:
+    """Each token by itself as the head would be given it, all norms afresh."""
+    for norm in (readout.pooling.norm, readout.pooling.fc_norm):
+        tokens = tokens if norm is None else norm(tokens)
+    return tokens
+
+
+def lens_kind(readout: Tail) -> str:
+    """What a patch's own answer is: 'reading' where the classifier reads patches, 'probe' where it never did.
+
+    Raises VitvizError where it is neither, because a patch alone cannot be read.
+
+    >>> from vitviz.analyses.example import example_account
+    >>> lens_kind(example_account(seed=1)[1])
+    'probe'
+    """
+    check_patches(readout)
+    return "reading" if readout.pooling.kind == "average" else "probe"
+
+
+def check_form(form: str) -> None:
+    """VitvizError for a form that does not exist."""
+    if form not in FORMS:
+        raise VitvizError(
+            f"Given the form {quoted(form)} of the lens; expected 'now' (the norm afresh) or 'share'"
+            " (held, adds up)."
+        )
+
+
+def check_patches(readout: Tail) -> None:
+    """VitvizError where a single patch cannot be read."""
+    reasons = {
+        "attention": "its classifier reads attention pooling, which weighs all patches together",
+        "class and average": "its classifier reads the class token and the mean of the patches side by side",
+    }
+    if reason := reasons.get(readout.pooling.kind):
+        raise VitvizError(
+            f"{readout.checkpoint}: a patch's own answer is not applicable, because {reason}. Read the lens"
+            " without patches."
+        )
+
+
+def _head_of(trace: Trace, readout: Tail):
+    if readout.head is None or trace.logits is None:
+        raise VitvizError(f"{trace.checkpoint} has no classifier, so {UNREAD}.")
+    return readout.head

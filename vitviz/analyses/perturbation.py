@@ -1,0 +1,267 @@
+"""The classroom experiment on one picture: what is answered when patches go or move, or all of it changes.
+
+Changes are gone through step by step, and the answers become curves. Watched is the class that the whole
+picture is most likely to show: its probability, and whether it stays the likeliest; of a head with one output
+whether its yes or no stays, and of a head of values the largest value alone. Every step has the same
+draws, each with a seed, direction or second picture of its own; the error is of the mean over draws, and says
+nothing of other pictures. Changes of a whole picture are in `vitviz.analyses.image_changes`, with their
+sources.
+
+Occlusion and shuffling: how much of a picture a model needs, and whether it minds where the patches stand.
+
+Draw d has a random order pi_d of the N patches. With a share p dropped, the first floor(p N) patches of pi_d
+are taken away, so that what is missing only grows along a draw; either their tokens are left out of the
+sequence, or the patches are painted black. Shuffled in pieces of k x k patches, the pieces change places by
+a random order other than the picture's own, and inside a piece everything stays where it was. Both ends are
+known beforehand: with nothing dropped the answer is the plain one, and with everything dropped it is what the
+model says to an empty picture, whatever was on it.
+
+Source: Naseer et al. 2021 (arXiv 2105.10497), random PatchDrop and the shuffles, there with one random set
+for a batch of pictures and pieces of whole pixels; here every draw has its own, pieces are of whole patches,
+and the curves are one picture's. They do not show what a model would have learned from such pictures, nor
+what it does with other holes: missing objects are not missing squares.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from math import gcd
+from typing import Any
+
+import numpy as np
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vitviz.analyses.faithfulness.curves import scored
+from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, SHARES, WAYS
+from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
+from vitviz.traces.display import Tabled
+from vitviz.traces.grid import Grid
+from vitviz.traces.head_type import HeadType, require_score, scores_named
+from vitviz.traces.localized_text import Sentence, said
+from vitviz.traces.trace import Deviation, Trace
+
+Asked = Callable[[str, int], Float[Tensor, "draw class"]]  # the logits by way and step
+Progress = Callable[[float, str], None]  # the share that is done, and the way that is being asked about
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment(Tabled):
+    """What was found on one picture. A way that the model does not have is in `refused`, with the reason."""
+
+    checkpoint: str
+    kind: str  # one of KINDS
+    answer: int  # the class that is watched
+    label: str
+    patches: int  # of the whole picture
+    steps: tuple[int, ...]  # how many patches, pieces, pixels, degrees or per cent
+    probability: Mapping[str, Float[Tensor, "step draw"]]  # of the answer, by way; empty of values
+    kept: Mapping[str, Float[Tensor, "step draw"]]  # 1 where the prediction stays, else 0; empty of values
+    refused: Mapping[str, str]
+    dtype: str  # the precision in which the model answered
+    deviation: Deviation | None  # of that precision from float32, where it is known
+    logit: Mapping[str, Float[Tensor, "step draw"]] = field(default_factory=dict)  # of values: the value
+    head_type: HeadType = "softmax"
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """What was watched: "probability" and "kept"; of values "logit", which is the value itself."""
+        return tuple(one for one in SCORES if one in scores_named(self.head_type)) or ("logit",)
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The ways that there are."""
+        return tuple(getattr(self, self.scores[0]))
+
+    def curve(self, way: str, score: str | None = None) -> list[tuple[float, float]]:
+        """Mean over draws and standard error at every step; VitvizError for no such way or score."""
+        score = require_score(score, self.head_type, self.checkpoint)
+        if score not in self.scores or way not in self.ways:
+            ways, scores = ", ".join(self.ways), ", ".join(self.scores)
+            raise VitvizError(
+                f"Given way={quoted(way)}, score={quoted(score)}; expected one of {ways}, and one of"
+                f" {scores}."
+            )
+        return [mean_and_error(draws) for draws in getattr(self, score)[way]]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a way, step and draw, for tables and files."""
+        what, found = KINDS[self.kind].counts, []
+        for way, step in product(self.ways, range(len(self.steps))):
+            each = zip(*(getattr(self, score)[way][step].tolist() for score in self.scores), strict=True)
+            for draw, scores in enumerate(each, start=1):
+                told = dict(zip(self.scores, scores, strict=True))
+                found.append({"way": way, what: self.steps[step], "draw": draw, **told})
+        return found
+
+
+def experiment_of(
+    trace: Trace, kind: str, asked: Asked, progress: Progress = lambda share, way: None
+) -> Experiment:
+    """All steps of every way, asked about one after the other.
+
+    `asked` may raise UnsupportedModel for a way that there is not. Raises VitvizError for another kind, and
+    where there is nothing to ask about; Stopped where nobody waits.
+    """
+    if kind not in WAYS:
+        raise VitvizError(f"Given kind={quoted(kind)}; expected one of {', '.join(WAYS)}.")
+    if reason := why_not(trace):
+        raise VitvizError(reason)
+    steps, answer = steps_of(trace.grid, kind), int(trace.logits.argmax())
+    found: dict[str, dict[str, Tensor]] = {score: {} for score in (*SCORES, "logit")}
+    refused: dict[str, str] = {}
+    for number, way in enumerate(WAYS[kind]):
+        points = []
+        try:
+            for step in range(len(steps)):
+                progress((number + step / len(steps)) / len(WAYS[kind]), way)
+                points.append(scores_of(asked(way, step), answer, trace))
+        except UnsupportedModel as reason:
+            refused[way] = said(reason)
+            continue
+        for score in points[0]:
+            found[score][way] = torch.stack([one[score] for one in points])
+    about = (trace.checkpoint, kind, answer, trace.named(answer), trace.grid.patches, tuple(map(int, steps)))
+    of = {"dtype": trace.dtype, "deviation": trace.deviation, "head_type": trace.head_type}
+    return Experiment(*about, **found, refused=refused, **of)
+
+
+def scores_of(
+    logits: Float[Tensor, "draw class"], answer: int, trace: Trace | None = None
+) -> dict[str, Float[Tensor, " draw"]]:
+    """Each of SCORES by draw; the whole picture's `trace` says what logits make probabilities, and which
+    prediction is to be kept. Of values there is the "logit" alone, which is the value.
+
+    >>> found = scores_of(torch.tensor([[1.0, 1.0], [0.0, 2.0]]), answer=0)
+    >>> found["kept"].tolist(), found["probability"][0].item()
+    ([1.0, 0.0], 0.5)
+    """
+    head_type, own = ("softmax", answer) if trace is None else (trace.head_type, trace.prediction)
+    found = scored(logits.double(), (answer,), own, head_type)
+    return found if head_type == "value" else {score: found[score] for score in SCORES}
+
+
+def why_not(trace: Trace) -> Sentence | None:
+    """Why there is no experiment on a trace; None where there is one."""
+    if trace.logits is None:
+        return Sentence(NO_HEAD, checkpoint=trace.checkpoint)
+    if trace.grid.patches == 1:
+        return Sentence(ONE_PATCH, checkpoint=trace.checkpoint)
+    return Sentence(EDITED) if trace.without else None
+
+
+def places_of(grid: Grid, kind: str) -> tuple[int, ...]:
+    """Where each step stands on the axis: per cent, pixels (0 to two patches, in eighths of one), degrees, or
+    its number.
+
+    >>> places_of(Grid(2, 2, (4, 4), ()), "shift"), places_of(Grid(2, 2, (4, 4), ()), "shuffle")
+    ((0, 1, 2, 3, 4, 5, 6, 7, 8), (1, 2))
+    """
+    if kind == "shuffle":
+        return tuple(range(1, len(piece_sides(grid)) + 2))
+    if kind == "shift":
+        return tuple(sorted({(2 * eighth * grid.patch[1] + 8) // 16 for eighth in range(17)}))
+    return tuple(range(0, 181, 15)) if kind == "turn" else SHARES
+
+
+def steps_of(grid: Grid, kind: str) -> Int[np.ndarray, " step"]:
+    """How many patches are dropped or another's by step; how many pieces are shuffled; else its place."""
+    if kind == "shuffle":
+        return np.array([1, *(grid.patches // side**2 for side in piece_sides(grid))])
+    places = np.array(places_of(grid, kind))
+    return places * grid.patches // 100 if kind in ("drop", "ground") else places
+
+
+def orders_of(grid: Grid, kind: str, draws: int = DRAWS) -> Int[np.ndarray, "order draw patch"]:
+    """In which order patches are dropped; shuffled, which patch stands at each place, by step; else none."""
+    seeds = range(1, draws + 1)
+    if kind == "drop":
+        return np.stack([[permutation(grid.patches, seed) for seed in seeds]])
+    plain = [np.arange(grid.patches)] * draws
+    sides = piece_sides(grid) if kind == "shuffle" else ()
+    return np.stack([plain, *([shuffled_pieces(grid, side, d) for d in seeds] for side in sides)])
+
+
+def permutation(patches: int, seed: Any) -> Int[np.ndarray, " patch"]:
+    """Which patch (row-major, from 0) comes to stand at each place; the same for the same seed.
+
+    Raises VitvizError for what is no seed.
+
+    >>> permutation(5, seed=1).tolist() == permutation(5, seed=1).tolist()
+    True
+    >>> sorted(permutation(5, seed=2).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    number = whole_number(seed)
+    if number is None:
+        raise VitvizError(
+            f"Given shuffle={quoted(seed)}; expected a seed, a whole number from 0, which is the same"
+            " order each time."
+        )
+    return np.random.default_rng(number).permutation(patches)
+
+
+def patches_kept(grid: Grid, share: int, seed: int) -> Int[np.ndarray, " kept"]:
+    """The patches that are left, by number from 0 and in order, when `share` per cent are dropped.
+
+    Raises VitvizError for a share that is none, and for what is no seed.
+
+    >>> grid = Grid(2, 5, (16, 16), ("class",))
+    >>> len(patches_kept(grid, 30, seed=0)), set(patches_kept(grid, 40, 0)) < set(patches_kept(grid, 30, 0))
+    (7, True)
+    """
+    if not 0 <= share <= 100:
+        raise VitvizError(
+            f"Given share={quoted(share)}; expected the per cent of patches to drop, from 0 to 100."
+        )
+    return np.sort(permutation(grid.patches, seed)[int(share) * grid.patches // 100 :])
+
+
+def piece_sides(grid: Grid) -> tuple[int, ...]:
+    """How many patches a side a piece can have, the largest first; none where there is nothing to shuffle.
+
+    A piece is square and the pieces fill the grid. Raises nothing.
+
+    >>> piece_sides(Grid(14, 14, (16, 16), ("class",))), piece_sides(Grid(10, 14, (16, 16), ()))
+    ((7, 2, 1), (2, 1))
+    """
+    most = gcd(grid.rows, grid.cols)
+    return tuple(side for side in range(most, 0, -1) if most % side == 0 and side * side < grid.patches)
+
+
+def shuffled_pieces(grid: Grid, side: int, seed: int) -> Int[np.ndarray, " patch"]:
+    """Which patch comes to stand at each place when pieces of `side` x `side` patches change places.
+
+    Raises VitvizError for pieces that do not fill the grid, and for what is no seed.
+
+    >>> shuffled_pieces(Grid(2, 4, (16, 16), ()), side=2, seed=0).tolist()
+    [2, 3, 0, 1, 6, 7, 4, 5]
+    """
+    sides = piece_sides(grid)
+    if side not in sides:
+        known = ", ".join(map(str, sides)) or "none"
+        raise VitvizError(
+            f"Given side={quoted(side)}; expected one of {known}, since pieces are squares that fill"
+            f" the grid of {grid.rows} x {grid.cols} patches."
+        )
+    rows, cols = grid.rows // side, grid.cols // side
+    order = permutation(rows * cols, seed)
+    while (order == np.arange(len(order))).all():  # of few pieces, one draw in some would move nothing
+        seed += 1_000
+        order = permutation(rows * cols, seed)
+    cut = "(row down col across) -> (row col) down across"
+    pieces = rearrange(np.arange(grid.patches), cut, down=side, col=cols, across=side)
+    return rearrange(pieces[order], "(row col) down across -> (row down col across)", col=cols)
+
+
+def mean_and_error(values: Float[Tensor, " draw"]) -> tuple[float, float]:
+    """The mean over draws and its standard error, which is 0 where all draws agree. Raises nothing.
+
+    >>> mean_and_error(torch.tensor([0.0, 1.0, 0.0, 1.0]))
+    (0.5, 0.28867513459481287)
+    """
+    values = values.double()
+    spread = values.std().item() if len(values) > 1 else 0.0
+    return values.mean().item(), spread / len(values) ** 0.5

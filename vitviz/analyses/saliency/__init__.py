@@ -1,0 +1,46 @@
+"""Every kind of map of which patch an answer is made of: a function of `Passes`, a `Relevance` out.
+
+`METHODS` are all of them by name, the controls last. Each says in its docstring its formula, whose it is, and
+what it does not show; those of `dense.MAPS` in their file. LRP's rules with halved gradients (AttnLRP) are
+left out: patents are claimed on them.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from vitviz.analyses.protocol import TITLES
+from vitviz.analyses.saliency import attention_maps, dense, direct, linear
+from vitviz.analyses.saliency.dense import likeliest as likeliest
+from vitviz.analyses.saliency.linear import checked_steps as checked_steps
+from vitviz.analyses.saliency.linear import integrated_gradients as integrated_gradients
+from vitviz.analyses.saliency.passes import Passes, Relevance
+from vitviz.errors import VitvizError, quoted
+
+_MAPS = {**vars(attention_maps), **vars(direct), **vars(linear), **dense.MAPS}
+METHODS: Mapping[str, Callable[..., Relevance]] = MappingProxyType({name: _MAPS[name] for name in TITLES})
+CONTROLS = ("random", "centre")
+DEPTHS = ("frozen", "input_gradient")  # those that can be read at several places
+STEPPED = "integrated_gradients"
+
+
+def relevance_of(
+    passes: Passes, method: str = "frozen", at: str | int | None = None, steps: int | None = None
+) -> Relevance:
+    """One method's map; `at` for `DEPTHS`: 'tokens', 'pixels' or a layer (None: the method's own choice).
+
+    `steps` for `STEPPED`: how many nodes its path has; None doubles them until the map is stable.
+    Raises VitvizError for a method or place, UnsupportedModel, with the reason, where it does not apply.
+    """
+    function = METHODS.get(method) if isinstance(method, str) else None
+    if function is None:
+        raise VitvizError(f"There is no method {quoted(method)}; expected one of {', '.join(METHODS)}.")
+    if steps is not None and method != STEPPED:
+        raise VitvizError(f"Given steps={quoted(steps)} for {method}; expected it for {STEPPED} alone.")
+    if method in DEPTHS:
+        return function(passes) if at is None else function(passes, at)
+    if at not in (None, "tokens"):
+        raise VitvizError(
+            f"Given at={quoted(at)} for {method}, which is read at one place only; expected it for"
+            f" {' or '.join(DEPTHS)}."
+        )
+    return function(passes, steps) if method == STEPPED else function(passes)

@@ -1,0 +1,106 @@
+"""Every patch by itself: what the classifier, or the cosine with a sentence, says of each patch alone.
+
+A patch's own answer, s(patch_i), is final norm, pooling, projection and head of one token, as if the model
+had read nothing else. Where a class token was trained to be read that is a probe, and the last block's
+attention spoils it for CLIP: what lies in a patch is spread over all. The methods differ in what the last
+block's heads hand on at each token instead of softmax(q k^T / sqrt d) v, and in whether what entered the
+block and its MLP are added:
+
+    values    v                                          MaskCLIP (Zhou et al. 2022, arXiv 2112.01071)
+    both      (softmax(q q^T / sqrt d) + softmax(k k^T / sqrt d)) v      SCLIP (arXiv 2312.01597)
+    queries   softmax(q q^T / sqrt d) v                                  ClearCLIP (arXiv 2407.12442)
+    near      softmax(k k^T / sqrt d + exp(-distance^2 / 2 5^2)) v       NACLIP (arXiv 2404.08181)
+
+distance in patches, between patches alone. The mean over patches is taken off each map, since all patches
+are about as far from any sentence, and stands beside it. No map adds up to the answer, which none of these
+passes gave.
+"""
+
+from functools import partial
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vitviz.analyses.saliency.passes import Passes, Relevance
+from vitviz.analyses.target import classes_of, score_of
+from vitviz.errors import UnsupportedModel
+from vitviz.traces.localized_text import Sentence, not_applicable
+from vitviz.traces.trace import Attention, Trace
+
+BESIDE = "its classifier reads the class token and the mean of the patches side by side"
+POSITIONS = "its attention pooling adds a position to each patch, and a patch alone has none"
+WIDE = 5.0  # patches: NACLIP's standard deviation
+
+
+# what the heads hand on, and whether the attention branch stands alone
+SETTINGS = {
+    "own_patches": (None, False),  # the last block as it is, token by token (Vilas et al. 2023's reading)
+    "maskclip": ("values", True),  # as later papers have MaskCLIP
+    "maskclip_kept": ("values", False),  # as MaskCLIP's own code has it
+    "sclip": ("both", False),  # rows sum to 2 (Wang et al. 2023)
+    "clearclip": ("queries", True),  # Lan et al. 2024
+    "naclip": ("near", True),  # Hajimiri et al. 2024
+}
+
+
+def _map(method: str, passes: Passes) -> Relevance:
+    """What each patch alone says of the target, by a method of `SETTINGS`, less the mean over patches."""
+    scores, target = patch_scores(passes, method), passes.target
+    classes = [0] if isinstance(target, Tensor) else classes_of(passes.trace, target)
+    found = score_of(scores.flatten(1).mT, classes).unflatten(0, scores.shape[1:])
+    mean = found.nanmean().item()
+    constants = {"mean over patches": mean}
+    return Relevance(method, found - mean, passes.answer, "the last layer", constants=constants)
+
+
+MAPS = {name: partial(_map, name) for name in SETTINGS}
+
+
+def patch_scores(passes: Passes, method: str) -> Float[Tensor, "class row col"]:
+    """Every patch's own logits by a method of `SETTINGS`; of a direction its value. UnsupportedModel where a
+    patch alone cannot be read.
+    """
+    readout, trace = passes.tail(), passes.trace
+    own = readout.attention_pooling
+    beside = readout.pooling.kind == "class and average"
+    if beside or own is not None and own.positions is not None:
+        raise UnsupportedModel(not_applicable(trace.checkpoint, Sentence(BESIDE if beside else POSITIONS)))
+    by, alone = SETTINGS[method]
+    return trace.on_grid(passes.patches(by and handed_on(trace, by), alone).double().mT)
+
+
+def handed_on(trace: Trace, by: str) -> Float[Tensor, "head token dim"]:
+    """What the last block's heads hand on at each token, in the place of their own; see the module."""
+    call = trace.layers[-1]
+    if by == "values":
+        return call.v
+    asked = {"both": (call.q, call.k), "queries": (call.q,), "near": (call.k,)}[by]
+    added = _near(trace).to(call.v) if by == "near" else 0
+    return torch.stack([_alike(call, asked, added, head) for head in range(call.heads)])
+
+
+def likeliest(cosines: Float[Tensor, "class row col"], least: float = -1.0) -> Int[Tensor, "row col"]:
+    """The class of every patch with the largest cosine; -1 where that is below `least`, or none is known.
+
+    >>> likeliest(torch.tensor([[[0.1, 0.3, 0.0]], [[0.2, 0.1, 0.1]]]), 0.15)
+    tensor([[ 1,  0, -1]])
+    """
+    best = cosines.nan_to_num(nan=-torch.inf).max(dim=0)
+    return best.indices.where(best.values >= least, -1)
+
+
+def _alike(call: Attention, asked: tuple[Tensor, ...], added: Tensor | float, head: int) -> Tensor:
+    """One head's weighted values; a head at a time, so that no head x N x N exists."""
+    ones = (one[head] for one in asked)
+    return sum(torch.softmax(one @ one.mT * call.scale + added, dim=-1) for one in ones) @ call.v[head]
+
+
+def _near(trace: Trace) -> Float[Tensor, "query key"]:
+    """NACLIP's window: a Gaussian of peak 1 around each patch; 0 for prefix tokens."""
+    grid = trace.grid
+    row, col = torch.arange(grid.patches) // grid.cols, torch.arange(grid.patches) % grid.cols
+    squared = (row[:, None] - row).square() + (col[:, None] - col).square()
+    window = torch.zeros(grid.tokens, grid.tokens, dtype=torch.float64)
+    window[grid.prefix :, grid.prefix :] = torch.exp(-squared.double() / (2 * WIDE**2))
+    return window[trace.places][:, trace.places]

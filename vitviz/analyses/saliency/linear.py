@@ -1,0 +1,141 @@
+"""Value times gradient: of the frozen linear map, the model as it is, and a line from an empty picture.
+
+    map_i = <t_i, ds/dt_i>
+
+with t_i the token at patch i after the position embedding, entering a layer, or its pixels. What biases,
+positions and prefix tokens give is value times gradient, too, and stands beside the map by kind. In the
+frozen map all of it adds up to the answer, because the map is affine; in the model as it is, nothing promises
+that, and what is missing is said. A depth's token is mixed already, but for the first.
+
+Class activation maps on tokens: a patch's vector a_i at one place, and the answer's gradient g_i there. The
+place follows what the classifier reads. For a class token it is the output of the norm before the last
+block's attention: behind that attention the patches of a class-token model have no gradient at all, and the
+map would be blank. For an average it is the last block's output, for attention pooling the tokens that it
+reads. Prefix tokens are cut off first. Neither sees the class token's own way past the last attention, and
+only the last block's part of the network is in them.
+"""
+
+from einops import rearrange
+from torch import Tensor
+
+from vitviz.analyses.saliency.passes import Gradients, Passes, Relevance
+from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
+from vitviz.traces.localized_text import Sentence, not_applicable
+
+STEM = (
+    "its patches are cut from the features of a stem, so that pixels are no patch's; read the map at tokens"
+)
+UNBALANCED = (
+    "There is no linear map of the answer of {checkpoint} at {place}: with attention, norms and gates held,"
+    " its parts add up to {found} where the answer is {answer}, so something between is not understood."
+    " vitviz shows no map rather than a wrong one."
+)
+UNSEEN = "nothing was seen at {place}"
+TOLERANCE = 1e-4  # of the answer or the largest logit: what a map that should balance may leave unexplained
+FIRST, MOST = 16, 512  # Gauss-Legendre nodes of the first map of integrated gradients, and of the last
+LONGEST = 2_048  # nodes that may be asked for: finding them takes the cube of their number
+CLOSE = 0.05  # of the last map: by how much (L1) the one of half as many nodes may differ from it
+Place = str | int
+
+
+def frozen(passes: Passes, at: Place = "tokens") -> Relevance:
+    """The picture's linear map: attention, norms' deviations and gates held, value times gradient; adds up.
+
+    Named elsewhere: LibraGrad's core for a Vision Transformer (Mehri et al. 2024, arXiv 2411.16760), CP-LRP
+    with the gate held too (Ali et al. 2022, arXiv 2202.07304). How the held numbers themselves came about is
+    not in it: why a head looks where it looks speaks nowhere. Refused where it does not balance.
+    """
+    found = _read("frozen", passes, passes.held(), at)
+    scale = max(abs(found.answer), passes.trace.size)
+    if not abs(found.unexplained) <= TOLERANCE * scale:
+        told = {"place": found.at, "found": f"{found.explained:.4f}", "answer": f"{found.answer:.4f}"}
+        raise UnsupportedModel(Sentence(UNBALANCED, checkpoint=passes.trace.checkpoint, **told))
+    return found
+
+
+def input_gradient(passes: Passes, at: Place = "pixels") -> Relevance:
+    """Input times gradient of the model as it is: ordinary gradients, pixels in its units (or tokens).
+
+    Shrikumar et al. 2016 (arXiv 1605.01713). A gradient says what a small change does; it need not add up.
+    """
+    return _read("input_gradient", passes, passes.gradients(), at)
+
+
+def integrated_gradients(passes: Passes, steps: int | None = None) -> Relevance:
+    """(x - x0) sum_k w_k ds/dx at x0 + a_k (x - x0), from the mean colour x0 = 0.
+
+    Sundararajan et al. 2017 (arXiv 1703.01365), with the nodes a_k and weights w_k of Gauss-Legendre on 0 to
+    1. The number of nodes is doubled until two successive maps differ by at most `CLOSE` (L1), or `MOST` is
+    reached; `steps` sets the number, and nothing is doubled. With infinitely many nodes the sum is
+    s(x) - s(x0). A small gap does not show that the map is right: errors of patches cancel in the sum. The
+    empty image is a choice, and pixels of the mean colour get nothing.
+    """
+    checked_steps(steps)
+    _require_pixels(passes, passes.gradients().pixels)
+    path, change = passes.path(steps or FIRST), None
+    while steps is None and path.steps < MOST and (change is None or not change <= CLOSE):
+        finer = passes.path(2 * path.steps)
+        difference, size = (one.abs().sum().item() for one in (finer.pixels - path.pixels, finer.pixels))
+        path, change = finer, difference / size if size else difference
+    return Relevance(
+        "integrated_gradients", path.pixels, passes.answer, "pixels", None,
+        {"the empty picture": path.start}, adds_up=True, steps=path.steps, change=change,
+        converged=None if change is None else change <= CLOSE,
+    )  # fmt: skip
+
+
+def checked_steps(steps: int | None) -> None:
+    """Raise VitvizError for a number of steps that integrated gradients cannot have."""
+    if steps is not None and whole_number(steps, 1, LONGEST + 1) is None:
+        raise VitvizError(
+            f"Given steps={quoted(steps)}; expected a whole number from 1 to {LONGEST}, or None."
+        )
+
+
+def grad_cam(passes: Passes) -> Relevance:
+    """max(0, <mean_j g_j, a_i>): pytorch-grad-cam's, before its scaling to 0..1 and enlargement.
+
+    Selvaraju et al. 2017. The mean over patches means something only where the gradient varies little over
+    them, which a Transformer does not promise; its sum is in no unit.
+    """
+    activations, slopes, place = _at_cam(passes)
+    found = (activations @ slopes.mean(dim=0)).clamp(min=0)
+    return Relevance.of("grad_cam", passes, found, place, signed=False)
+
+
+def hires_cam(passes: Passes) -> Relevance:
+    """<g_i, a_i>, signed: every patch by its own gradient.
+
+    Draelos and Carin 2020 (arXiv 2011.08891). If all behind is linear it sums to the answer, less constants.
+    """
+    activations, slopes, place = _at_cam(passes)
+    return Relevance.of("hires_cam", passes, (activations * slopes).sum(dim=-1), place)
+
+
+def _read(method: str, passes: Passes, found: Gradients, at: Place) -> Relevance:
+    grid, depths = passes.trace.grid, len(found.tokens)
+    if at == "pixels":
+        _require_pixels(passes, found.pixels)
+        return Relevance(method, found.pixels, found.answer, at, None, found.behind(-1), adds_up=True)
+    depth = 0 if at == "tokens" else whole_number(at, below=depths)
+    if depth is None:
+        raise VitvizError(
+            f"Given at={quoted(at)}; expected 'tokens' (after the position embedding), 'pixels', or a"
+            f" layer that the tokens enter, from 0 to {depths - 1} (behind the last)."
+        )
+    tokens, place = found.tokens[depth], "tokens" if depth == 0 else f"layer {depth}"
+    cells = rearrange(tokens[grid.prefix :], "(row col) -> row col", row=grid.rows)
+    prefix = tokens[: grid.prefix].sum().item()
+    return Relevance(method, cells, found.answer, place, prefix, found.behind(depth), adds_up=True)
+
+
+def _require_pixels(passes: Passes, pixels) -> None:
+    if pixels is None:
+        raise UnsupportedModel(not_applicable(passes.trace.checkpoint, Sentence(STEM)))
+
+
+def _at_cam(passes: Passes) -> tuple[Tensor, Tensor, str]:
+    place, found = passes.cam_place(), passes.gradients()
+    if found.activations is None or found.slopes is None:
+        raise UnsupportedModel(not_applicable(passes.trace.checkpoint, Sentence(UNSEEN, place=place)))
+    return found.activations.double(), found.slopes.double(), place

@@ -1,0 +1,155 @@
+"""How much room each panel takes at a width: margins for its title, axes and scale, and what lies between."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vitviz.charts.chart import Chart, Level, number, ticks
+from vitviz.charts.mpl.drawing import Letters
+from vitviz.charts.mpl.spec import Legend, Map, Matrix, Panel, Table, Tiles
+
+TITLE = 7.6  # points
+GAP = 1.2  # mm between an axis and its numbers, and other small gaps
+BAR = 1.9  # mm, the height of a colour scale
+RULE = 0.5  # mm around the lines of a table
+CELL = 9.0  # mm, the largest cell of a matrix
+STRIP = 46.0  # mm, as long as a colour scale is where there is room, so that its numbers fit
+
+
+@dataclass(frozen=True)
+class Room:
+    """The margins and the inner size of a panel, mm; `title` and `legend` are folded into lines."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+    width: float
+    height: float
+    free: float  # mm that the panel has between its margins; a matrix of few cells does not fill it
+    title: tuple[str, ...] = ()
+    legend: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def tall(self) -> float:
+        """With the margins."""
+        return self.top + self.height + self.bottom
+
+
+def room_of(panel: Panel, wide: float, letters: Letters, say: Callable[[str], str]) -> Room:
+    """The room of a panel that is `wide` mm, margins counted."""
+    line = letters.line()
+    title = tuple(letters.folded(say(panel.title), wide, TITLE)) if panel.title else ()
+    top = len(title) * letters.line(TITLE) + (GAP if title else 0)
+    left, right, bottom, legend = 0.0, 0.0, 0.0, ()
+    if isinstance(panel, Chart):
+        left = line + GAP + max(letters.width(one) for one in heights(panel, say).values()) + GAP
+        right, top = 1.6, top + 1.2
+        legend = tuple(_flowed(entries(panel, say), wide - left, letters))
+        bottom = 2 * line + 2 * GAP + len(legend) * line + (0.6 if legend else 0)
+    elif isinstance(panel, Legend):
+        legend = tuple(_flowed(entries(panel, say), wide, letters))
+        bottom = len(legend) * line
+    elif isinstance(panel, Table):
+        bottom = (1 + len(panel.rows)) * line + 2 * RULE
+    elif isinstance(panel, Matrix):
+        left = line + GAP + max(map(letters.width, names(panel, 0))) + GAP
+        right = 0.3
+        bottom = 2 * line + GAP
+    elif isinstance(panel, Tiles):
+        widest = max((letters.width(say(one)) for one in panel.rows), default=0.0)
+        left = (widest + GAP if panel.rows else 0.0) + (line + 0.5 if panel.down else 0.0)
+        bottom = (line + 0.6 if panel.cols else 0.0) + (line + 0.4 if panel.along else 0.0)
+    if barred(panel):
+        bottom += GAP + BAR + 0.5 + 2 * line
+    free = width = wide - left - right
+    if isinstance(panel, Matrix):
+        width = min(free, CELL * panel.values.shape[1])
+    return Room(left, right, top, bottom, width, width * aspect(panel, width, letters), free, title, legend)
+
+
+def barred(panel: Panel) -> bool:
+    """Whether a scale of colours stands below the panel."""
+    return getattr(panel, "scale", None) is not None and not (isinstance(panel, Tiles) and panel.unscaled)
+
+
+def names(panel: Matrix, axis: int) -> tuple[str, ...]:
+    """What the rows (axis 0) or columns (1) of a matrix are called."""
+    return (panel.rows, panel.cols)[axis] or tuple(map(str, range(1, panel.values.shape[axis] + 1)))
+
+
+def aspect(panel: Panel, width: float, letters: Letters) -> float:
+    """Height / width of what a panel draws between its margins."""
+    if isinstance(panel, Chart):
+        return panel.aspect
+    if isinstance(panel, Legend | Table):
+        return 0.0  # their lines are all margin, which one film's frames have alike
+    if isinstance(panel, Map):
+        if panel.aspect is not None:
+            return panel.aspect
+        shown = panel.picture if panel.picture is not None else panel.values
+        return shown.shape[0] / shown.shape[1]
+    if isinstance(panel, Matrix):
+        rows, cols = panel.values.shape
+        return rows / cols
+    pitch, side, down = tile(panel, width, letters)
+    rows = -(-len(panel.pictures) // panel.across)
+    return (rows * down - (pitch - side)) / width
+
+
+def tile(panel: Tiles, width: float, letters: Letters) -> tuple[float, float, float]:
+    """mm from tile to tile, the width of one, and from row to row, with the captions."""
+    pitch = width / (panel.across - panel.gap)
+    side = pitch * (1 - panel.gap)
+    caption = letters.line(captioned(panel)) + 0.3 if panel.captions else 0.0
+    return pitch, side, side * panel.aspect + (pitch - side) + caption
+
+
+def captioned(panel: Tiles) -> float:
+    """Points of the captions: smaller where many stand in a row."""
+    return 6.2 if panel.across <= 10 else 5.0
+
+
+def heights(panel: Chart, say: Callable[[str], str]) -> dict[float, str]:
+    """The numbers on the y axis of a chart, or the names."""
+    if panel.rungs:
+        return {at: say(name) for at, name in panel.rungs}
+    if panel.percent:
+        return {value: f"{number(100 * value)} %" for value in ticks(*panel.y, 5)}
+    return {value: number(value) for value in ticks(*panel.y, 5)}
+
+
+def entries(panel: Chart | Legend, say: Callable[[str], str]) -> list[tuple[str, str, str]]:
+    """The legend: (name, colour, kind); of many series of one chart every fourth."""
+    if isinstance(panel, Legend):
+        return [(say(one.name), one.colour, one.dash or "line") for one in panel.series]
+    if panel.keyed:
+        return []
+    named = [one for one in panel.series if one.name]
+    many = len(named) > 12
+    shown = [one for i, one in enumerate(named) if not many or i in (0, len(named) - 1) or (i + 1) % 4 == 0]
+    found = [(say(one.name), one.colour, "line" * one.line + "dots" * one.dots) for one in shown]
+    found += [(say(name), colour, "square") for colour, name in panel.named]
+    for one in panel.levels:  # otherwise called where it lies beyond the axis, and no line is drawn
+        name = one.name if within(panel, one) else one.beyond or one.name
+        found += [(say(name), one.colour, "dashed")] if name else []
+    return found
+
+
+def within(panel: Chart, level: Level) -> bool:
+    """Whether a level lies on the chart."""
+    low, high = panel.x if level.upright else panel.y
+    return bool(low <= level.value <= high)
+
+
+def _flowed(found: list[tuple[str, str, str]], width: float, letters: Letters) -> list[tuple[int, ...]]:
+    """The entries in lines as wide as there is room."""
+    lines: list[tuple[int, ...]] = []
+    used = width
+    for i, (name, _, _) in enumerate(found):
+        wide = 6.0 + letters.width(name) + 2.5
+        if used + wide > width and (not lines or lines[-1]):
+            lines.append(())
+            used = 0.0
+        lines[-1] += (i,)
+        used += wide
+    return lines

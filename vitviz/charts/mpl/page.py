@@ -1,0 +1,261 @@
+"""A plate as a file: SVG and PDF with text as text, PNG at a width in mm and a resolution; several as the
+frames of a film, and a chart within a page.
+
+The same plate gives the same bytes: no date, no random name, no setting of the machine's own matplotlib. Text
+is set in the font that comes with matplotlib, Chinese and Korean in one that is found; without one the
+sentences stay English. A panel has a room (`rooms`), a line stands above them all, sentences below.
+"""
+
+import html
+import io
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import matplotlib.style
+import numpy as np
+from jaxtyping import UInt8
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from vitviz.charts.chart import Chart, told
+from vitviz.charts.mpl.drawing import DARK, LIGHT, Letters, Pen, families
+from vitviz.charts.mpl.layout import TITLE, Room, room_of
+from vitviz.charts.mpl.panels import draw
+from vitviz.charts.mpl.spec import Plate, by_place
+from vitviz.errors import VitvizError, quoted
+
+EDGE, BESIDE, BELOW = 2.0, 5.0, 4.5  # mm: around the sheet, between panels, between rows
+HEAD = 1.25 * TITLE  # points of the line above
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Rooms row by row; `notes` are folded into lines, `lines` is for how many of them there is room."""
+
+    rows: tuple[tuple[Room, ...], ...]
+    notes: tuple[str, ...]
+    lines: int
+    line: float  # mm of one
+    head: str = ""
+    above: float = 0.0  # mm that the line above takes
+
+    @property
+    def height(self) -> float:
+        """Of the sheet, mm."""
+        rows = sum(max(room.tall for room in row) for row in self.rows) + BELOW * (len(self.rows) - 1)
+        return 2 * EDGE + self.above + rows + (self.lines * self.line + 1.5 if self.lines else 0)
+
+
+def laid_out(
+    plate: Plate, width: float, letters: Letters, say: Callable[[str], str], head: str = ""
+) -> Layout:
+    """A plate on a sheet of `width` mm; panels side by side share it by their weights."""
+    rows = []
+    for i, row in enumerate(plate.rows):
+        weights = plate.weights[i] if plate.weights else (1.0,) * len(row)
+        wide = width - 2 * EDGE - BESIDE * (len(row) - 1)
+        parts = [wide * one / sum(weights) for one in weights]
+        rows.append(tuple(room_of(*one, letters, say) for one in zip(row, parts, strict=True)))
+    notes = tuple(line for note in plate.notes for line in letters.folded(say(note), width - 2 * EDGE))
+    above = letters.line(HEAD) + 1.0 if head else 0.0
+    return Layout(tuple(rows), notes, len(notes), letters.line(), say(head) if head else "", above)
+
+
+def alike(layouts: Sequence[Layout]) -> list[Layout]:
+    """The same with every panel in one place over all of them, of one size, as frames of a film need it."""
+
+    def widened(rooms: Sequence[Room]) -> list[Room]:
+        most = {name: max(getattr(room, name) for room in rooms) for name in ("top", "bottom")}
+        return [replace(room, **most) for room in rooms]
+
+    lines, found = max(one.lines for one in layouts), by_place([one.rows for one in layouts], widened)
+    return [replace(one, lines=lines, rows=rows) for one, rows in zip(layouts, found, strict=True)]
+
+
+def painted(pen: Pen, plate: Plate, layout: Layout) -> None:
+    """Draws the plate with a pen whose sheet has the layout's height."""
+    if layout.head:
+        pen.text(EDGE, EDGE + layout.above / 2 - 0.5, layout.head, HEAD)
+    y, count = EDGE + layout.above, 0
+    for row, rooms in zip(plate.rows, layout.rows, strict=True):
+        x = EDGE
+        for panel, room in zip(row, rooms, strict=True):
+            count += 1
+            draw(pen, panel, room, x, y, f"panel-{count}")
+            x += room.left + room.free + room.right + BESIDE
+        y += max(room.tall for room in rooms) + BELOW
+    top = layout.height - EDGE - layout.lines * layout.line
+    for i, note in enumerate(layout.notes):
+        pen.text(EDGE, top + (i + 0.5) * layout.line, note, quiet=True)
+
+
+FORMATS = ("svg", "pdf", "png")
+DPI = (150, 300, 600)
+MOST = 60_000_000  # pixels of a PNG
+OURS = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "vitviz",
+    "pdf.fonttype": 42,
+    "image.composite_image": False,  # every picture stays one of its own in the file
+    "path.simplify": False,
+    "text.hinting": "none",  # letters as wide in pixels as they are on paper
+}
+one_at_a_time = threading.Lock()  # matplotlib's settings belong to the whole process
+
+
+def drawn(
+    plate: Plate, form: str = "svg", width: float | None = None, dpi: int = 300, dark: bool = False,
+    say: Callable[[str], str] = str, language: str = "en", title: str = "", about: str = "",
+    check: Callable[[], None] = lambda: None,
+) -> bytes:  # fmt: skip
+    """The plate as a file of `form`, `width` mm wide; a PNG has round(width / 25.4 · dpi) pixels across.
+
+    `say` gives a text in `language`; where no font for that is found, texts stay English. `title` and `about`
+    stand in the file's own description. `check` is called between any two things that are drawn or written,
+    and may end all by raising. A control character of a label, which no XML may hold, is left out.
+    VitvizError for a form, width or resolution that does not exist.
+    """
+    width = checked(form, plate.width if width is None else width, dpi)
+    letters, say = spoken(language, say)
+    layout = laid_out(plate, width, letters, say)
+    height = layout.height
+    if form == "png" and _count(width, height, dpi) > MOST:
+        raise VitvizError(
+            f"A PNG of {width:g} x {height:.0f} mm at {dpi} dpi has more than {MOST // 1_000_000} million"
+            " pixels; ask for a smaller width or fewer dpi, or for SVG or PDF, which need none."
+        )
+    ink = DARK if dark else LIGHT
+    with one_at_a_time, matplotlib.style.context(["default", OURS]):
+        unit, size = 25.4, [width, height]
+        if form == "png":  # whole pixels, a little more than that: matplotlib cuts what follows the point
+            unit, size = dpi, [round(side / 25.4 * dpi) + 1e-3 for side in size]
+        figure = Figure(figsize=(size[0] / unit, size[1] / unit), dpi=dpi)
+        pen = Pen(figure, width, height, letters, ink, say, dpi / 25.4 if form == "png" else 0)
+        painted(pen, plate, layout)
+        for artist in figure.findobj():
+            artist.draw = _checking(artist.draw, check)
+        file = io.BytesIO()
+        file.write = _checking(file.write, check)  # a PNG of 20 million pixels takes seconds for that
+        told = _metadata(form, title, about)
+        figure.savefig(file, format=form, dpi=dpi, facecolor=ink.paper, metadata=told)
+    data = file.getvalue()
+    return data if form != "svg" else re.sub(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", b"", data)
+
+
+def spoken(language: str, say: Callable[[str], str]) -> tuple[Letters, Callable[[str], str]]:
+    """The letters of a language and who says a text in it; English where no font for it is found."""
+    fonts = families(language)
+    return (Letters(families("en")), str) if fonts is None else (Letters(fonts), say)
+
+
+def checked(form: str, width: float, dpi: int) -> float:
+    """The width in mm; VitvizError for a format, width or resolution that there is not."""
+    if form not in FORMATS:
+        raise VitvizError(f"There is no format {quoted(form)}; expected one of {', '.join(FORMATS)}.")
+    if not isinstance(width, int | float) or not 40 <= width <= 400:
+        raise VitvizError(f"Given a width of {quoted(width)}; expected 40 to 400 mm.")
+    if dpi not in DPI:
+        raise VitvizError(f"Given {quoted(dpi)} dpi; expected one of {', '.join(map(str, DPI))}.")
+    return float(width)
+
+
+def pixels(plate: Plate, width: float | None, dpi: int, say: Callable[[str], str], language: str) -> int:
+    """How many a PNG of the plate has; VitvizError for a width or resolution that does not exist."""
+    width = checked("png", plate.width if width is None else width, dpi)
+    return _count(width, laid_out(plate, width, *spoken(language, say)).height, dpi)
+
+
+def _checking(draw: Callable, check: Callable[[], None]) -> Callable:
+    def drawn(*given, **named):
+        check()
+        return draw(*given, **named)
+
+    return drawn
+
+
+def _count(width: float, height: float, dpi: int) -> int:
+    return round(width * height * (dpi / 25.4) ** 2)
+
+
+def _metadata(form: str, title: str, about: str) -> dict[str, str | None]:
+    """What the file says of itself: never when it was made."""
+    if form == "svg":
+        return {"Title": title, "Description": about, "Creator": "vitviz", "Date": None}
+    if form == "pdf":
+        return {"Title": title, "Subject": about, "Creator": "vitviz", "CreationDate": None}
+    return {"Title": title, "Description": about, "Software": "vitviz"}
+
+
+class Reel:
+    """A frame for each plate, `across` pixels wide, drawn when it is asked for; `labels` stand above them."""
+
+    def __init__(
+        self, plates: Sequence[Plate], labels: Sequence[str], across: int, dark: bool = False,
+        say: Callable[[str], str] = str, language: str = "en",
+    ):  # fmt: skip
+        self._plates, self._ink, self._width = plates, DARK if dark else LIGHT, plates[0].width
+        self._letters, self._say = spoken(language, say)
+        told = zip(plates, labels, strict=True)
+        asked = (self._width, self._letters, self._say)
+        self._layouts = alike([laid_out(plate, *asked, label) for plate, label in told])
+        self._dpi = across / self._width * 25.4
+        tall = self._layouts[0].height / 25.4 * self._dpi
+        self.size = (across, 2 * int(np.ceil(tall / 2)))  # H.264 halves both sides for its colours
+
+    def __len__(self) -> int:
+        return len(self._plates)
+
+    def __getitem__(self, number: int) -> UInt8[np.ndarray, "tall wide 3"]:
+        """A frame, counted from 0."""
+        (across, down), dpi = self.size, self._dpi
+        with one_at_a_time, matplotlib.style.context(["default", OURS]):
+            inches = [(side + 1e-3) / dpi for side in self.size]  # matplotlib cuts what follows the point
+            figure = Figure(figsize=inches, dpi=dpi)
+            canvas = FigureCanvasAgg(figure)
+            height = down / dpi * 25.4
+            pen = Pen(figure, self._width, height, self._letters, self._ink, self._say, self._dpi / 25.4)
+            painted(pen, self._plates[number], self._layouts[number])
+            canvas.draw()
+            return np.asarray(canvas.buffer_rgba())[:down, :across, :3].copy()
+
+
+WIDE = 125.0  # mm of paper, so that letters are as large as those around them
+GONE = (
+    "<metadata>.*?</metadata>", "<title/>", r"(?<=<svg)[^>]*?(?= viewBox)", ' xmlns="[^"]*"',
+    r"<style .*?</style>",
+)  # fmt: skip
+INKS = {
+    LIGHT.ink: "currentColor",
+    LIGHT.faint: "rgb(128 128 128 / .35)",
+    f"fill: {LIGHT.paper}": "fill: none",
+    f"stroke: {LIGHT.paper}": "stroke: none",
+}
+
+
+def inline(chart: Chart) -> str:
+    """One chart as SVG text, in the page's own ink, light or dark; each dot says its numbers, which browsers
+    show under the pointer and readers read out. No script, no font, no request.
+    """
+    text = drawn(Plate(((chart,),), width=WIDE)).decode()
+    text = text[text.index("<svg") :]
+    for gone in GONE:
+        text = re.sub(gone, "", text, count=1, flags=re.S)
+    for ours, pages in INKS.items():
+        text = text.replace(ours, pages)
+    for number, one in enumerate(one for one in chart.series if one.dots):
+        dots = [told(chart, one, i) for i, y in enumerate(one.y) if y == y]
+        said = [f"{', '.join(names)}: {value}" if names else value for value, *names in dots]
+        text = _titled(text, f'<g id="dots-{number}">', said)
+    label = html.escape(f"{chart.title or chart.up}: {chart.along}")
+    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+
+
+def _titled(text: str, begins: str, said: list[str]) -> str:
+    """The text with a title in each mark of the group that begins so."""
+    start = text.index(begins)
+    titles = (f"<title>{html.escape(one)}</title></use>" for one in said)
+    text, marks = text[:start], text[start:]
+    put = re.compile(r"<use ([^>]*)/>").sub(lambda mark: f"<use {mark[1]}>{next(titles)}", marks, len(said))
+    return text + put

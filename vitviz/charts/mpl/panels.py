@@ -1,0 +1,314 @@
+"""The panels of a figure for print, drawn by a pen: maps and matrices, charts with their legends, tables."""
+
+from collections.abc import Iterator, Sequence
+
+import cv2
+import numpy as np
+from jaxtyping import UInt8
+
+from vitviz.charts.chart import Chart, number, ticks
+from vitviz.charts.mpl import layout
+from vitviz.charts.mpl.drawing import DASHES, Pen
+from vitviz.charts.mpl.layout import BAR, GAP, RULE, STRIP, TITLE, Room, barred, captioned
+from vitviz.charts.mpl.spec import Legend, Map, Matrix, Panel, Scale, Table, Tiles, tinted
+from vitviz.charts.overlay import enlarged, overlay
+
+APART = 4.5  # mm between columns
+SAMPLE, BEHIND = 4.6, 1.4  # mm of a line before a name, and from there to the name
+
+
+def draw_table(pen: Pen, panel: Table, room: Room, x: float, y: float) -> None:
+    """The table with its upper line at y."""
+    letters, line = pen.letters, pen.letters.line()
+    rows = [[pen.say(text) for text in row] for row in (panel.columns, *panel.rows)]
+    before = SAMPLE + BEHIND if panel.series else 0.0
+    wide = [max(map(letters.width, column)) for column in zip(*rows, strict=True)]
+    wide[panel.names] += before
+    shrunk = min(1.0, room.width / (sum(wide) + APART * (len(wide) - 1)))
+    lefts = [x + shrunk * (sum(wide[:i]) + APART * i) for i in range(len(wide))]
+    end = lefts[-1] + shrunk * wide[-1]
+    for at in (0.0, line + RULE, len(rows) * line + 2 * RULE):
+        pen.line([x, end], [y + at] * 2, width=0.15)
+    for place, row in enumerate(rows):
+        at = y + (place + 0.5) * line + (1.5 if place else 0.5) * RULE
+        for i, text in enumerate(row):
+            if i == panel.names:
+                left = lefts[i] + shrunk * before
+                pen.text(left, at, text, letters.size * shrunk)
+            else:
+                pen.text(lefts[i] + shrunk * wide[i], at, text, letters.size * shrunk, "right")
+    for place, one in enumerate(panel.series):
+        at, left = y + (place + 1.5) * line + 1.5 * RULE, lefts[panel.names]
+        pen.line([left, left + shrunk * SAMPLE], [at, at], one.colour, one.thick, one.dash)
+
+
+def draw_chart(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
+    """The chart with its inner area at (x, y)."""
+    (first, last), (low, high) = panel.x, panel.y
+
+    def across(value):
+        return x + (np.asarray(value, float) - first) / (last - first) * room.width
+
+    def up(value):
+        return y + (high - np.asarray(value, float)) / (high - low) * room.height
+
+    _axes(pen, panel, room, x, y, across, up)
+    if panel.bars is not None:
+        bars = panel.bars
+        for at, bottom, top, colour in zip(bars.x, bars.low, bars.high, bars.colours, strict=True):
+            left, right = across(at - bars.width / 2), across(at + bars.width / 2)
+            upper, lower = sorted((float(up(bottom)), float(up(top))))
+            pen.box(float(left), upper, float(right - left), max(0.15, lower - upper), fill=colour)
+    for level in panel.levels:
+        if not layout.within(panel, level):  # as its name says
+            continue
+        ends = [x, x + room.width], [float(up(level.value))] * 2
+        if level.upright:
+            ends = [float(across(level.value))] * 2, [y, y + room.height]
+        pen.line(*ends, level.colour, 0.35, "dashed")
+    for one in panel.series:
+        if one.band is not None:
+            ends = [up(end).tolist() for end in one.band]
+            if one.line:
+                pen.area(across(one.x).tolist(), *ends, one.colour)
+            else:
+                for at, *reach in zip(across(one.x).tolist(), *ends, strict=True):
+                    pen.line([at, at], reach, one.colour, 0.35)
+    dotted = [one for one in panel.series if one.dots]
+    for one in panel.series:
+        points = across(one.x).tolist(), up(one.y).tolist()
+        if one.line:
+            pen.line(*points, one.colour, one.thick, one.dash)
+        if one.dots:
+            pen.dots(*points, one.colour, 1.1 if one.line else 1.4, f"dots-{dotted.index(one)}")
+    draw_legend(pen, panel, room, x, y + room.height + 2 * GAP + 2 * pen.letters.line() + 0.6)
+
+
+def _axes(pen: Pen, panel: Chart, room: Room, x: float, y: float, across, up) -> None:
+    letters, line, below = pen.letters, pen.letters.line(), y + room.height
+    for value, said in layout.heights(panel, pen.say).items():
+        at = float(up(value))
+        pen.line([x, x + room.width], [at, at], pen.ink.faint, 0.12)
+        pen.text(x - GAP, at, said, align="right")
+    pen.line([x, x + room.width], [below, below], pen.ink.ink, 0.2)
+    for at, said in _places(pen, panel, room):
+        place = float(across(at))
+        pen.line([place, place], [below, below + 0.7], pen.ink.ink, 0.15)
+        pen.text(place, below + GAP + line / 2, said, align="center")
+    pen.text(x + room.width / 2, below + GAP + 1.5 * line, pen.say(panel.along), align="center")
+    up_said = letters.short(pen.say(panel.up), room.height + room.top + 6)
+    pen.text(x - room.left + line * 0.7, y + room.height / 2, up_said, align="center", upright=True)
+
+
+def _places(pen: Pen, panel: Chart, room: Room) -> list[tuple[float, str]]:
+    """Where numbers or names stand on the x axis."""
+    (first, last), letters = panel.x, pen.letters
+    if panel.ticks:
+        return [(at, pen.say(said)) for at, said in panel.ticks]
+    if not panel.whole:
+        return [(value, number(value)) for value in ticks(first, last, 6)]
+    whole = range(int(np.ceil(first)), int(np.floor(last)) + 1)
+    pitch = room.width / (last - first)
+    every = max(1, int(np.ceil((letters.width(str(whole[-1])) + 1.5) / pitch)))
+    return [(value, str(value)) for value in whole[::every]]
+
+
+def draw_legend(pen: Pen, panel: Chart | Legend, room: Room, x: float, top: float) -> None:
+    """What lines, dots and colours mean, as far as the room has lines for it."""
+    letters, found = pen.letters, layout.entries(panel, pen.say)
+    line = letters.line()
+    for row, members in enumerate(room.legend):
+        left, at = x, top + (row + 0.5) * line
+        for i in members:
+            name, colour, kind = found[i]
+            if "line" in kind or kind in DASHES:
+                pen.line([left, left + 4.6], [at, at], colour, 0.35, kind if kind in DASHES else "")
+            if "dots" in kind:
+                pen.dots([left + 2.3], [at], colour, 1.3)
+            if kind == "square":
+                pen.box(left + 1.4, at - 0.9, 1.8, 1.8, fill=colour)
+            pen.text(left + 6.0, at, letters.short(name, room.width - 6.0))
+            left += 6.0 + letters.width(name) + 2.5
+
+
+FINE = 600  # pixels across that numbers get at least, each a whole square: viewers blur what is small
+SMOOTH = 24  # pixels for each patch of a smooth map
+
+
+def draw(pen: Pen, panel: Panel, room: Room, x: float, y: float, name: str) -> None:
+    """One panel at (x, y), with its title and scale; `name` is what its pictures are called in the file."""
+    letters = pen.letters
+    for i, line in enumerate(room.title):
+        pen.text(x, y + (i + 0.5) * letters.line(TITLE), line, TITLE)
+    left, top = x + room.left, y + room.top
+    plain = {Chart: draw_chart, Legend: draw_legend, Table: draw_table}
+    if type(panel) in plain:
+        return plain[type(panel)](pen, panel, room, left, top)
+    {Map: _map, Tiles: _tiles, Matrix: _matrix}[type(panel)](pen, panel, room, left, top, name)
+    if barred(panel):
+        bar = BAR + 0.5 + 2 * letters.line()
+        _scale(pen, panel.scale, left, y + room.tall - bar, max(room.width, min(STRIP, room.free)))
+
+
+def _map(pen: Pen, panel: Map, room: Room, x: float, y: float, name: str) -> None:
+    picture = panel.picture
+    if panel.lit:
+        most = panel.scale.high
+        picture = overlay(picture, panel.values, panel.box, "paper", smooth=panel.smooth, high=most)
+    if picture is not None:
+        pen.picture(picture, x, y, room.width, room.height, photo=True, name=f"{name}-picture")
+    left, top, wide, tall = x, y, room.width, room.height
+    if panel.box is not None:
+        across, down = room.width / panel.picture.shape[1], room.height / panel.picture.shape[0]
+        left, top = x + panel.box[0] * across, y + panel.box[1] * down
+        wide, tall = (panel.box[2] - panel.box[0]) * across, (panel.box[3] - panel.box[1]) * down
+    if panel.values is not None and not panel.lit:
+        pen.picture(laid(panel), left, top, wide, tall, name=f"{name}-values")
+    if panel.marks and panel.values is not None:
+        rows, cols = panel.values.shape
+        w, h = wide / cols, tall / rows
+        for mark in panel.marks:
+            row, col = divmod(mark.cell, cols)
+            pen.frame(left + col * w, top + row * h, w, h, mark.colour)
+
+
+def laid(panel: Map) -> UInt8[np.ndarray, "tall wide 4"]:
+    """The numbers as colours over the picture, in squares or smooth; see-through where there is none."""
+    values, known = np.asarray(panel.values, float), np.isfinite(panel.values)
+    if panel.pixels is not None:
+        colours = np.asarray(panel.pixels, np.uint8)
+    elif panel.smooth and known.all():
+        rows, cols = values.shape
+        values = enlarged(values, (rows * SMOOTH, cols * SMOOTH))
+        colours, known = tinted(values, panel.scale), np.ones(values.shape, bool)
+    else:
+        colours = tinted(np.where(known, values, panel.scale.low), panel.scale)
+    alpha = np.where(known, round(255 * panel.opacity), 0).astype(np.uint8)
+    pixels = np.dstack([colours, alpha])
+    times = max(1, -(-FINE // pixels.shape[1]))
+    return np.repeat(np.repeat(pixels, times, axis=0), times, axis=1)
+
+
+def _tiles(pen: Pen, panel: Tiles, room: Room, x: float, y: float, name: str) -> None:
+    pitch, side, down = layout.tile(panel, room.width, pen.letters)
+    count, tall = len(panel.pictures), side * panel.aspect
+    for row in range(-(-count // panel.across)):
+        part = np.asarray(panel.pictures[row * panel.across : (row + 1) * panel.across])
+        if part.ndim == 3:  # row by row: of thousands of patches all are much
+            part = tinted(part, panel.scale)
+        pixels = _abreast(part, panel)
+        # the gap has a whole number of pixels, so that a row may miss its width by a part of one
+        wide = room.width if len(part) == panel.across else len(part) * pitch - (pitch - side)
+        pen.picture(pixels, x, y + row * down, wide, tall, name=f"{name}-row-{row + 1}")
+    size = captioned(panel)
+    for i, caption in enumerate(panel.captions):
+        middle = x + (i % panel.across) * pitch + side / 2
+        at = y + (i // panel.across) * down + tall + 0.3 + pen.letters.line(size) / 2
+        pen.text(middle, at, pen.letters.short(pen.say(caption), pitch * 1.02, size), size, "center")
+    _numbered(pen, panel, room, x, y, (pitch, side, down))
+    if panel.chosen is not None:
+        at = (x + (panel.chosen % panel.across) * pitch, y + (panel.chosen // panel.across) * down)
+        pen.box(*at, side, tall, edge=pen.ink.ink, line=0.5)
+
+
+def _numbered(
+    pen: Pen, panel: Tiles, room: Room, x: float, y: float, sizes: tuple[float, float, float]
+) -> None:
+    """The names of columns and rows, every so many as find room, and what they are."""
+    (pitch, side, down), letters = sizes, pen.letters
+    line, below = letters.line(), y + room.height + 0.6
+    names = [pen.say(one) for one in panel.cols]
+    every = max(1, int(np.ceil((max(map(letters.width, names), default=0) + 1.0) / pitch)))
+    for i in range(0, len(names), every):
+        pen.text(x + i * pitch + side / 2, below + line / 2, names[i], align="center")
+    names = [pen.say(one) for one in panel.rows]
+    every = max(1, int(np.ceil(line * 0.95 / down)))
+    for i in range(0, len(names), every):
+        pen.text(x - GAP, y + i * down + side * panel.aspect / 2, names[i], align="right")
+    if panel.along:
+        at = below + (line if panel.cols else 0) + line / 2
+        pen.text(x + room.width / 2, at, pen.say(panel.along), align="center")
+    if panel.down:
+        left, middle = x - room.left + line * 0.7, y + room.height / 2
+        pen.text(left, middle, pen.say(panel.down), align="center", upright=True)
+
+
+def _abreast(part: np.ndarray, panel: Tiles) -> UInt8[np.ndarray, "tall wide 4"]:
+    """Tiles side by side, every pixel a square, with gaps that the paper is seen through."""
+    count, high, wide, _ = part.shape
+    times = max(1, -(-2 * FINE // (panel.across * wide)))
+    if times > 1:
+        part = np.repeat(np.repeat(part, times, axis=1), times, axis=2)
+    elif panel.across * wide > 4 * FINE:  # walls of many tiles: no more pixels than print can show
+        size = (max(1, 4 * FINE // panel.across), max(1, round(4 * FINE / panel.across * high / wide)))
+        part = np.stack([cv2.resize(one, size, interpolation=cv2.INTER_AREA) for one in part])
+    high, wide = part.shape[1:3]
+    gap = round(panel.gap / (1 - panel.gap) * wide)
+    row = np.zeros((high, count * (wide + gap) - gap, 4), np.uint8)
+    for i, one in enumerate(part):
+        left = i * (wide + gap)
+        row[:, left : left + wide, :3], row[:, left : left + wide, 3] = one, 255
+    return row
+
+
+def _matrix(pen: Pen, panel: Matrix, room: Room, x: float, y: float, name: str) -> None:
+    (rows, cols), letters = panel.values.shape, pen.letters
+    w, h, line = room.width / cols, room.height / rows, letters.line()
+    values = panel.values
+    if cols > 4 * FINE:  # no more cells than print can show: neighbours become their mean
+        size = (4 * FINE, 4 * FINE * rows // cols)
+        values = cv2.resize(values.astype(np.float32), size, interpolation=cv2.INTER_AREA)
+    pixels = laid(Map(values=values, scale=panel.scale))
+    pen.picture(pixels, x, y, room.width, room.height, name=f"{name}-values")
+    down, along = (layout.names(panel, axis) for axis in (0, 1))
+    for col in _told(along, max(map(letters.width, along)) + 1.2, w, panel.step):
+        pen.text(x + (col + 0.5) * w, y + room.height + GAP / 2 + line / 2, along[col], align="center")
+    for row in _told(down, line * 0.95, h, panel.step):
+        pen.text(x - GAP, y + (row + 0.5) * h, down[row], align="right")
+    at = y + room.height + GAP / 2 + 1.5 * line
+    said = letters.short(pen.say(panel.along), room.width + 2 * min(room.left, room.free - room.width + 1.0))
+    pen.text(x + room.width / 2, at, said, align="center")
+    said = letters.short(pen.say(panel.down), room.height + 2 * min(room.top, room.bottom))
+    pen.text(x - room.left + line * 0.7, y + room.height / 2, said, align="center", upright=True)
+    if panel.chosen is not None:
+        row, col = divmod(panel.chosen, cols)
+        pen.frame(x + col * w, y + row * h, w, h, "#ffffff")
+
+
+def _told(names: Sequence[str], room: float, pitch: float, step: int) -> Iterator[int]:
+    """The cells whose names find room, of every `step`; one without a name takes none."""
+    last = -np.inf
+    for cell in range(0, len(names), step):
+        if names[cell] and (cell - last) * pitch >= room:
+            yield (last := cell)
+
+
+def _scale(pen: Pen, scale: Scale, x: float, y: float, width: float) -> None:
+    """A strip of the colours with round numbers below it, both ends among them, and what they are."""
+    letters, line = pen.letters, pen.letters.line()
+    ramp = tinted(np.arange(256.0)[None], Scale(scale.colours, 0, 255, ""))
+    pen.picture(np.dstack([ramp, np.full((1, 256, 1), 255, np.uint8)]), x, y, width, BAR)
+    pen.box(x, y, width, BAR, edge=pen.ink.quiet, line=0.12)
+    span = scale.high - scale.low
+
+    def place(value):
+        return x + (value - scale.low) / (span or 1.0) * width
+
+    def said(value):
+        return number(0.0 if abs(value) < 1e-9 * span else value)
+
+    below = y + BAR + 0.5
+    ends = [(scale.low, "left"), *([(scale.high, "right")] if span > 0 else [])]
+    end = x + letters.width(said(scale.low)) + 1.5
+    last = x + width - letters.width(said(scale.high)) - 1.5
+    for value in ticks(scale.low, scale.high, 4):
+        half = letters.width(said(value)) / 2
+        if place(value) - half > end and place(value) + half < last:
+            ends.append((value, "center"))
+            end = place(value) + half + 1.5
+    for value, align in ends:
+        pen.line([place(value)] * 2, [y + BAR, y + BAR + 0.6], pen.ink.quiet, 0.15)
+        pen.text(place(value), below + line / 2, said(value), align=align)
+    label = pen.say(scale.label)
+    label = label if len(letters.folded(label, width)) == 1 else letters.short(label, width)
+    pen.text(x + width / 2, below + 1.5 * line, label, align="center")

@@ -1,0 +1,89 @@
+"""A map of patches laid over its picture, as an array: what the page draws, for a notebook.
+
+Two forms: a heat map, and the paper's own (figure 6), where map / max, enlarged smoothly, is the brightness
+of the picture. The map covers the crop that the model saw; the rest of the picture fades into the page (heat)
+or the dark (paper).
+"""
+
+import cv2
+import numpy as np
+from jaxtyping import Float, UInt8
+from numpy.typing import ArrayLike
+from PIL import Image
+
+from vitviz.charts.colormaps import coloured
+
+# how far what the model did not see has faded, and into what: the light page, or the dark
+_FADED = {"heat": (np.float32(0.62), 255.0), "paper": (np.float32(0.85), 0.0)}
+
+
+def overlay(
+    picture: UInt8[np.ndarray, "height width 3"] | Image.Image, map: ArrayLike,
+    box: tuple[float, float, float, float] | None = None, form: str = "heat", opacity: float = 0.6,
+    colours: str = "viridis", smooth: bool = True, low: float = 0.0, high: float | None = None,
+) -> UInt8[np.ndarray, "height width 3"]:  # fmt: skip
+    """The picture with the map (row x col) over `box` (left, top, right, bottom in pixels; the whole picture
+    where None).
+
+    `form` is "heat" or "paper". Colours run from `low` to `high`, the map's maximum where None. `opacity`,
+    `colours` and `low` belong to the heat map alone; the paper's form is map / high.
+
+    >>> grey = np.full((4, 4, 3), 200, np.uint8)
+    >>> overlay(grey, np.array([[0.0, 1.0]]), form="paper", smooth=False)[0, :, 0].tolist()
+    [0, 0, 200, 200]
+    """
+    picture, map = np.asarray(picture), np.asarray(map)
+    if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
+        raise ValueError(
+            f"A picture is height x width x 3 of uint8; given were shape {picture.shape} and {picture.dtype}."
+        )
+    if form not in ("heat", "paper"):
+        raise ValueError(f"form={form!r} is neither 'heat' nor 'paper'.")
+    if not 0.0 <= opacity <= 1.0:
+        raise ValueError(f"opacity={opacity!r} does not lie between 0 and 1.")
+    height, width = picture.shape[:2]
+    left, top, right, bottom = (round(side) for side in box or (0, 0, width, height))
+    if not (left < right and top < bottom and left < width and top < height and right > 0 and bottom > 0):
+        raise ValueError(f"The box {box} does not lie on the picture of {width} x {height} pixels.")
+    full = enlarged(map, (bottom - top, right - left), smooth)
+    rows, cols = slice(max(top, 0), min(bottom, height)), slice(max(left, 0), min(right, width))
+    full = full[rows.start - top : rows.stop - top, cols.start - left : cols.stop - left]
+    most = (float(np.max(map)) if high is None else high) or 1.0
+    inside = picture[rows, cols].astype(np.float32)
+    if form == "paper":
+        inside *= np.clip(full / most, 0.0, 1.0)[..., None]
+    else:
+        inside += opacity * (coloured(full, low, most, colours) - inside)
+    result = _gone(picture, form)
+    result[rows, cols] = np.rint(inside).astype(np.uint8)
+    return result
+
+
+def faded(
+    picture: UInt8[np.ndarray, "height width 3"], box: tuple[float, float, float, float] | None
+) -> UInt8[np.ndarray, "height width 3"]:
+    """The picture with what lies outside of `box` faded as in the heat map's form; all of it where None.
+
+    >>> faded(np.zeros((1, 2, 3), np.uint8), (0, 0, 1, 1))[0, :, 0].tolist()
+    [0, 158]
+    """
+    if box is None:
+        return picture
+    left, top, right, bottom = (max(0, round(side)) for side in box)
+    result = _gone(picture, "heat")
+    result[top:bottom, left:right] = picture[top:bottom, left:right]
+    return result
+
+
+def _gone(picture: np.ndarray, form: str) -> np.ndarray:
+    share, under = _FADED[form]
+    return np.rint(picture * (1 - share) + under * share).astype(np.uint8)
+
+
+def enlarged(
+    map: Float[np.ndarray, "row col"], size: tuple[int, int], smooth: bool = True
+) -> Float[np.ndarray, "height width"]:
+    """The map at `size` (height, width): bicubic and kept within its own bounds, or in squares."""
+    values = np.ascontiguousarray(map, dtype=np.float32)
+    how = cv2.INTER_CUBIC if smooth else cv2.INTER_NEAREST_EXACT
+    return np.clip(cv2.resize(values, (size[1], size[0]), interpolation=how), values.min(), values.max())

@@ -1,0 +1,425 @@
+"""The command line `vitviz`. A subcommand imports what it needs when it runs: help loads no model."""
+
+import csv
+import gc
+import inspect
+import io
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from vitviz.errors import VitvizError, quoted
+from vitviz.traces.unicode import parse_json
+
+program = typer.Typer(
+    name="vitviz",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help=(
+        "See what happens inside a Vision Transformer: a page in the browser, figures for print, and averages"
+        " over whole data sets."
+    ),
+)
+# options that several subcommands have
+Checkpoint = Annotated[
+    str, Option("--checkpoint", "-c", help="Name, folder or file; see `vitviz checkpoints`.")
+]
+Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:N or mps.")]
+Weights = Annotated[Path | None, Option(help="Folder of your own checkpoints.")]
+Given = Annotated[
+    list[str] | None, Option("--set", "-s", help="A setting, such as fusion=max; may be repeated.")
+]
+
+# written out: help loads no torch; a test compares
+MEASURES = tuple(
+    "distance prefix_mass entropy skip similarity ledger lens accuracy trial smallest_part words".split()
+)
+PROGRESS = "{n_fmt} of {total_fmt} pictures, {rate_noinv_fmt}, {remaining} left"
+
+
+@program.command()
+def survey(
+    source: Annotated[str, Argument(metavar="SOURCE", help="Where the pictures are.")],
+    out: Annotated[
+        Path, Option("--out", "-o", help="Folder for report, table and averages; a survey in it goes on.")
+    ],
+    checkpoint: Checkpoint = "vitviz-tiny",
+    measure: Annotated[
+        list[str] | None, Option("--measure", "-m", help="May be repeated. Default: distance, prefix_mass.")
+    ] = None,
+    limit: Annotated[
+        int | None, Option(help="Only so many pictures: the first, or with --seed drawn at random.", min=1)
+    ] = None,
+    seed: Annotated[
+        int | None, Option(help="Draws the --limit pictures at random, the same ones for the same seed.")
+    ] = None,
+    classes: Annotated[
+        Path | None,
+        Option(help="JSON: the source's class names in the checkpoint's order, or name: number or label."),
+    ] = None,
+    boxes: Annotated[
+        Path | None,
+        Option(
+            help="For trial: where the objects are, as JSON {picture: [[left, top, right, bottom]]} or a"
+            " folder of VOC's XML; adds pointing game and energy in the box."
+        ),
+    ] = None,
+    method: Annotated[
+        list[str] | None, Option(help="For trial: a method of vitviz.METHODS; may be repeated.")
+    ] = None,
+    patches_as: Annotated[
+        list[str] | None,
+        Option(
+            help="For trial: removed patches are dropped, mean, blur or black; may be repeated. Default:"
+            " dropped."
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        Option(
+            help="For trial: steps of integrated_gradients. Default: doubled for each image until its map is"
+            " stable.",
+            min=1,
+        ),
+    ] = None,
+    words: Annotated[
+        Path | None,
+        Option(help="For words: sentences to choose from, one a line. Default: 200 plain words."),
+    ] = None,
+    size: Annotated[
+        int | None, Option(help="Side of the model's input in pixels. Default: as trained.", min=1)
+    ] = None,
+    batch: Annotated[int, Option(help="Pictures that go through the model at once.", min=1)] = 8,
+    workers: Annotated[
+        int, Option(help="Ray's actors that share the pictures; needs vitviz[cluster].", min=0)
+    ] = 0,
+    device: Device = "auto",
+    dtype: Annotated[str, Option(help="float32 or bfloat16.")] = "float32",
+    weights: Weights = None,
+    as_json: Annotated[
+        bool, Option("--json", help="Print averages and settings as JSON; progress goes to stderr.")
+    ] = False,
+) -> None:
+    """Averages over pictures, with standard errors, a row a picture and a report.
+
+    SOURCE is a folder of pictures, a folder with one folder a class, a list in .csv or .parquet (columns path
+    and label), a webdataset .tar or a folder of them, or hf:NAME[:SPLIT] for a data set of the hub.
+
+    \b
+    Examples:
+      vitviz survey photos/ --out report/
+      vitviz survey imagenet/val --checkpoint vit_base_patch16_224 \\
+          --measure distance --measure accuracy --limit 1000 --seed 0 --out report/
+
+    Ended at any moment, the same command goes on where it was. Pictures that cannot be read are listed in
+    skipped.csv.
+
+    \b
+    Measures:
+      distance     how far each head looks, in pixels (figure 7 right of the paper)
+      prefix_mass  the attention that each head spends on class token and registers
+      entropy      how many tokens each head spreads over, in nats
+      skip         how much longer the skip is than the branch beside it, by layer
+      similarity   how alike the tokens of any two depths are (CKA)
+      ledger       each head's and MLP's share of the answer's logit
+      lens         by depth, how often the answer is there already
+      accuracy     how often the answer is right; needs labels
+      trial        how well maps of relevance predict what the model loses, beside chance
+      smallest_part  with how many edges the prediction is preserved, by share and at random
+      words        what each head writes, in words; for CLIP, SigLIP and their kin
+    """
+    unknown = [name for name in measure or () if name not in MEASURES]
+    if unknown:  # before torch is imported and a checkpoint loaded
+        raise VitvizError(f"There is no measure {quoted(unknown[0])}; expected of {', '.join(MEASURES)}.")
+    meant = _classes(classes)
+    import vitviz
+    from vitviz.surveys.report import summary_of
+    from vitviz.surveys.run import USUAL, told
+
+    asked = {"size": size, "batch": batch, "limit": limit, "seed": seed, "workers": workers}
+    try:
+        inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
+        measures = _measures(measure or USUAL, boxes, method, patches_as, steps)
+        inspector = _worded(inspector, measures, words)
+        ends, seconds = ("", 0.2) if sys.stderr.isatty() else ("\n", 10)  # a file has a line each time
+        with told(True, bar_format=PROGRESS + ends, mininterval=seconds) as tell:
+            found = vitviz.survey(source, inspector, measures, out=out, classes=meant, progress=tell, **asked)
+    except KeyboardInterrupt:
+        print(f"Stopped. What is done lies in {out}; the same command goes on.", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if as_json:
+        print(json.dumps(summary_of(found), indent=1, ensure_ascii=False))
+        return
+    left_out = f"; {found.left_out} could not be read: see skipped.csv" if found.left_out else ""
+    print(f"{found.images} pictures{left_out}. {out / 'report.html'}")
+
+
+def _measures(
+    names, boxes: Path | None, methods: list[str] | None, protocols: list[str] | None, steps: int | None
+) -> list:
+    """The measures, the trial with its settings; VitvizError for settings of one that is not asked for."""
+    given = {"--boxes": boxes, "--method": methods, "--patches-as": protocols, "--steps": steps}
+    told = [name for name, value in given.items() if value]
+    if "trial" not in names:
+        if told:
+            raise VitvizError(f"{told[0]} belongs to the measure trial; ask for it with --measure trial.")
+        return list(names)
+    from vitviz.surveys.labels import Boxes
+    from vitviz.surveys.measures.trial import TrialMeasure
+
+    settings = {"boxes": Boxes.of(boxes) if boxes else None, "steps": steps}
+    settings |= {"methods": tuple(methods)} if methods else {}
+    settings |= {"protocols": tuple(protocols)} if protocols else {}
+    return [TrialMeasure(**settings) if name == "trial" else name for name in names]
+
+
+def _worded(inspector, measures: list, words: Path | None):
+    """The inspector with the words of a file, or the plain ones where it has none and they are asked for."""
+    if "words" not in measures:
+        if words:
+            raise VitvizError("--words belongs to the measure words; ask for it with --measure words.")
+        return inspector
+    if words is None and inspector.classes is not None:
+        return inspector
+    import vitviz
+
+    try:
+        lines = words and [one for one in words.read_text(encoding="utf-8").splitlines() if one.strip()]
+    except (OSError, ValueError) as error:
+        raise VitvizError(f"--words {words.name} cannot be read ({type(error).__name__}).") from None
+    return inspector.with_classes(vitviz.text(inspector, lines))
+
+
+def _classes(path: Path | None):
+    """What the labels mean, from JSON; VitvizError for a file that is none."""
+    if path is None:
+        return None
+    try:
+        told = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise VitvizError(f"--classes {path.name} cannot be read as JSON ({type(error).__name__}).") from None
+    if not isinstance(told, dict | list):
+        raise VitvizError(
+            f"--classes {path.name} holds neither a list of names nor an object from names to numbers or"
+            " labels."
+        )
+    return told
+
+
+@program.command()
+def figure(
+    view: Annotated[str, Argument(metavar="VIEW", help="Which view.")],
+    picture: Annotated[str, Argument(metavar="[PICTURE]", help="A file, or a sample's name.")] = "",
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="A .svg, .pdf or .png; the caption goes beside it.")
+    ] = None,
+    checkpoint: Checkpoint = "vitviz-tiny",
+    given: Given = None,
+    width: Annotated[float | None, Option(help="Width in mm, 40 to 400. Default: what it needs.")] = None,
+    dpi: Annotated[int, Option(help="Of a PNG: 150, 300 or 600.")] = 300,
+    detail: Annotated[bool, Option("--detail", help="With what stands beside the figure.")] = False,
+    dark: Annotated[bool, Option("--dark", help="Light on dark instead of dark on white.")] = False,
+    language: Annotated[str, Option(help="en, zh-CN or ko.")] = "en",
+    size: Annotated[int | None, Option(help="Side of the model's input in pixels.", min=1)] = None,
+    without: Annotated[str, Option(help='What is taken away, such as "heads=8.2 patches=0.17".')] = "",
+    strokes: Annotated[
+        str, Option(help='What is painted over it first, such as "brush.mean_60.100.80 rotate_10".')
+    ] = "",
+    second: Annotated[str, Option(help="Of compared: the checkpoint beside it, by its name.")] = "",
+    device: Device = "auto",
+    weights: Weights = None,
+) -> None:
+    """One view of one picture as SVG, PDF or PNG for print, with its caption beside it as text.
+
+    VIEW is a view's name in the page's links, such as rollout, or explorer for attention; any other is
+    answered with the list of all. PICTURE is a file, or the name of a sample such as chelsea; filters,
+    positions and compared, which is over parts of the sample photographs, need none.
+
+    \b
+    Examples:
+      vitviz figure rollout photo.jpg -o rollout.svg
+      vitviz figure explorer chelsea --set layer=3 --set head=2 --detail -o attention.pdf
+      vitviz figure filters -c vit_base_patch16_224 --width 86 --dpi 600 -o filters.png
+
+    Settings are those of the page, by the names in its links; layers and heads count from 1, patches from 0.
+    Without -o the file lies in this folder, named by view, checkpoint and settings.
+    """
+    import vitviz
+
+    settings = settings_of(given, vitviz.figure)
+    _require_place(out or Path("figure.svg"))
+    photo, trace = _photo(picture), None
+    inspector = vitviz.load(checkpoint, device=device, folder=weights)
+    if photo is not None:
+        photo = vitviz.retouched(photo, strokes) if strokes else photo
+        trace = inspector.trace(photo, size=size, without=vitviz.Without.parse(without) if without else None)
+    beside = vitviz.load(second, device=device, folder=weights) if second else None
+    file = picture and not strokes and Path(picture).exists()  # its name stands in the caption
+    named = picture if file else photo
+    asked = {"detail": detail, "dark": dark, "language": language, "picture": named, "second": beside}
+    made = vitviz.figure(view, inspector, trace, **asked, **settings)
+    path = made.save(out or Path(f"{made.name}.svg"), width=width, dpi=dpi)
+    print(f"{path}, {path.with_suffix('.txt')}")
+
+
+def _require_place(out: Path) -> None:
+    """VitvizError, before anything is computed, where no file of this name can be written."""
+    try:
+        possible = not out.is_dir() and out.parent.is_dir() and os.access(out.parent, os.W_OK)
+    except (OSError, ValueError):  # the name is too long, or a folder above may not be entered
+        possible = False
+    if not possible:
+        raise VitvizError(
+            f"--out {out.name[:200]} cannot be written there; expected a file's name in a folder that exists"
+            " and may be written to."
+        )
+
+
+def settings_of(given: list[str] | None, taken_by: Callable) -> dict[str, str]:
+    """A view's settings as they are typed, by name; VitvizError for one without a sign between name and
+    value, or that is no view's but an argument of the function they are for.
+    """
+    found = {}
+    for text in given or ():
+        name, sign, found[name] = text.partition("=")
+        if not sign or name in inspect.signature(taken_by).parameters:
+            raise VitvizError(
+                f"Given --set {text}; expected name=value with a view's setting, such as --set fusion=max."
+            )
+    return found
+
+
+def _photo(picture: str):
+    """The upright picture of a file or a sample; None where none is named."""
+    if not picture:
+        return None
+    from vitviz.engine.images.opening import open_image
+    from vitviz.traces import samples
+
+    if not Path(picture).exists() and picture in [one.name for one in samples.samples()]:
+        return samples.sample_image(picture)
+    return open_image(picture)
+
+
+@program.command()
+def video(
+    source: Annotated[Path, Argument(metavar="SOURCE", help="The video.")],
+    out: Annotated[Path, Option("--out", "-o", help="A .mp4, .gif or .csv.")],
+    view: Annotated[str, Option(help="Which view, by its name in the page's links.")] = "rollout",
+    checkpoint: Checkpoint = "vitviz-tiny",
+    given: Given = None,
+    start: Annotated[float, Option(help="The second to begin at.")] = 0.0,
+    stop: Annotated[float | None, Option(help="The second to stop before.")] = None,
+    step: Annotated[int, Option(help="Every so many frames.")] = 1,
+    most_seconds: Annotated[float, Option(help="The longest that is taken on.")] = 60.0,
+    most_frames: Annotated[int, Option(help="The most frames that are taken on.")] = 1_000,
+    width: Annotated[int, Option(help="Of a film, 320 to 1920 pixels.")] = 960,
+    device: Device = "auto",
+    weights: Weights = None,
+) -> None:
+    """A view of every frame of a video, as a film (.mp4, .gif) or a table (.csv: a row a frame with its
+    number, time, answer, probability or value, and flicker, the map's mean change from the frame before).
+
+    SOURCE is an MP4, MOV, WebM, MKV, AVI, GIF or animated WebP file.
+
+    \b
+    Examples:
+      vitviz video walk.mp4 -o walk-rollout.mp4
+      vitviz video walk.mp4 --view tokens --set show=components --start 2 --stop 6 --step 3 -o walk.gif
+      vitviz video walk.mp4 --view evidence -o walk.csv
+    """
+    if out.suffix.lower() not in (".mp4", ".gif", ".csv"):
+        raise VitvizError(f"Given {out.name}; expected a film's name in .mp4 or .gif, or a table's in .csv.")
+    import vitviz
+    from vitviz.export.animation import checked_width
+    from vitviz.export.figure import unwritable
+    from vitviz.export.video import film_of
+
+    _require_place(out)
+    checked_width(width)
+    settings = settings_of(given, vitviz.video)
+    asked = {"start": start, "stop": stop, "step": step, **settings}
+    asked |= {"most_seconds": most_seconds, "most_frames": most_frames}
+    inspector = vitviz.load(checkpoint, device=device, folder=weights)
+    frames = vitviz.video(source, inspector, view, **asked)
+    if out.suffix.lower() == ".csv":
+        rows, quantity = [], "probability"
+        for f in frames:
+            quantity = f.trace.quantity
+            rows.append((f.number, f"{f.seconds:.6g}", f.answer, getattr(f, quantity), f.flicker))
+        file = io.StringIO(newline="")
+        csv.writer(file).writerows([("frame", "time", "answer", quantity, "flicker"), *rows])
+        try:
+            out.write_text(file.getvalue(), encoding="utf-8", newline="")
+        except OSError as error:
+            raise unwritable(out, error) from None
+    else:
+        film_of(frames).save(out, width)
+    print(out)
+
+
+@program.command()
+def checkpoints(
+    search: Annotated[str, Argument(help="Only names that hold this.")] = "",
+    here: Annotated[
+        bool, Option("--here", help="Only those on this machine, which need no network.")
+    ] = False,
+    weights: Weights = None,
+    as_json: Annotated[bool, Option("--json", help="Print a list of objects.")] = False,
+) -> None:
+    """Lists the checkpoints: shipped, your own, and timm's on the hub.
+
+    \b
+    Examples:
+      vitviz checkpoints --here
+      vitviz checkpoints dinov2
+    """
+    from vitviz import engine
+
+    found = [
+        one
+        for one in engine.checkpoints(weights)
+        if search.lower() in one.name.lower() and (one.on_disk or not here)
+    ]
+    fields = "name architecture source input_size parameters trained_on licence on_disk".split()
+    if as_json:
+        told = [{name: getattr(one, name) for name in fields} for one in found]
+        print(json.dumps(told, indent=1, ensure_ascii=False))
+        return
+    for one in found:
+        there = "on the hub, downloaded" if one.on_disk else "on the hub"
+        place = there if one.source == "hub" else one.source
+        size = f"{one.input_size[1]} x {one.input_size[2]}" if one.input_size else ""
+        millions = f"{one.parameters / 1e6:.1f} M" if one.parameters else ""
+        print("  ".join(filter(None, (one.name, size, millions, one.trained_on, place))))
+    if not found:
+        print(f"No checkpoint's name holds {quoted(search)}." if search else "There are no checkpoints.")
+
+
+_OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+@program.command(context_settings=_OWN, help="Start the page; `vitviz app --help` lists its options.")
+def app(context: typer.Context) -> None:
+    """All options are the page's own, its --help too."""
+    gc.disable()  # as in app.py: what is imported stays
+    from vitviz.server.launch import App
+
+    App(context.args, "vitviz app").serve()
+
+
+def main() -> None:
+    """What is installed as `vitviz`; a mistake of the user ends it with a sentence and not with a trace."""
+    try:
+        program()
+    except VitvizError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,98 @@
+"""What a file does not say and was taken anyway, with what else it may be: asked, never silently guessed.
+
+Words of a file's name and parts that a family is known by tell what is likeliest, and no more than that. All
+of it is marked until somebody says it: to `vitviz.load`, in a name (`vit.pth?heads=6`), or a config.json.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from timm.layers import GluMlp
+from torch import Tensor, nn
+
+from vitviz.engine.checkpoint import Assumption
+from vitviz.engine.formats.inference import heads_shown, likely_heads
+from vitviz.engine.formats.overrides import Given, activation_in, blocks_of, pools_of
+
+NORMALISATIONS = {  # of values from 0 to 1
+    "ImageNet": Given(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
+    "one half": Given(mean=(0.5,) * 3, std=(0.5,) * 3),
+    "CLIP": Given(mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)),
+    "CIFAR-10": Given(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616)),
+    "none": Given(mean=(0.0,) * 3, std=(1.0,) * 3),
+}
+_FAMILIES = {  # whole words of a file's name, whatever their version -> normalisation
+    "deit": "ImageNet", "dino": "ImageNet", "mae": "ImageNet", "moco": "ImageNet", "ibot": "ImageNet",
+    "clip": "CLIP",
+    "siglip": "one half", "augreg": "one half", "google": "one half", "flexivit": "one half",
+}  # fmt: skip
+_SAID_IN_WORDS = {
+    "heads": "its number of heads", "normalisation": "its mean and deviation", "crop_pct": "its crop",
+    "interpolation": "how its pictures are resized", "activation": "its activation",
+    "epsilon": "its norms' epsilon", "mapping": "what its tensors are", "pool": "what its classifier reads",
+    "block": "where its norms stand", "weights": "which of its sets of weights to show",
+    "head_type": "what its one output is",
+}  # fmt: skip
+
+
+def family(tensors: Mapping[str, Tensor], name: str) -> str | None:
+    """The normalisation that is usual for what a file is called, or for parts that a family is known by."""
+    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])v?\d+(?![a-z])", " ", name.lower()))
+    parts = {"dist_token": "ImageNet", "norm_pre.weight": "CLIP"}  # DeiT's distillation, CLIP's way to begin
+    by_name = [_FAMILIES[word] for word in words if word in _FAMILIES]
+    return next(iter([*by_name, *(usual for part, usual in parts.items() if part in tensors)]), None)
+
+
+def of_model(
+    model: nn.Module, tensors: Mapping[str, Tensor], data: Mapping[str, Any], heads_told: bool
+) -> tuple[Assumption, ...]:
+    """What a bare file in timm's layout leaves open of its model; what was taken is the first choice."""
+    now, found = model.blocks[0].attn, []
+    if not heads_told and "blocks.0.attn.q_norm.weight" not in tensors and heads_shown(tensors) is None:
+        counts = dict.fromkeys([now.num_heads, *likely_heads(model.embed_dim)])
+        found += question("heads", counts)
+    found += [*question("pool", pools_of(model)), *question("block", blocks_of(model))]
+    found += of_pictures(data)
+    mlp = getattr(model.blocks[0], "mlp", None)
+    first = activation_in(getattr(mlp, "act", None)) or "gelu"
+    likely = ["gelu", *["quick_gelu"] * ("norm_pre.weight" in tensors), "gelu_tanh", "relu"]
+    found += question("activation", dict.fromkeys([first, *likely, *["silu"] * isinstance(mlp, GluMlp)]))
+    return *found, *question("epsilon", ("1e-06", "1e-05", "1e-12"))
+
+
+def question(name: str, choices: Iterable[Any]) -> list[Assumption]:
+    """One question, the first of whose answers was taken; none where there is one answer alone."""
+    spelled = [Given.parse(urlencode({name: choice})).text() for choice in choices]
+    return [Assumption(name, spelled[0], tuple(spelled))] if len(spelled) > 1 else []
+
+
+OF_ONE_OUTPUT = tuple(question("head_type", ("sigmoid", "value")))
+
+
+def of_pictures(data: Mapping[str, Any]) -> tuple[Assumption, ...]:
+    """That pictures are normalised, cropped and resized as a data config has it, and how else they may be."""
+    taken = Given(mean=tuple(data["mean"]), std=tuple(data["std"])).text()
+    others = [one.text() for one in NORMALISATIONS.values() if one.text() != taken]
+    crops = dict.fromkeys((float(data["crop_pct"]), 0.875, 0.9, 1.0))
+    kinds = dict.fromkeys((data["interpolation"], "bicubic", "bilinear"))
+    resized = *question("crop_pct", crops), *question("interpolation", kinds)
+    return Assumption("normalisation", taken, (taken, *others)), *resized
+
+
+def left(assumed: Iterable[Assumption], given: Given) -> tuple[Assumption, ...]:
+    """What is still assumed once something has been said."""
+    said = given.said().keys()
+    return tuple(one for one in assumed if not one.taken or Given.parse(one.taken).said().keys() - said)
+
+
+def warning(name: str, assumed: Iterable[Assumption]) -> str:
+    """What was assumed, as a sentence for whoever loads in Python."""
+    parts = [f"{_SAID_IN_WORDS[one.name]} ({one.taken.replace('&', ', ')})" for one in assumed if one.taken]
+    if any(not one.taken for one in assumed):
+        parts.append("what its tensors are (told from names and shapes)")
+    return (
+        f"{name} does not say {', '.join(parts)}; what stands in brackets was assumed. Pictures of it rest"
+        " on that: say it as arguments of vitviz.load, or in a config.json beside the file."
+    )

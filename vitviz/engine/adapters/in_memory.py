@@ -1,0 +1,375 @@
+"""A model in memory as a checkpoint: timm's, transformers', or somebody's own module, as it is now.
+
+What is looked into is a copy in float32, so that training goes on undisturbed. Every copy is proven: on two
+pictures of noise it has to answer as the given model does, or it is refused. For a module of somebody's own
+that answer also tells what tensors do not (heads, activation, epsilon, the order of a flattened patch): of
+all that is possible, what answers alike is taken, and where two do, it is asked for.
+"""
+
+import copy
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from types import MethodType
+from typing import Any
+
+import timm
+import torch
+from torch import Tensor, nn
+
+from vitviz.engine import memory, placement
+from vitviz.engine.adapters.proposal import proposed
+from vitviz.engine.adapters.weight_loading import Filled, empty, fill
+from vitviz.engine.checkpoint import Checkpoint, Loaded
+from vitviz.engine.defaults import in_float32
+from vitviz.engine.formats import huggingface, inference, naflex, processors, timm_config
+from vitviz.engine.formats.families import FAMILIES, require_plain
+from vitviz.engine.formats.mapping import PATCH_ORDERS, NameMap, written
+from vitviz.engine.formats.overrides import ACTIVATIONS, Given, blocks_of, pools_of
+from vitviz.engine.forward import copies
+from vitviz.engine.forward.tracing import grid_of
+from vitviz.engine.images.preprocess import Preprocessing
+from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError, said
+from vitviz.traces.head_type import require_head_type
+
+_numbers = itertools.count(1)
+_ALIKE = {torch.float32: 1e-4, torch.float64: 1e-4}  # of the largest answer; of halves a twentieth
+_APART = 10.0  # times as far as the best has to be what is not taken
+_EPSILONS = (1e-6, 1e-5, 1e-12)
+_HEADS_CALLED = ("num_heads", "num_attention_heads", "n_heads", "nhead", "heads", "n_head")
+_NAME_IT = "Hand over a mapping of its tensors' names (mapping='file.toml'), or a timm model."
+
+
+@in_float32()
+def loaded_of(
+    model: nn.Module, given: Given, size: tuple[int, int] | None = None, name: str | None = None,
+    mapping: NameMap | None = None,
+) -> Loaded:  # fmt: skip
+    """A copy of a model in memory, ready for an inspector.
+
+    `given` and `size`: how pictures reach it, as its owner says; None is what nothing is said about.
+    UnsupportedModel for what is no plain ViT or answers otherwise than its copy, VitvizError where
+    something has to be said: mean and deviation, heads, or a mapping of the tensors' names.
+    """
+    if not isinstance(model, nn.Module):
+        raise VitvizError(
+            f"Given a {type(model).__name__}; expected a timm model, a transformers model or a PyTorch module"
+            " (for a file or a name there is vitviz.load)."
+        )
+    inner = _unwrapped(model)
+    kind = type(inner).__name__
+    if _is_of("timm.models.", inner):
+        taken = _of_timm(inner, given)
+    elif _is_of("transformers.models.", inner):
+        taken = _of_transformers(inner, kind)
+    else:
+        taken = of_module(inner, kind, given, mapping)
+    given.applied(taken.model, kind)
+    _prove(inner, taken, kind)
+    if size is not None and size != tuple(taken.data["input_size"][-2:]):
+        taken = _at_size(taken, size, kind)
+    data = given.data(taken.data)
+    known = Checkpoint(
+        name or f"{kind} in memory {next(_numbers)}", taken.architecture, "memory", "",
+        tuple(data["input_size"]), sum(one.numel() for one in taken.model.parameters()),
+        note=" ".join(taken.notes),
+    )  # fmt: skip
+    names = given.labels or taken.labels
+    if names and len(names) != taken.model.num_classes:
+        raise VitvizError(f"Given {len(names)} labels; {kind} has {taken.model.num_classes} classes.")
+    ready = taken.model.eval().requires_grad_(False)
+    head_type = given.head_type or taken.head_type
+    if head_type is None and ready.num_classes == 1:
+        raise VitvizError(
+            f"{kind} has one output and does not tell what it is; expected head_type='sigmoid' for the logit"
+            " of a yes or no, or head_type='value' for a regression."
+        )
+    head_type = head_type or "softmax"
+    require_head_type(head_type, ready.num_classes, kind)
+    return Loaded(known, ready, Preprocessing.from_config(data), tuple(names), head_type)
+
+
+def _unwrapped(model: nn.Module) -> nn.Module:
+    """The model inside of what torch.compile, parallel training and accelerate put around it.
+
+    For mixed precision accelerate puts an autocast in place of `forward`, whose answers are rounded. A twin
+    that shares all parts has the original `forward`; on the model that is trained it stays replaced.
+    """
+    parallel = isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel)
+    inner = getattr(model, "module" if parallel else "_orig_mod", None)
+    if isinstance(inner, nn.Module):
+        return _unwrapped(inner)
+    original = vars(model).get("_original_forward")
+    if original is None:
+        return model
+    twin = copy.copy(model)
+    del twin._original_forward
+    bound = getattr(original, "__self__", None) is model
+    twin.forward = MethodType(original.__func__, twin) if bound else original
+    return _unwrapped(twin)
+
+
+def _is_of(library: str, model: nn.Module) -> bool:
+    return any(one.__module__.startswith(library) for one in type(model).__mro__)
+
+
+def _of_timm(model: nn.Module, given: Given) -> Filled:
+    record = dict(getattr(model, "pretrained_cfg", None) or {})
+    if not record and given.mean is None:
+        raise VitvizError(
+            f"{type(model).__name__} has no configuration of timm's that would tell how pictures are"
+            " normalised; expected mean=… and std=…, of values from 0 to 1."
+        )
+    architecture = str(record.get("architecture") or type(model).__name__)
+    modules = (one.__module__ for one in type(model).__mro__)
+    if next(one for one in modules if one.startswith("timm.")).rpartition(".")[2] not in FAMILIES:
+        require_plain(architecture)  # says why, where timm has it by this name
+        raise UnsupportedModel(f"{architecture} is no plain Vision Transformer.")
+    embedding = getattr(model, "patch_embed", None)
+    size = getattr(embedding, "img_size", None) or tuple(record.get("input_size", (3, 224, 224)))[-2:]
+    copied = copies.placed(model, memory.CPU, torch.float32)
+    _forget_training(copied)
+    copied = naflex.at_one_size(copied, tuple(size), architecture)
+    data = {**record, "input_size": (3, *size)}
+    tag = str(data.get("tag") or "")
+    labels = timm_config.labels_of(record, model.num_classes, tag)
+    notes = [] if given.mean else ["Its mean and deviation are those of its timm configuration."]
+    notes += timm_config.on_request(record)
+    return Filled(copied, architecture, data, notes=tuple(notes), labels=labels)
+
+
+def _at_size(taken: Filled, size: tuple[int, int], kind: str) -> Filled:
+    """The same at another input size than its own, as `trace(size=…)` shows it."""
+    if not hasattr(taken.model, "set_input_size"):
+        own = tuple(taken.data["input_size"][-2:])
+        raise UnsupportedModel(f"{kind} has a fixed input of {own[0]} x {own[1]} pixels.")
+    placement.require_size(size, grid_of(taken.model), taken.model, memory.CPU, kind)
+    return replace(taken, data={**taken.data, "input_size": (3, *size)})
+
+
+def _of_transformers(model: nn.Module, kind: str) -> Filled:
+    config = model.config.to_dict()
+    if config["model_type"] == "vit_mae":
+        raise UnsupportedModel(
+            f"{kind} leaves out {config['mask_ratio']:.0%} of the patches, drawn at random in each pass, so"
+            " that it gives no answer to a whole picture with which a copy's could be compared. Save it by"
+            " save_pretrained, and load that folder by vitviz.load: its encoder is shown."
+        )
+    tensors = huggingface.to_timm(state_of(model), str(config["model_type"]))
+    build, entry = huggingface.builder(config, tensors, kind)
+    ours = empty(build, kind, tensors)
+    fill(ours, tensors, kind, f"its configuration ({config['model_type']})")
+    data, _ = processors.data_config(config, None)
+    told = {one: getattr(huggingface, one)(config, ours.num_classes) for one in ("labels", "head_type")}
+    return Filled(ours, entry, data, **told)
+
+
+def _forget_training(model: nn.Module) -> None:
+    """Takes training's hooks off the copy, and `set_grad_checkpointing`, which forbids what hooks read."""
+    for module in model.modules():
+        if hasattr(module, "grad_checkpointing"):
+            module.grad_checkpointing = False
+        for kept in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks):
+            kept.clear()
+
+
+def _prove(model: nn.Module, taken: Filled, kind: str) -> None:
+    """UnsupportedModel where the copy answers otherwise than the model."""
+    size = tuple(taken.data["input_size"][-2:])
+    theirs = answers_of(model, size, kind)
+    error = distance(taken.model, size, theirs)
+    if not error <= tolerance(model):
+        raise UnsupportedModel(
+            f"{kind} answers otherwise than its copy, by {error:.2g} of the largest answer: hooks, adapters"
+            " or code of its own change what it computes. Nothing is shown of it."
+        )
+
+
+def tolerance(model: nn.Module) -> float:
+    return _ALIKE.get(next(model.parameters()).dtype, 0.05)
+
+
+def _noise(size: tuple[int, int]) -> Tensor:
+    return torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0))
+
+
+def answers_of(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
+    """What somebody's model says to two pictures of noise; its modes and torch's random state stay."""
+    modes = [(module, module.training) for module in model.modules()]
+    first = next(model.parameters())
+    try:
+        model.eval()
+        devices = [first.device] if first.device.type == "cuda" else []
+        unrounded = torch.autocast(first.device.type, enabled=False)
+        with torch.no_grad(), unrounded, torch.random.fork_rng(devices):
+            found: Any = model(_noise(size).to(first.device, first.dtype))
+    except VitvizError:
+        raise
+    except Exception as error:  # anybody's code
+        raise UnsupportedModel(
+            f"{kind} cannot be asked for an answer to a batch of two pictures of {size[0]} x {size[1]}"
+            f" pixels: {said(error)}."
+        ) from error
+    finally:
+        for module, training in modes:
+            module.training = training
+    for key in ("logits", "last_hidden_state"):
+        if isinstance(getattr(found, key, None), Tensor):
+            found = getattr(found, key)
+    if isinstance(found, tuple | list):
+        found = next((one for one in found if isinstance(one, Tensor)), None)
+    if not isinstance(found, Tensor) or found.ndim not in (2, 3):
+        raise UnsupportedModel(
+            f"{kind} answers with a {type(found).__name__}, where scores of classes were expected."
+        )
+    return found.detach().to("cpu", torch.float32)
+
+
+def distance(model: nn.Module, size: tuple[int, int], theirs: Tensor) -> float:
+    """How far our model's scores, or the tokens that it reads for them, are from theirs, of the largest."""
+    unrounded = torch.autocast("cpu", enabled=False)
+    with torch.no_grad(), unrounded, torch.random.fork_rng([]):  # a copy of a model that draws draws, too
+        ours = model.forward_features(_noise(size)) if theirs.ndim == 3 else model.eval()(_noise(size))
+    if ours.shape != theirs.shape or not theirs.isfinite().all():
+        return float("inf")
+    return ((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-12)).item()
+
+
+def of_module(model: nn.Module, kind: str, given: Given, mapping: NameMap | None) -> Filled:
+    """The plain ViT that answers as a module does; `kind` is what to call it.
+
+    UnsupportedModel where there is none, or where names and shapes leave open what its tensors are;
+    VitvizError where mean and deviation or the number of heads have to be said.
+    """
+    if not given.normalised:
+        raise VitvizError(
+            f"{kind} does not tell how its pictures were normalised; expected mean=… and std=…, of values"
+            " from 0 to 1, such as mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)."
+        )
+    tensors = state_of(model)
+    if mapping is None and "blocks.0.attn.qkv.weight" not in tensors:
+        mapping = _proposed(tensors, kind)
+
+    @cache
+    def theirs(size: tuple[int, int]) -> Tensor:
+        answers = answers_of(model, size, kind)
+        if answers.ndim == 2 and torch.equal(answers[0], answers[1]):
+            raise VitvizError(
+                f"{kind} answers the same to every picture, so what it computes cannot be proven. Look once"
+                " its head has been trained."
+            )
+        return answers
+
+    nearest_first = partial(_nearest_first, model, kind, theirs, tensors, mapping)
+    told, limit = given.over(mapping.given) if mapping else given, tolerance(model)
+    best = nearest_first(told)
+    if best and best[0][0] > limit:  # not of the usual form
+        usual = best[0][1].model
+        blocks = [told.block] if told.block else blocks_of(usual)
+        for block, pool in itertools.product(blocks, [told.pool] if told.pool else pools_of(usual)):
+            found = nearest_first(replace(told, block=block, pool=pool))
+            best = found if found[0][0] < best[0][0] else best
+            if best[0][0] <= limit:
+                break
+    if not best:
+        raise UnsupportedModel(f"{kind} could not be built as a plain Vision Transformer. {_NAME_IT}")
+    (error, taken, heads), rest = best[0], best[1:]
+    if error > limit:
+        raise UnsupportedModel(
+            f"{kind} computes otherwise than a plain Vision Transformer with these weights: of {len(best)}"
+            f" that were tried, the nearest one's answers are off by {error:.2g} of the largest. Nothing is"
+            " shown of it."
+        )
+    rival = next((one for one in rest if one[2] != heads), None)
+    if rival is not None and rival[0] < _APART * max(error, 1e-9):
+        raise VitvizError(
+            f"{kind} answers alike with {heads} and with {rival[2]} heads, as hardly trained weights do. Say"
+            " heads=…"
+        )
+    return replace(taken, head_type=told.head_type)
+
+
+def _nearest_first(
+    model: nn.Module, kind: str, theirs: Callable[[tuple[int, int]], Tensor],
+    tensors: Mapping[str, Tensor], mapping: NameMap | None, told: Given,
+) -> list[tuple[float, Filled, int]]:  # fmt: skip
+    """The nearest plain ViT for each number of heads, with how far its answers are from theirs at a size."""
+    found = []
+    notes = (f"Its tensors were named by this mapping:\n{written(mapping)}",) if mapping else ()
+    for order in _orders(tensors, mapping):
+        named = replace(mapping, model={**mapping.model, "patch_order": order}) if order else mapping
+        translated = named.translated(tensors, kind) if named else dict(tensors)
+        try:
+            entry, args, _ = inference.architecture_of(translated, kind, told.heads or 1)
+        except CheckpointError as error:
+            raise UnsupportedModel(f"{error} {_NAME_IT}") from error
+        build = partial(timm.create_model, entry, pretrained=False)
+        ours = empty(build, kind, translated, **args)
+        fill(ours, translated, kind, f"what its tensors tell ({entry})")
+        ours = ours.eval().requires_grad_(False)
+        data = {"input_size": (3, *args["img_size"]), "interpolation": "bicubic", "crop_pct": 1.0}
+        answers = theirs(args["img_size"])
+        epsilons = {part.eps for part in model.modules() if isinstance(part, nn.LayerNorm)}
+        for heads in [told.heads] if told.heads else _heads(model, args["embed_dim"]):
+            error, said = _nearest(ours, answers, replace(told, heads=heads), sorted(epsilons), kind)
+            copy = copies.lending(ours)
+            said.applied(copy, kind)
+            found.append((error, Filled(copy, entry, data, notes=notes), heads))
+    return sorted(found, key=lambda one: one[0])
+
+
+def _nearest(
+    ours: nn.Module, theirs: Tensor, told: Given, epsilons: list[float], kind: str
+) -> tuple[float, Given]:
+    """The activation and epsilon that bring the answers nearest, and how far they still are."""
+    found = []
+    for activation, epsilon in itertools.product(
+        [told.activation] if told.activation else ACTIVATIONS,
+        [told.epsilon] if told.epsilon else epsilons or _EPSILONS,
+    ):
+        said = replace(told, activation=activation, epsilon=epsilon)
+        said.applied(ours, kind)
+        found.append((distance(ours, tuple(ours.patch_embed.img_size), theirs), said))
+    return min(found, key=lambda one: one[0])
+
+
+def _orders(tensors: Mapping[str, Tensor], mapping: NameMap | None) -> Iterable[str | None]:
+    """The orders in which a patch may be flattened; None where it is not, or where the mapping tells."""
+    if mapping is not None and not mapping.model.get("patch_order"):
+        try:
+            mapping.translated(tensors, "")
+        except CheckpointError as error:
+            return PATCH_ORDERS if "patch_order" in str(error) else (None,)
+    return (None,)
+
+
+def _proposed(tensors: Mapping[str, Tensor], kind: str) -> NameMap:
+    found = proposed(tensors)
+    open_ = [*found.open, *(one for one in found.missing if not one.startswith("patch_order"))]
+    if open_:
+        raise UnsupportedModel(
+            f"{kind} names its tensors in its own way, and shapes leave more than one possibility for"
+            f" {', '.join(open_[:4])}{f' and {len(open_) - 4} more' if len(open_) > 4 else ''}. {_NAME_IT}"
+            f" What could be told:\n{written(found.mapping)}"
+        )
+    return found.mapping
+
+
+def _heads(model: nn.Module, width: int) -> list[int]:
+    """Numbers of heads to try: what the module's parts say of themselves, else all that divide the width."""
+    told = {
+        value for part in model.modules() for called in _HEADS_CALLED
+        if isinstance(value := getattr(part, called, None), int) and not isinstance(value, bool)
+        and 0 < value <= width and width % value == 0
+    }  # fmt: skip
+    return sorted(told) or [heads for heads in range(1, width // 4 + 1) if width % heads == 0]
+
+
+def state_of(model: nn.Module) -> dict[str, Tensor]:
+    """A module's weights on the CPU in float32, without what counts and what can be computed."""
+    return {
+        key: tensor.detach().to("cpu", torch.float32, copy=True) for key, tensor in model.state_dict().items()
+        if tensor.is_floating_point() and not re.search(r"relative_position_index$", key)
+    }  # fmt: skip

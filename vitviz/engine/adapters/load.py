@@ -1,0 +1,159 @@
+"""From a checkpoint to a model that carries its trained weights, or a sentence that says why not."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from os import PathLike
+
+import torch
+from torch import Tensor
+
+from vitviz.engine import memory
+from vitviz.engine.adapters import assumptions
+from vitviz.engine.adapters.proposal import in_timms_names
+from vitviz.engine.adapters.sidecar_config import own_in
+from vitviz.engine.adapters.weight_loading import Filled, filled
+from vitviz.engine.checkpoint import Checkpoint, Loaded
+from vitviz.engine.defaults import in_float32
+from vitviz.engine.formats import huggingface, limits
+from vitviz.engine.formats.contrastive import projects
+from vitviz.engine.formats.families import require_plain
+from vitviz.engine.formats.folder import refusing, understood
+from vitviz.engine.formats.overrides import split
+from vitviz.engine.formats.timm_config import labels_of
+from vitviz.engine.formats.weights import bytes_held, read, shapes
+from vitviz.engine.hub.catalogue import checkpoints
+from vitviz.engine.hub.downloads import Progress
+from vitviz.engine.hub.files import files_of, identity_of, unchanged
+from vitviz.engine.images.preprocess import Preprocessing
+from vitviz.errors import CheckpointError, HubError
+from vitviz.traces.head_type import require_head_type
+
+_AGAIN = "Wait until it has been written, and choose it again."
+
+
+@in_float32()
+def load(
+    checkpoint: Checkpoint, progress: Progress | None = None, folder: str | PathLike | None = None,
+    device: torch.device = memory.CPU, dtype: torch.dtype = torch.float32,
+    labels: tuple[str, ...] | None = None,
+) -> Loaded:  # fmt: skip
+    """A checkpoint's model with its trained weights (float32, evaluation mode, on the CPU, no gradients).
+
+    A hub checkpoint is downloaded first; `progress(done, total)` is told its bytes, and a HubError names what
+    `folder` (default: weights/) and the hub's cache offer instead. `device` and `dtype` are where and in what
+    the model is going to be, for its memory. Raises CheckpointError where a file is missing, damaged, unsafe
+    or does not fit, UnsupportedModel where the architecture is no plain Vision Transformer, HubError where
+    the hub does not deliver, and OutOfMemory, before anything is downloaded or built, for too little memory.
+
+    >>> from vitviz.engine.hub.catalogue import find
+    >>> load(find("vitviz-tiny")).model.training
+    False
+    """
+    whole_name, (plain, given) = checkpoint.name, split(checkpoint.name)
+    checkpoint = replace(checkpoint, name=plain)
+    if checkpoint.architecture:
+        require_plain(checkpoint.architecture)
+
+    def fits(parameters: int | None) -> None:
+        memory.require_to_load(checkpoint.name, parameters, device, dtype.itemsize)
+
+    def weighed(done: int, total: int) -> None:
+        fits(total // 4)  # ends a download at its first bytes; many files announce nothing
+        if progress is not None:
+            progress(done, total)
+
+    fits(checkpoint.parameters)
+    try:
+        files = files_of(checkpoint, weighed)
+    except HubError as error:
+        names = [one.name for one in checkpoints(folder) if one.on_disk]
+        raise HubError(
+            f"{error} On this machine:"
+            f" {', '.join(names[:8]) or 'nothing yet'}{', …' if len(names) > 8 else ''}."
+        ) from error
+    # as many as a safetensors header tells, else as its inflated bytes are in float32
+    fits(sum(map(prod, shapes(files.weights).values())) or bytes_held(files.weights) // 4)
+    # the files' identity before anything large is read, and the small ones as they are under it
+    with refusing(f"{checkpoint.name} cannot be read: {{said}}. {_AGAIN}", OSError):
+        identity = identity_of(checkpoint)
+        files = files if checkpoint.source == "hub" else files_of(checkpoint)
+    with understood(checkpoint.name):
+        given = given.over(own_in(files.config))
+    tensors, notes, sets = read(files.weights, given.weights)
+    if not unchanged(replace(checkpoint, identity=identity)):
+        raise CheckpointError(
+            f"{checkpoint.name} was overwritten while it was read, and nothing was loaded. {_AGAIN}"
+        )
+    require_real(tensors, checkpoint.name)
+    names = tuple(tensors)
+    tensors, own = in_timms_names(checkpoint, files, tensors)
+    given = given.over(own.given)
+    found = filled(checkpoint, files, tensors, given)
+    given.applied(found.model, checkpoint.name)
+    left_open = (*assumptions.question("weights", sets), *found.assumed)
+    found = replace(found, data=given.data(found.data), assumed=assumptions.left(left_open, given))
+    channels, height, width = found.data["input_size"]
+    _require_reasonable(found, checkpoint.name)
+    own.prove(found.model, found.data, checkpoint.name)
+    preprocessing = Preprocessing.from_config(found.data)  # refuses other channels than three
+    model = found.model.eval().requires_grad_(False)
+    known = replace(
+        checkpoint, name=whole_name, architecture=found.architecture, input_size=(channels, height, width),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        note=" ".join(filter(None, (checkpoint.note, *notes, *own.notes, *found.notes))),
+        assumed=(*own.assumed, *found.assumed), on_disk=True, identity=identity,
+    )  # fmt: skip
+    classes, called = model.num_classes, f"{found.architecture.partition('.')[0]}.{found.tag}"
+    if labels and len(labels) != classes:
+        raise CheckpointError(f"Given {len(labels)} labels; {checkpoint.name} has {classes} classes.")
+    with understood(checkpoint.name):
+        named = labels_of(files.config, classes, found.tag)
+        if huggingface.is_transformers(files.config):
+            named = huggingface.labels(files.config, classes)
+        shared = projects(files.weights, names, called, classes, bool(labels or named))
+        head_type = given.head_type
+        if head_type is None and huggingface.is_transformers(files.config):
+            head_type = huggingface.head_type(files.config, classes)
+    if head_type is None and classes == 1 and not shared:
+        known, head_type = replace(known, assumed=(*known.assumed, *assumptions.OF_ONE_OUTPUT)), "sigmoid"
+    require_head_type(head_type or "softmax", classes, checkpoint.name)
+    known = replace(known, projects=shared)
+    return Loaded(known, model, preprocessing, labels or named, head_type or "softmax")
+
+
+def _require_reasonable(found: Filled, name: str) -> None:
+    """CheckpointError for an input that nobody trains on, or that is another than the model's own."""
+    size = tuple(found.data["input_size"][-2:])
+    if not all(isinstance(side, int) and 0 < side <= limits.SIDE for side in size):
+        raise CheckpointError(
+            f"{name}: its config.json asks for an input of {size[0]} x {size[1]} pixels; expected is up to"
+            f" {limits.SIDE:,} a side. Correct it."
+        )
+    embedding = getattr(found.model, "patch_embed", None)
+    own = getattr(embedding, "img_size", None)
+    strict = getattr(embedding, "strict_img_size", False) and "processor" not in found.data
+    if own is not None and strict and tuple(own) != size:
+        raise CheckpointError(
+            f"{name}: its config.json asks for an input of {size[0]} x {size[1]} pixels, and its model was"
+            f" made for {own[0]} x {own[1]}. Correct its input_size or img_size."
+        )
+
+
+# Indices and counters, which some models keep beside weights; what is no part of the model is refused later.
+_COUNTED = re.compile(r"(^|[._])(index|indices|ids|tracked|step|steps|epoch|mask)$")
+
+
+def require_real(tensors: Mapping[str, Tensor], name: str) -> None:
+    """CheckpointError for an integer, boolean or complex weight: copied, it would be cut off silently."""
+    others = {key: tensor for key, tensor in tensors.items() if not tensor.is_floating_point()}
+    wrong = [key for key, tensor in others.items() if not _COUNTED.search(key) or tensor.is_complex()]
+    if wrong:
+        kind = str(tensors[wrong[0]].dtype).removeprefix("torch.")
+        others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise CheckpointError(
+            f"{name} holds {wrong[0]}{others} as {kind} numbers, where weights in floating point were"
+            " expected. Integers are what quantised or wrongly converted weights look like: save the model's"
+            " own float32, float16 or bfloat16 weights."
+        )

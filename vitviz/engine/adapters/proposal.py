@@ -1,0 +1,330 @@
+"""A mapping proposed for weights of somebody's own code, as far as shapes and names leave one possibility.
+
+A plain ViT has few kinds of tensors, and most have a shape of their own: the patch embedding, the table of
+positions, a layer's two MLP matrices, queries, keys and values in one. Where several have the same shape
+(queries, keys, values and what follows them; the two norms), the usual names tell, or the place beside
+attention or MLP. What then is still open is not guessed but asked.
+
+A proposal counts only if shapes and names leave one possibility, and once it has been loaded and a
+picture's answer is finite. That is no proof that it computes as its own code does (norms may stand
+elsewhere), so it stays marked as assumed until the mapping lies beside the file.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isqrt
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitviz.engine.checkpoint import Assumption, Checkpoint
+from vitviz.engine.formats import contrastive, google
+from vitviz.engine.formats.mapping import NameMap, mapping_beside, mapping_file, written
+from vitviz.engine.formats.overrides import Given
+from vitviz.engine.hub.files import Files
+from vitviz.errors import CheckpointError
+
+Shape = tuple[int, ...]
+ATTENTION = ("attn.q", "attn.k", "attn.v", "attn.proj")
+# The words by which tensors of one shape are told apart: whole parts of a name.
+_WORDS = {
+    "attn.q": r"w?q|query|queries|to_q|q_?proj|q_?lin(ear)?|query_?(projection|proj|layer|linear)|w_q",
+    "attn.k": r"w?k|keys?|to_k|k_?proj|k_?lin(ear)?|key_?(projection|proj|layer|linear)|w_k",
+    "attn.v": r"w?v|values?|to_v|v_?proj|v_?lin(ear)?|value_?(projection|proj|layer|linear)|w_v",
+    "attn.proj": (
+        r"wo|o|w_o|o_?proj|out|to_out|out_?proj|proj|projection|out_?lin(ear)?|output|output_?projection"
+        r"|fc_?out|dense"
+    ),
+    "norm1": r"(layer_?)?(norm|ln)_?(1|a|attn|attention|before)"
+    r"|(self_?)?(attn|attention|pre)_?(layer_?)?(norm|ln)",
+    "norm2": r"(layer_?)?(norm|ln)_?(2|b|mlp|ffn?|after|final)|(mlp|ffn?|post|final)_?(layer_?)?(norm|ln)",
+    "patch_embed.proj": r".*(patch|embed|conv|stem).*|input_?(layer|proj)",
+    "head": r".*(head|classif|logits).*|fc|out|output",
+    "cls_token": r".*(cls|class).*",
+    "pos_embed": r".*pos.*",
+    "reg_token": r".*reg.*",
+    "norm": r".*(norm|ln).*|mlp_head\.0|.*head\.0",
+}
+
+
+def in_layer(shape: Shape, bias: Shape, width: int, heads: int | None) -> set[str]:
+    """The places in a layer that a shape leaves."""
+    if len(shape) == 1 and shape[0] == width:
+        return {"norm1", "norm2"} if bias else {"norm1", "norm2", "ls1.gamma", "ls2.gamma"}
+    if len(shape) != 2 or width not in shape:
+        return set()
+    if heads and shape == (width // heads, width):
+        return set(ATTENTION[:3])
+    if shape == (width, width):
+        return set(ATTENTION)
+    out, into = shape[::-1] if _turned(shape, bias) else shape
+    if into == width:
+        return {"attn.qkv", "mlp.fc1"} if out == 3 * width else {"mlp.fc1"}
+    return {"mlp.fc2"}
+
+
+def _turned(shape: Shape, bias: Shape) -> bool:
+    """Whether a matrix is saved as (in, out), as its bias tells."""
+    return len(shape) == 2 and bool(bias) and bias[0] != shape[0] and bias[0] == shape[1]
+
+
+def around_layers(shape: Shape, bias: Shape, width: int) -> set[str]:
+    """The places outside of all layers that a shape leaves."""
+    if len(shape) == 4:
+        return {"patch_embed.proj"} if shape[:2] == (width, 3) else set()
+    if len(shape) == 1 and bias:
+        return {"norm"} if shape[0] == width else set()
+    if len(shape) == 2 and bias:
+        flat = shape[0] == width and 3 * isqrt(shape[1] // 3) ** 2 == shape[1]
+        return {*["patch_embed.proj"] * flat, *["head"] * (shape[1] == width)}
+    if shape[-1:] != (width,) or any(length != 1 for length in shape[:-2]):
+        return set()
+    count = shape[-2] if len(shape) > 1 else 1
+    if count == 1:
+        return {"cls_token"}
+    squares = any(isqrt(one) ** 2 == one for one in (count, count - 1))
+    return {"pos_embed"} if squares and count > 2 else {"reg_token"}
+
+
+def matched(fits: Mapping[str, set[str]]) -> dict[str, str]:
+    """A place for each stem for which shape leaves one, or its name does; never two for one place."""
+    open_ = {stem: set(places) for stem, places in fits.items()}
+    chosen: dict[str, str] = {}
+    while True:
+        only = {stem: next(iter(places)) for stem, places in open_.items() if len(places) == 1}
+        sure = _apart(only)
+        if not sure:
+            named = {stem: [one for one in places if _named(stem, one)] for stem, places in open_.items()}
+            sure = _apart({stem: places[0] for stem, places in named.items() if len(places) == 1})
+        if not sure:
+            return chosen
+        chosen |= sure
+        taken = set(sure.values())
+        open_ = {stem: places - taken for stem, places in open_.items() if stem not in chosen}
+
+
+def _apart(places: Mapping[str, str]) -> dict[str, str]:
+    """Those whose place no other has."""
+    counts = Counter(places.values())
+    return {stem: place for stem, place in places.items() if counts[place] == 1}
+
+
+def _named(stem: str, place: str) -> bool:
+    """Whether the last telling part of a name is one of the words of a place."""
+    parts = [part for part in re.split(r"[./]", stem) if not re.fullmatch(r"\d+|\{head\}|\{layer\}", part)]
+    return place in _WORDS and any(re.fullmatch(_WORDS[place], part, re.I) for part in parts[-1:])
+
+
+def near(stem: str, placed: list[str], others: list[str]) -> bool:
+    """Whether a stem shares more of its beginning with these than with any of the others."""
+
+    def shared(one: str) -> int:
+        return next((i for i, (a, b) in enumerate(zip(stem, one, strict=False)) if a != b), len(stem))
+
+    return bool(placed) and max(map(shared, placed)) > max(map(shared, others), default=0)
+
+
+_NUMBER = re.compile(r"(?<![A-Za-z0-9])\d+(?=[._])")
+_KIND = re.compile(r"^(?P<stem>.*?)(?P<kind>(?:^|[._])(?:weight|bias|gamma|beta|w|b))$")
+_ENDS = {"weight": "weight", "gamma": "weight", "w": "weight", "bias": "bias", "beta": "bias", "b": "bias"}
+
+_NEEDED = ("norm1", "norm2", "attn.proj", "mlp.fc1", "mlp.fc2")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A mapping, and their tensors (with shapes) for which no one place was left, to be asked for."""
+
+    mapping: NameMap
+    open: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # timm's tensors that nothing was found for
+
+    @property
+    def complete(self) -> bool:
+        return not self.open and not self.missing
+
+
+def proposed(tensors: Mapping[str, Tensor]) -> Proposal:
+    """The mapping that shapes and usual names leave for a file's tensors, and what they leave open."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    counts = Counter(shape[1] for shape in shapes.values() if len(shape) == 2)  # what layers read
+    layers = _layers(shapes)
+    if not counts or layers is None:
+        return Proposal(NameMap(), tuple(map(_told, shapes.items())), ("blocks",))
+    width = counts.most_common(1)[0][0]
+    before, after = layers
+    inside = {f"{before}{{layer}}{rest}": shape for rest, shape in after.items()}
+    numbered = re.compile(rf"{re.escape(before)}\d+[._]")
+    lying = {name: shape for name, shape in shapes.items() if not numbered.match(name)}
+    inside, heads = _with_heads(inside, width)
+    layer, rest = _stems(inside), _stems(lying)
+    chosen = _in_layers(layer, width, heads)
+    around = matched({stem: around_layers(*_shapes(parts), width) for stem, parts in rest.items()})
+    stems, roles = {**layer, **rest}, {*chosen.values(), *around.values()}
+    places = {stem: f"blocks.{{layer}}.{role}" for stem, role in chosen.items()} | around
+    left = [_told(part) for stem, parts in stems.items() if stem not in places for part in parts.values()]
+    apart = {role: stems[stem] for stem, role in chosen.items() if role in ATTENTION[:3]}
+    placed = {place: stems[stem] for stem, place in places.items() if chosen.get(stem) not in apart}
+    stack = {
+        f"blocks.{{layer}}.attn.qkv.{kind}": [apart[role][kind][0] for role in ATTENTION[:3]]
+        for kind in ("weight", "bias")
+        if all(kind in apart.get(role, ()) for role in ATTENTION[:3])
+    }
+    transpose = tuple(parts["weight"][0] for parts in placed.values() if _turned(*_shapes(parts)))
+    mapping = NameMap(_names(placed), stack, transpose, model={"heads": heads} if heads else {})
+    flat = len(_shapes(placed.get("patch_embed.proj", {}))[0]) == 2
+    missing = [f"blocks.{{layer}}.{role}" for role in _NEEDED if role not in roles]
+    missing += [] if "attn.qkv" in roles or set(ATTENTION) <= roles else ["blocks.{layer}.attn.qkv"]
+    missing += [role for role in ("patch_embed.proj", "pos_embed") if role not in roles]
+    missing += ["patch_order under [model], the order in which a patch is flattened"] if flat else []
+    return Proposal(mapping, tuple(left), tuple(missing))
+
+
+def _layers(shapes: Mapping[str, Shape]) -> tuple[str, dict[str, Shape]] | None:
+    """What stands before the number of a layer, and what follows with its shape."""
+    found: dict[str, dict[int, dict[str, Shape]]] = defaultdict(lambda: defaultdict(dict))
+    for name, shape in shapes.items():
+        for match in _NUMBER.finditer(name):
+            found[name[: match.start()]][int(match[0])][name[match.end() :]] = shape
+    alike = {
+        before: layers for before, layers in found.items()
+        if sorted(layers) == list(range(len(layers))) and len(layers[0]) > 5
+        and all(rest == layers[0] for rest in layers.values())
+    }  # fmt: skip
+    if not alike:
+        return None
+    before = max(alike, key=lambda one: (len(alike[one]) * len(alike[one][0]), -len(one)))
+    return before, alike[before][0]
+
+
+def _with_heads(inside: Mapping[str, Shape], width: int) -> tuple[dict[str, Shape], int | None]:
+    """Matrices of one head each, as one name with {head} for its number; and how many heads there are."""
+    groups: dict[str, dict[int, Shape]] = defaultdict(dict)
+    for name, shape in inside.items():
+        for match in _NUMBER.finditer(name):
+            groups[f"{name[: match.start()]}{{head}}{name[match.end() :]}"][int(match[0])] = shape
+    shared = {
+        pattern: group for pattern, group in groups.items()
+        if len(set(group.values())) == 1 and group.get(0) and group[0][0] * len(group) == width
+    }  # fmt: skip
+    heads = {len(group) for group in shared.values() if len(group) > 1 and group[0][1:] == (width,)}
+    if len(heads) != 1:
+        return dict(inside), None
+    count, kept = heads.pop(), dict(inside)
+    for pattern, group in shared.items():
+        if len(group) == count:
+            for number in group:
+                kept.pop(pattern.replace("{head}", str(number)))
+            kept[pattern] = group[0]
+    return kept, count
+
+
+def _stems(shapes: Mapping[str, Shape]) -> dict[str, dict[str, tuple[str, Shape]]]:
+    """Weights and biases of one module together: stem -> weight or bias -> (name, shape)."""
+    found: dict[str, dict[str, tuple[str, Shape]]] = defaultdict(dict)
+    for name, shape in shapes.items():
+        match = _KIND.match(name)
+        stem, kind = (match["stem"], _ENDS[match["kind"].lstrip("._")]) if match else (name, "weight")
+        found[stem][kind] = name, shape
+    return dict(found)
+
+
+def _shapes(parts: dict) -> list[Shape]:
+    """Of weight and bias; () for none."""
+    return [parts.get(kind, ("", ()))[1] for kind in ("weight", "bias")]
+
+
+def _in_layers(stems: dict, width: int, heads: int | None) -> dict[str, str]:
+    """The places of a layer's modules, as far as one is left for each."""
+    fits = {stem: in_layer(*_shapes(parts), width, heads) for stem, parts in stems.items()}
+    chosen = matched(fits)
+    # the norm that lies beside attention, or beside the MLP
+    for side, role in (("attn", "norm1"), ("mlp", "norm2")):
+        placed = [stem for stem, one in chosen.items() if one.startswith(f"{side}.")]
+        free = [stem for stem in stems if stem not in chosen and fits[stem] == {"norm1", "norm2"}]
+        beside = [stem for stem in free if near(stem, placed, [one for one in chosen if one not in placed])]
+        if role not in chosen.values() and len(beside) == 1:
+            chosen[beside[0]] = role
+    return chosen
+
+
+def _names(placed: Mapping[str, dict]) -> dict[str, str]:
+    """Their names of timm's modules, one line a module where weight and bias are called so."""
+    found: dict[str, str] = {}
+    for ours, parts in placed.items():
+        names = {kind: name for kind, (name, _) in parts.items()}
+        if ours.endswith(("cls_token", "pos_embed", "reg_token", "ls1.gamma", "ls2.gamma")):
+            found |= {name: ours for name in names.values()}
+        elif len(stems := {name.removesuffix(kind) for kind, name in names.items()}) == 1:
+            found[stems.pop() + "*"] = f"{ours}.*"
+        else:
+            found |= {name: f"{ours}.{kind}" for kind, name in names.items()}
+    return found
+
+
+def _told(part: tuple[str, Shape]) -> str:
+    name, shape = part
+    return f"{name} ({', '.join(map(str, shape))})"
+
+
+BOTH = (
+    "{name} holds both towers as open_clip saves them, and nothing that says which of timm's architectures"
+    " the picture's is. Put a config.json beside them that does, such as"
+    ' {{"architecture": "vit_base_patch16_clip_224.laion2b", "num_classes": 512}}, with as many numbers as a'
+    " picture's embedding has (0 where no projection ends the tower, as in SigLIP)."
+)
+# timm's own name; `patch_embed`, `cls_token` and `pos_embed` are anybody's.
+_MARK = "blocks.0.attn.qkv.weight"
+
+
+@dataclass(frozen=True)
+class Own:
+    """What came of it: what the mapping says of the model, sentences, and whether it was only proposed."""
+
+    given: Given = field(default_factory=Given)
+    notes: tuple[str, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
+
+    def prove(self, model: nn.Module, data: Mapping[str, Any], name: str) -> None:
+        """CheckpointError where a model that a proposal filled does not answer with finite numbers."""
+        if not self.assumed:
+            return
+        with torch.no_grad():
+            answer = model.eval()(torch.zeros(1, *data["input_size"]))
+        if not answer.isfinite().all():
+            raise CheckpointError(
+                f"{name} names its tensors in its own way, and with the mapping that was proposed its"
+                " answer is not finite. Write a mapping file beside it."
+            )
+
+
+def in_timms_names(
+    checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor]
+) -> tuple[dict[str, Tensor], Own]:
+    """The tensors in timm's layout, where a mapping is given or can be proposed; else as they are.
+
+    CheckpointError for a mapping that does not fit, and, with what could be told, for more than one.
+    """
+    mapping, name = mapping_beside(files.weights), checkpoint.name
+    path = mapping_file(files.weights).name
+    if mapping is not None:
+        return mapping.translated(tensors, name), Own(mapping.given, (f"Its tensors are named by {path}.",))
+    if files.config or checkpoint.architecture or google.is_google(tensors) or _MARK in tensors:
+        return tensors, Own()
+    if contrastive.holds_both(tensors):
+        raise CheckpointError(BOTH.format(name=name))
+    found = proposed(tensors)
+    if found.complete:
+        told = "Its tensors are named in their own way; a mapping was proposed."
+        own = Own(found.mapping.given, (f"{told} Save it as {path} to keep it.",), (Assumption("mapping"),))
+        return found.mapping.translated(tensors, name), own
+    if not any(".attn." in ours for ours in (*found.mapping.names.values(), *found.mapping.stack)):
+        return tensors, Own()  # nothing like a ViT; whoever reads it next says so
+    raise CheckpointError(
+        f"{name} names its tensors in its own way, and shapes leave more than one possibility for"
+        f" {', '.join((*found.open, *found.missing)[:4])}. Say which in {path} beside it, or name its"
+        f" architecture where it is one of timm's; this much could be told:\n{written(found.mapping)}"
+    )

@@ -1,0 +1,107 @@
+"""What somebody has said of a bare weights file, kept as a config.json in timm's form beside it.
+
+In a folder of its own the file's config is `config.json`, as timm writes it; beside other weights it is
+`vit.config.json`. timm reads such a folder, too (`local-dir:`), but for the epsilon of the norms and where
+they stand and for the type of the head, for which its form has no word: these stand under `vitviz`.
+A proposed mapping is kept with it.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
+
+from vitviz.engine.adapters.proposal import proposed
+from vitviz.engine.checkpoint import Checkpoint
+from vitviz.engine.formats import inference
+from vitviz.engine.formats.folder import config_beside, refusing, stem
+from vitviz.engine.formats.mapping import mapping_beside, mapping_file, written
+from vitviz.engine.formats.overrides import Given, activation_in, block_in, split
+from vitviz.engine.formats.weights import read
+from vitviz.engine.hub.files import weights_of
+from vitviz.engine.images.preprocess import Preprocessing
+from vitviz.errors import CheckpointError
+from vitviz.traces.head_type import HeadType
+
+_EPSILON = 1e-6  # timm's
+
+
+def config_of(
+    checkpoint: Checkpoint, model: nn.Module, preprocessing: Preprocessing, labels: tuple[str, ...] = (),
+    head_type: HeadType = "softmax",
+) -> dict[str, Any]:  # fmt: skip
+    """A loaded checkpoint as timm's config.json, with all that was said of it and all that is assumed.
+
+    CheckpointError for what timm's form cannot describe by a plain ViT's arguments.
+    """
+    name, given = split(checkpoint.name)
+    block = model.blocks[0]
+    args: dict[str, Any] = {}
+    if type(model) is VisionTransformer:
+        _, args, _ = inference.architecture_of(model.state_dict(), name, block.attn.num_heads)
+        args["act_layer"] = activation_in(getattr(block.mlp, "act", None))
+        args |= {"global_pool": model.global_pool, "pool_include_prefix": model.pool_include_prefix}
+    if not args or args["act_layer"] is None or "mlp_layer" in args:
+        raise CheckpointError(
+            f"{name} has parts that its tensors alone do not describe. Write its config.json in timm's form"
+            " yourself: architecture, model_args, pretrained_cfg."
+        )
+    height, width = preprocessing.size
+    pictures = {
+        "input_size": [3, height, width], "mean": list(preprocessing.mean), "std": list(preprocessing.std),
+        "crop_pct": preprocessing.crop_pct, "crop_mode": preprocessing.crop_mode,
+        "interpolation": preprocessing.interpolation, "num_classes": args["num_classes"],
+    }  # fmt: skip
+    if labels:
+        pictures["label_names"] = list(labels)
+    epsilon = next((part.eps for part in model.modules() if isinstance(part, nn.LayerNorm)), _EPSILON)
+    own = {"epsilon": epsilon, "block": block_in(model), "weights": given.weights, "head_type": head_type}
+    usual = {"epsilon": _EPSILON, "block": "pre-norm", "weights": None, "head_type": "softmax"}
+    own = {key: value for key, value in own.items() if value != usual[key]}
+    return {
+        "architecture": checkpoint.architecture, "num_classes": args.pop("num_classes"), "model_args": args,
+        "pretrained_cfg": pictures, **({"vitviz": own} if own else {}),
+    }  # fmt: skip
+
+
+def keep(
+    checkpoint: Checkpoint, model: nn.Module, preprocessing: Preprocessing, labels: tuple[str, ...] = (),
+    head_type: HeadType = "softmax",
+) -> Path:  # fmt: skip
+    """Writes it beside the weights, and returns where; from then on nothing of them is assumed.
+
+    CheckpointError for no file of this machine, one that has a config, or a folder not to be written to.
+    """
+    place, weights = Path(checkpoint.location), weights_of(checkpoint)
+    if checkpoint.source != "local" or weights is None or not weights.is_file():
+        raise CheckpointError(
+            f"{checkpoint.name} is no file of this machine, beside which a config could be kept."
+        )
+    if config_beside(weights):
+        raise CheckpointError(f"{checkpoint.name} has a config.json already. Say there what it leaves open.")
+    _, given = split(checkpoint.name)
+    path = place / "config.json" if place.is_dir() else weights.with_name(f"{stem(weights)}.config.json")
+    content = config_of(checkpoint, model, preprocessing, labels, head_type)
+    with refusing(f"{path.name} cannot be written: {{said}}. Write it by hand.", OSError):
+        if any(one.name == "mapping" for one in checkpoint.assumed) and mapping_beside(weights) is None:
+            _write(mapping_file(weights), written(proposed(read(weights, given.weights).tensors).mapping))
+        _write(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    return path
+
+
+def own_in(config: Mapping[str, Any]) -> Given:
+    """What such a config says that timm's form has no word for."""
+    own = config.get("vitviz")
+    own = own if isinstance(own, Mapping) else {}
+    return Given(**{name: own.get(name) for name in ("epsilon", "block", "weights", "head_type")})
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)

@@ -1,0 +1,339 @@
+"""A model with a file's weights in it, every one of them, or which do not fit.
+
+It is built by whoever knows its architecture best: the user, timm's registry, a config, the file's name, or
+the shapes of its tensors, in this order. timm's own loading is not used, because it forgives: where it would
+leave weights at their random start, resample positions or drop a classifier in silence, a file is refused, or
+the model built to its own size.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from timm.layers import use_fused_attn
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from vitviz.engine import memory
+from vitviz.engine.adapters import assumptions
+from vitviz.engine.checkpoint import Assumption, Checkpoint
+from vitviz.engine.formats import google, huggingface, inference, limits, naflex, processors, timm_config
+from vitviz.engine.formats.families import architectures, require_plain, timm_module
+from vitviz.engine.formats.folder import refusing, stem, understood
+from vitviz.engine.formats.overrides import Given, pools_of
+from vitviz.engine.forward.tracing import patch_size
+from vitviz.engine.hub.files import Files, registered
+from vitviz.errors import CheckpointError
+from vitviz.traces.head_type import HeadType
+
+_NOTHING = Given()
+_WORDS = {"num_classes": "classes", "img_size": "input", "global_pool": "pooling"}
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A model that has its weights, and what the file told besides."""
+
+    model: nn.Module
+    architecture: str
+    data: Mapping[str, Any]  # a timm data config
+    tag: str = ""
+    notes: tuple[str, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
+    labels: tuple[str, ...] = ()  # as far as they are read here: of models in memory
+    head_type: HeadType | None = None  # likewise; None where nothing tells it
+
+
+def filled(
+    checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor], told: Given = _NOTHING
+) -> Filled:
+    """The model of whoever knows it best, in this module's order; `told` is what somebody has said of it."""
+    config, name = files.config, checkpoint.name
+    asked = checkpoint.architecture if checkpoint.architecture != config.get("architecture") else None
+    if record := registered(checkpoint):
+        return _by_name(checkpoint.name, asdict(record), tensors, name, own=False)
+    if huggingface.is_transformers(config):
+        tensors = huggingface.to_timm(tensors, str(config["model_type"]))
+        if not asked:
+            return _by_transformers(files, tensors, name, told)
+    elif config.get("architecture") and not asked:
+        return _by_config(config, tensors, name, told)
+    heads, notes = None, []
+    if google.is_google(tensors):
+        tensors, heads, notes = google.to_timm(tensors, name)
+    if asked:
+        found = _by_name(asked, timm_config.default(asked), tensors, name)
+    else:
+        found = _by_file_name(files.weights, tensors, name, told) or _by_tensors(tensors, name, heads, told)
+    return replace(found, notes=(*notes, *found.notes))
+
+
+def _shaped(name: str) -> AbstractContextManager[None]:
+    """Around code that reads shapes, which a tensor of another number of axes makes fail."""
+    wrong = f"{name}: its tensors are named like a Vision Transformer's but shaped otherwise ({{why}})."
+    return refusing(f"{wrong} Save them again.", IndexError, TypeError, ValueError, RuntimeError)
+
+
+def _by_name(
+    architecture: str, record: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, own: bool = True
+) -> Filled:
+    """A registered architecture; a user's `own` file may have other classes and size, never stretched."""
+    build = partial(timm.create_model, architecture, pretrained=False)
+    model = empty(build, name, tensors)
+    with _shaped(name):
+        changes = _own_size(model, tensors) if own else {}
+    if changes:
+        model = empty(build, name, tensors, **changes)
+    state, resampled = _converted(tensors, model, architecture)
+    if resampled and own:
+        state |= {key: tensors[key] for key in resampled if key in tensors}  # their own shapes, for the error
+        if not any(key in tensors for key in resampled):
+            raise CheckpointError(
+                f"{name} was trained at another size than {architecture}: {', '.join(resampled)} would have"
+                " to be resampled."
+            )
+    fill(model, state, name, architecture)
+    notes = [f"timm resampled {', '.join(resampled)} to the size of {architecture}."] if resampled else []
+    if changes:
+        words = ", ".join(f"{_WORDS[key]} {value}" for key, value in changes.items())
+        notes.append(f"Otherwise than {architecture}, as the file wants it: {words}.")
+    size = tuple(changes.get("img_size", record["input_size"][-2:]))
+    model = naflex.at_one_size(model, size, name)
+    data = {**record, "input_size": (record["input_size"][0], *size)}
+    # tuned by somebody, who may normalise otherwise
+    left_open = [*assumptions.of_pictures(data)] if changes.get("num_classes") else []
+    if "global_pool" in changes:
+        left_open += assumptions.question("pool", pools_of(model))
+    return Filled(model, architecture, data, str(record.get("tag") or ""), tuple(notes), tuple(left_open))
+
+
+def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, told: Given) -> Filled:
+    """A folder in timm's local-dir form, read as timm reads it."""
+    architecture = str(config["architecture"])
+    require_plain(architecture)
+    with understood(name):
+        args, record, notes = timm_config.described(config, name)
+    build = partial(timm.create_model, architecture, pretrained=False, pretrained_cfg=record)
+    model = empty(build, name, tensors, **args)
+    state, resampled = _converted(tensors, model, architecture)
+    state |= {key: tensors[key] for key in resampled if key in tensors}
+    fill(model, state, name, f"its config.json ({architecture})")
+    model = naflex.at_one_size(model, tuple(record["input_size"][-2:]), name)
+    known = config.get("pretrained_cfg") is not None or "mean" in config
+    left_open = () if known else assumptions.of_pictures(record)
+    notes = [] if told.normalised and not known else notes
+    return Filled(model, architecture, record, str(record.get("tag") or ""), tuple(notes), left_open)
+
+
+def _by_transformers(files: Files, tensors: Mapping[str, Tensor], name: str, told: Given) -> Filled:
+    with understood(name):
+        build, entry = huggingface.builder(files.config, tensors, name)
+        data, notes = processors.data_config(files.config, files.preprocessor)
+    model = empty(build, name, tensors)
+    fill(model, tensors, name, f"its config.json ({files.config['model_type']})")
+    known = files.preprocessor is not None
+    left_open = () if known else assumptions.of_pictures(data)
+    notes = [] if told.normalised and not known else notes
+    return Filled(model, entry, data, notes=tuple(notes), assumed=left_open)
+
+
+def _by_file_name(weights: Path, tensors: Mapping[str, Tensor], name: str, told: Given) -> Filled | None:
+    """The architecture that a file is named after, such as deit_tiny_patch16_224-a1311bcf.pth, if its tensors
+    agree. Only a name of timm's own, whole, tells all; what follows it in another's is anybody's.
+    """
+    called = stem(weights)
+    parts = [one for one in architectures() if re.match(rf"{re.escape(one)}(?![^\W_])", called)]
+    if not parts:
+        return None
+    architecture = called if timm.models.is_model_pretrained(called) else max(parts, key=len)
+    try:
+        record = timm_config.default(architecture)
+        found = _by_name(architecture, record, tensors, name)
+    except CheckpointError:
+        return None
+    whole = called == architecture or weights.name == str(record.get("url") or "").rpartition("/")[2]
+    if whole and found.model.num_classes == record["num_classes"]:
+        return found
+    left_open = assumptions.of_model(found.model, tensors, found.data, told.heads is not None)
+    return replace(found, assumed=left_open)
+
+
+def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, told: Given) -> Filled:
+    """A bare file: its shapes tell the model; of Google's files (`heads` known) also the normalisation."""
+    with _shaped(name):
+        architecture, args, notes = inference.architecture_of(tensors, name, heads or told.heads)
+    model = empty(partial(timm.create_model, architecture, pretrained=False), name, tensors, **args)
+    state, _ = _converted(tensors, model, architecture)
+    fill(model, state, name, f"what its tensors tell ({architecture})")
+    usual = "one half" if heads else assumptions.family(tensors, name)
+    if args["pre_norm"] and told.activation is None:
+        notes.append(
+            "The file does not tell its activation; GELU was assumed (OpenAI's CLIP uses QuickGELU)."
+        )
+    if told.normalised:
+        pass  # its own words, which the name carries
+    elif usual is None:
+        notes.append("The file does not tell its normalisation; ImageNet's mean and deviation were assumed.")
+    elif not heads:
+        notes.append(f"Its normalisation (mean and deviation) is that of its family: {usual}.")
+    data = {**assumptions.NORMALISATIONS[usual or "ImageNet"].said(), "interpolation": "bicubic"}
+    data |= {"input_size": (args["in_chans"], *args["img_size"])}
+    data |= {"crop_pct": 0.9 if args["img_size"][0] >= 128 else 1.0}
+    left_open = () if heads else assumptions.of_model(model, tensors, data, told.heads is not None)
+    return Filled(model, architecture, data, "in21k" if heads else "", tuple(notes), left_open)
+
+
+_BUILT = 3_000  # tensors that are made of any model before its file's count: none of timm's has 2,000
+_RESAMPLED_BY_TIMM = 16_000_000  # parameters, of position embeddings for larger pictures
+_UNBUILT = (
+    TypeError, ValueError, AssertionError, KeyError, IndexError, RuntimeError, AttributeError,
+    ArithmeticError, RecursionError, NotImplementedError,
+)  # fmt: skip
+_RESIZED = ("pos_embed", "patch_embed.proj.weight", "relative_position_bias_table")
+
+
+class _Counted(TorchFunctionMode):
+    """Ends the building of a model that makes more tensors than its file could fill, before it stands."""
+
+    _MAKING = {"empty", "zeros", "ones", "full", "rand", "randn", "tensor", "arange", "linspace"}
+
+    def __init__(self, most: int, sentence: str):
+        super().__init__()
+        self.left, self.sentence = most, sentence
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if getattr(func, "__name__", "") in self._MAKING:
+            self.left -= 1
+            if self.left < 0:
+                raise CheckpointError(self.sentence)
+        return func(*args, **(kwargs or {}))
+
+
+def empty(
+    build: Callable[..., nn.Module], name: str, tensors: Mapping[str, Tensor], **changes: Any
+) -> nn.Module:
+    """A new model of shapes alone, on torch's meta device: it takes no memory until it is filled.
+
+    `tensors` are those that are to fill it. Raises CheckpointError where it cannot be built with these
+    arguments, or would have far more numbers than these.
+    """
+    limits.require_depth(changes.get("depth"), tensors, name)
+    most = max(_BUILT, 2 * len(tensors))
+    too_many = (
+        f"{name} describes a model that its file cannot fill: it has more than {most:,} tensors, and the file"
+        f" {len(tensors):,}{_asked(changes)}. Correct its config.json or architecture."
+    )
+    unbuilt = (
+        f"{name} describes a model that cannot be built: {{said}}. Check its config.json or architecture."
+    )
+    with refusing(unbuilt, *_UNBUILT), torch.device("meta"), _Counted(most, too_many):
+        model = build(**changes).float()  # whatever torch's default is
+    wanted, given = (sum(one.numel() for one in those.values()) for those in (model.state_dict(), tensors))
+    if wanted > 2 * given + _RESAMPLED_BY_TIMM:
+        raise CheckpointError(
+            f"{name} does not fit its config.json or architecture:"
+            f" {_first(_misfits(model.state_dict(), tensors))}. That asks for {wanted:,}"
+            f" parameters{_asked(changes)}, and the file has {given:,}. Name the architecture that it was"
+            " trained with."
+        )
+    # switched off in this environment, for exports; capturing and speed both rest on it
+    if not use_fused_attn():
+        for module in model.modules():
+            if hasattr(module, "fused_attn"):
+                module.fused_attn = True
+    return model
+
+
+def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) -> None:
+    """Gives an `empty` model memory and loads tensors in timm's layout strictly, in place.
+
+    CheckpointError, before it takes memory, with the first three keys missing, left over or of other shape.
+    """
+    misfits = _misfits(model.state_dict(), tensors)
+    if misfits:
+        raise CheckpointError(
+            f"{name} does not fit {what}: {_first(misfits)}. Name the architecture that it was trained with,"
+            " or leave it out so that it is read from the tensors."
+        )
+    tables = sum(buffer.nbytes for buffer in model.buffers())
+    what, advice = f"What {name} looks up about its positions", "Choose a smaller input in its config.json."
+    memory.require(tables, memory.CPU, what, advice)
+    model.to_empty(device="cpu")
+    for module in model.modules():
+        # timm's name for it: tables that are computed, not trained
+        if hasattr(module, "init_non_persistent_buffers"):
+            module.init_non_persistent_buffers()
+    model.load_state_dict(dict(tensors), strict=True)
+
+
+def _asked(changes: Mapping[str, Any]) -> str:
+    """The numbers among a model's arguments, in brackets."""
+    numbers = int | float | list | tuple
+    given = [f"{key} {value}" for key, value in changes.items() if isinstance(value, numbers)]
+    return f" ({', '.join(given)[:200]})" if given else ""
+
+
+def _converted(
+    tensors: Mapping[str, Tensor], model: nn.Module, architecture: str
+) -> tuple[dict[str, Tensor], list[str]]:
+    """The tensors after timm's renaming for a family (CLIP's, DINOv2's, EVA's, …), and what it resampled."""
+    module = sys.modules[timm.models.model_entrypoint(architecture.partition(".")[0]).__module__]
+    adapts = timm_module(architecture) in ("vision_transformer", "deit")
+    options = {"adapt_layer_scale": True} if adapts else {}
+    before = {tensor.untyped_storage().data_ptr() for tensor in tensors.values()}
+    try:
+        after = module.checkpoint_filter_fn(dict(tensors), model, **options)
+    except (AttributeError, RuntimeError, KeyError, IndexError, ValueError, ZeroDivisionError):
+        return dict(tensors), []  # a file of another family; the strict check will name its keys
+    # A tensor that was only renamed or transposed still lies in the file's memory; a resampled one does not.
+    resized = {key: tensor.untyped_storage() for key, tensor in after.items() if key.endswith(_RESIZED)}
+    return after, [key for key, storage in resized.items() if storage.data_ptr() not in before]
+
+
+def _own_size(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """How a model must differ to take a file of its architecture: classes, image size, pooling.
+
+    Fine-tuning changes these three and nothing else. Empty where the model fits as it is.
+    """
+    changes: dict[str, Any] = {}
+    classes = len(tensors["head.weight"]) if "head.weight" in tensors else 0
+    known_layout = "blocks.0.norm1.weight" in tensors  # elsewhere the classifier may go by another name
+    if known_layout and classes != model.num_classes:
+        changes["num_classes"] = classes
+    if "fc_norm.weight" in tensors and "norm.weight" not in tensors and model.global_pool == "token":
+        changes["global_pool"] = "avg"
+    table, own = tensors.get("pos_embed"), model.state_dict().get("pos_embed")
+    if table is not None and own is not None and table.ndim == 3 and table.shape[1] != own.shape[1]:
+        patches = model.patch_embed.num_patches
+        side = inference.grid_side(table.shape[1], own.shape[1] - patches)
+        if side:
+            rows, cols = patch_size(model.patch_embed)
+            changes["img_size"] = (side * rows, side * cols)
+    return changes
+
+
+def _misfits(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
+    found = []
+    for name, tensor in expected.items():
+        if name not in given:
+            found.append(f"{name} {_shape(tensor)} is missing from the file")
+        elif given[name].shape != tensor.shape:
+            found.append(f"{name} is {_shape(given[name])} in the file and {_shape(tensor)} in the model")
+    left = [f"{name} {_shape(tensor)}" for name, tensor in given.items() if name not in expected]
+    return found + [f"{one} of the file is not part of the model" for one in left]
+
+
+def _first(misfits: list[str]) -> str:
+    """The first three, and how many more there are."""
+    return "; ".join(misfits[:3]) + (f" and {len(misfits) - 3} more" if len(misfits) > 3 else "")
+
+
+def _shape(tensor: Tensor) -> str:
+    return f"({', '.join(map(str, tensor.shape))})"

@@ -1,0 +1,149 @@
+"""Where in a checkpoint's folder things lie, as timm and transformers write them; no torch is imported.
+
+Of weights in several files an index says which tensor lies in which shard. It is text from anywhere, so it
+may name files only that lie beside it, and of its own kind: one of safetensors never leads to a pickle.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from vitviz.engine.formats import limits
+from vitviz.errors import CheckpointError, VitvizError, quoted, said
+from vitviz.traces.localized_text import filled
+from vitviz.traces.unicode import parse_json
+
+INDICES = (".safetensors.index.json", ".bin.index.json")  # of weights in several files
+SUFFIXES = (".safetensors", ".pth", ".pth.tar", ".pt", ".bin", ".npz", *INDICES)
+# In the order in which timm and transformers prefer them.
+HUB_FILES = (
+    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
+)  # fmt: skip
+_PREFERRED = (*HUB_FILES, "pytorch_model.pth", "model.pth")
+
+
+def weights_file(folder: Path) -> Path | None:
+    """The weights in a folder: by their usual names, else the only file with a fitting ending; or None."""
+    for name in _PREFERRED:
+        if (folder / name).is_file():
+            return folder / name
+    found = sorted(path for path in folder.iterdir() if path.is_file() and path.name.endswith(SUFFIXES))
+    return found[0] if len(found) == 1 else None
+
+
+def stem(weights: Path) -> str:
+    """A weights file's name without its ending."""
+    endings = filter(weights.name.endswith, SUFFIXES)
+    return weights.name.removesuffix(next(endings, weights.suffix))
+
+
+def config_file(weights: Path) -> Path:
+    """A weights file's config.json: its own (`vit.config.json`), else beside it, or above snapshots/."""
+    own = weights.with_name(f"{stem(weights)}.config.json")
+    folder = weights.parent.parent if weights.parent.name == "snapshots" else weights.parent
+    return own if own.is_file() else folder / "config.json"
+
+
+def config_beside(weights: Path) -> dict[str, Any]:
+    """What stands in it; {} where there is none."""
+    path = config_file(weights)
+    return read_json(path) if path.is_file() else {}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file. Raises CheckpointError where it is none."""
+    try:
+        if path.stat().st_size > limits.JSON:
+            raise ValueError(f"it has more than {limits.JSON:,} bytes")
+        content = parse_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"{path.name} cannot be read: {said(error)}.") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{_place(path)} is not valid JSON ({error}). Write it again.") from error
+    if not isinstance(content, dict):
+        kind = type(content).__name__
+        raise CheckpointError(f"{_place(path)} holds a {kind} where a JSON object was expected.")
+    return content
+
+
+@contextmanager
+def refusing(sentence: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turns errors of such kinds into a CheckpointError, which says why at {why} or {said} in `sentence`."""
+    try:
+        yield
+    except VitvizError:
+        raise
+    except kinds as error:
+        why = {"why": f"{type(error).__name__}: {said(error)}", "said": said(error)}
+        raise CheckpointError(filled(sentence, why)) from error
+
+
+def understood(name: str) -> AbstractContextManager[None]:
+    """Around code that reads a config, which a malformed one makes fail."""
+    kinds = (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError)
+    return refusing(f"{name}: its config.json cannot be understood ({{why}}). Correct it.", *kinds)
+
+
+def permitted(name: str) -> AbstractContextManager[None]:
+    """Around what is there and may not be read; it is not searched for elsewhere."""
+    right = "Give it the right to read the file and its folder."
+    return refusing(f"{name} may not be read: this program has no permission. {right}", PermissionError)
+
+
+_PLAIN = re.compile(r"[\w-][\w.-]*")
+
+
+def is_index(path: Path) -> bool:
+    """Whether a weights file is an index of others."""
+    return path.name.endswith(INDICES)
+
+
+def listed(index: Path) -> dict[str, set[str]]:
+    """The shards of an index by file name, in order, each with the names of its tensors.
+
+    Raises CheckpointError where the index names nothing, or what is no plain file name of its own kind.
+    """
+    tensors = read_json(index).get("weight_map")
+    if not isinstance(tensors, dict) or not tensors:
+        raise CheckpointError(
+            f"{_place(index)} has no weight_map from tensors to files. Save or download it again."
+        )
+    ending = "." + index.name.removesuffix(".index.json").rpartition(".")[2]
+    found: dict[str, set[str]] = {}
+    for tensor, name in tensors.items():
+        if not isinstance(name, str) or not _PLAIN.fullmatch(name) or not name.endswith(ending):
+            raise CheckpointError(
+                f"{_place(index)} leads to {quoted(name)}, which was not opened: expected are names of"
+                f" {ending} files in its own folder, such as model-00001-of-00002{ending}."
+            )
+        found.setdefault(name, set()).add(tensor)
+    return dict(sorted(found.items()))
+
+
+def shards(index: Path) -> dict[Path, set[str]]:
+    """The same by path. CheckpointError too where a shard is missing, or a link out of the folder.
+
+    In the hub's cache both are links into one folder of blobs, so a shard may lie beside the index's target.
+    """
+    found = {index.parent / name: tensors for name, tensors in listed(index).items()}
+    missing = [path.name for path in found if not path.is_file()]
+    if missing:
+        first, *more = missing
+        which = f"{first} and {len(more)} more" if more else first
+        raise CheckpointError(
+            f"{which} of {len(found)} shards {'are' if more else 'is'} missing from"
+            f" {index.parent.name}/. Download or copy the rest of the checkpoint."
+        )
+    homes = (index.parent.resolve(), index.resolve().parent)
+    for path in found:
+        if not any(path.resolve().is_relative_to(home) for home in homes):
+            raise CheckpointError(
+                f"{_place(path)} was not opened: it is a link out of its folder. Put the file itself there."
+            )
+    return found
+
+
+def _place(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"

@@ -1,0 +1,129 @@
+"""Google's checkpoints: NumPy archives of JAX code (google-research/vision_transformer, big_vision).
+
+Arrays are renamed and transposed into timm's layout, so that the same strict check applies to them as to
+every other file. Not read: the attention pooling of SigLIP's archives, whose timm conversions are on the hub.
+"""
+
+import re
+from collections.abc import Mapping
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from vitviz.engine.formats.folder import refusing
+
+_ROOTS = ("opt/target/", "params/img/", "params/", "")
+_ATTENTION = re.compile(r"MultiHeadDotProductAttention_\d/(query|key|value|out)/(kernel|bias)$")
+_MLP = re.compile(r"MlpBlock_\d/Dense_(\d)/(kernel|bias)$")
+_STEM = re.compile(r"block(\d+)/unit(\d+)/(conv|gn)(\d|_proj)/(kernel|scale|bias)$")
+_KIND = {"kernel": "weight", "scale": "weight", "bias": "bias"}
+_TOP = {
+    "embedding": "patch_embed.proj", "Transformer/encoder_norm": "norm", "head": "head",
+    "conv_root": "patch_embed.backbone.stem.conv", "gn_root": "patch_embed.backbone.stem.norm",
+}  # fmt: skip
+
+
+def is_google(tensors: Mapping[str, Tensor]) -> bool:
+    """Whether an archive looks like one of Google's."""
+    return any(f"{root}embedding/kernel" in tensors for root in _ROOTS)
+
+
+def to_timm(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor], int, list[str]]:
+    """The tensors in timm's layout, the number of heads, and sentences on what was left out.
+
+    A representation layer (`pre_logits`) and the classifier that reads it are left out together, because timm
+    has no such layer and the classifier alone would answer nonsense. Raises CheckpointError for an archive
+    that `is_google`, but whose arrays are not shaped like Google's.
+    """
+    wrong = (
+        f"{name} is named like one of Google's ViT archives, but its arrays are shaped otherwise ({{why}})."
+    )
+    # einops' error is a RuntimeError
+    with refusing(f"{wrong} Download it again.", KeyError, ValueError, IndexError, RuntimeError):
+        return _converted(arrays)
+
+
+def _converted(arrays: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], int, list[str]]:
+    root = next(root for root in _ROOTS if f"{root}embedding/kernel" in arrays)
+    own = {key.removeprefix(root): value for key, value in arrays.items() if key.startswith(root)}
+    notes = []
+    if "pre_logits/kernel" in own:
+        own = {key: value for key, value in own.items() if not key.startswith(("pre_logits/", "head/"))}
+        notes.append("Its classifier was left out: it reads a representation layer that timm does not have.")
+    stem_only = not any(key.startswith("block1/") for key in own)
+    blocks: dict[str, dict[str, Tensor]] = {}
+    tensors: dict[str, Tensor] = {}
+    heads = 0
+    for key, value in own.items():
+        block = re.match(r"Transformer/encoderblock(?:_(\d+))?/(.+)$", key)
+        if not block:
+            tensors[_top(key, stem_only)] = _turned(key, value)
+        elif block[1] is not None:
+            blocks.setdefault(block[1], {})[block[2]] = value
+        else:  # big_vision stacks all layers along the first axis
+            for layer, one in enumerate(value):
+                blocks.setdefault(str(layer), {})[block[2]] = one
+    for layer, parts in blocks.items():
+        tensors |= {f"blocks.{layer}.{part}": value for part, value in _block(parts).items()}
+        queries = (value.shape[1] for part, value in parts.items() if part.endswith("/query/kernel"))
+        heads = next(queries, heads)
+    return tensors, heads, notes
+
+
+def _top(key: str, stem_only: bool) -> str:
+    """timm's name of what is no part of a block; an unknown name stays, and the strict check tells it."""
+    if key == "cls":
+        return "cls_token"
+    if key in ("Transformer/posembed_input/pos_embedding", "pos_embedding"):
+        return "pos_embed"
+    module, _, kind = key.rpartition("/")
+    if module in _TOP and kind in _KIND:
+        place = f"{_TOP[module]}.{_KIND[kind]}"
+        return place.replace(".stem.", ".") if stem_only else place
+    unit = _STEM.match(key)
+    if unit:
+        stage, block, layer, index, kind = int(unit[1]) - 1, int(unit[2]) - 1, unit[3], unit[4], unit[5]
+        layer = "conv" if layer == "conv" else "norm"
+        inner = f"downsample.{layer}" if index == "_proj" else f"{layer}{index}"
+        return f"patch_embed.backbone.stages.{stage}.blocks.{block}.{inner}.{_KIND[kind]}"
+    return key
+
+
+def _turned(key: str, value: Tensor) -> Tensor:
+    """From channels-last JAX axes to torch's."""
+    if key in ("cls", "pos_embedding") or key.endswith("/pos_embedding"):
+        return value if value.ndim == 3 else rearrange(value, "token width -> 1 token width")
+    if key.endswith("/kernel"):
+        return rearrange(value, "h w i o -> o i h w") if value.ndim == 4 else value.mT
+    return value.flatten()  # group norms come as 1 x 1 x 1 x C
+
+
+def _block(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """One encoder block: queries, keys and values joined, heads flattened, kernels transposed."""
+    joined: dict[str, dict[str, Tensor]] = {"weight": {}, "bias": {}}
+    block: dict[str, Tensor] = {}
+    # The first norm is LayerNorm_0; the second LayerNorm_2 in the paper's code, LayerNorm_1 in big_vision.
+    norms = sorted({part.partition("/")[0] for part in parts if part.startswith("LayerNorm_")})
+    for part, value in parts.items():
+        if found := _ATTENTION.match(part):
+            role, kind = found[1], _KIND[found[2]]
+            if role != "out":
+                flat = "width head dim -> (head dim) width" if kind == "weight" else "head dim -> (head dim)"
+                joined[kind][role] = rearrange(value, flat)
+            elif kind == "weight":
+                block["attn.proj.weight"] = rearrange(value, "head dim width -> width (head dim)")
+            else:
+                block["attn.proj.bias"] = value
+        elif found := _MLP.match(part):
+            turned = value.mT if found[2] == "kernel" else value
+            block[f"mlp.fc{int(found[1]) + 1}.{_KIND[found[2]]}"] = turned
+        elif part.startswith("LayerNorm_"):
+            module, kind = part.split("/")
+            block[f"norm{norms.index(module) + 1}.{_KIND[kind]}"] = value
+        else:
+            block[part] = value
+    for kind, roles in joined.items():
+        if len(roles) == 3:
+            block[f"attn.qkv.{kind}"] = torch.cat([roles["query"], roles["key"], roles["value"]])
+    return block

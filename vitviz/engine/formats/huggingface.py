@@ -1,0 +1,308 @@
+"""Folders of Hugging Face transformers: ViT, DeiT, MAE, BEiT, DINOv2 (with and without registers) and DINOv3.
+
+The same networks as timm's under other names, with queries, keys and values apart. What timm cannot compute
+exactly as transformers does is refused, never loaded nearly. The oracle of the tests is transformers itself.
+
+Two read-outs that timm does not have are built here: DINOv2's classifier sees the class token and the mean of
+the patches side by side, and a DeiT classifier without a teacher ignores the distillation token. BEiT and
+DINOv3 are built by timm from code that fixes what a config may choose; choices it lacks are refused.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import timm
+import torch
+from timm.layers import LayerNorm, SwiGLUPacked
+from timm.models.beit import Beit
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.eva import Eva
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+
+from vitviz.engine.formats import limits
+from vitviz.engine.formats.families import transformers_refusal
+from vitviz.engine.formats.inference import entry_name
+from vitviz.engine.formats.processors import pair
+from vitviz.engine.forward.positions import of_transformers
+from vitviz.errors import CheckpointError, UnsupportedModel, quoted
+from vitviz.traces.head_type import HeadType
+
+# Names on disk (first) and in the library's own modules since version 5 (second) -> timm's.
+_RENAMED = [
+    (r"^(vit|deit|beit|dinov2|dinov2_with_registers)\.", ""),
+    (r"^model\.(?=layer\.)", ""),
+    (r"^embeddings\.cls_token$", "cls_token"),
+    (r"^embeddings\.distillation_token$", "dist_token"),
+    (r"^embeddings\.register_tokens$", "reg_token"),
+    (r"^embeddings\.position_embeddings$", "pos_embed"),
+    (r"^embeddings\.patch_embeddings\.(projection\.)?", "patch_embed.proj."),
+    (r"^(encoder\.relative_position_bias|shared_position_bias)\.", "rel_pos_bias."),
+    (r"^(encoder\.)?layers?\.(\d+)\.", r"blocks.\2."),
+    (r"(?<=\d)\.(attention\.attention\.)?relative_position_bias\.", ".attn."),
+    (r"\.attention\.(attention\.query|q_proj)\.", ".attn.q."),
+    (r"\.attention\.(attention\.key|k_proj)\.", ".attn.k."),
+    (r"\.attention\.(attention\.value|v_proj)\.", ".attn.v."),
+    (r"\.attention\.(output\.dense|o_proj)\.", ".attn.proj."),
+    (r"\.layernorm_before\.", ".norm1."),
+    (r"\.layernorm_after\.", ".norm2."),
+    (r"\.(intermediate\.dense|mlp\.weights_in)\.", ".mlp.fc1."),
+    (r"(?<=\d)\.(output\.dense|mlp\.weights_out|mlp\.down_proj)\.", ".mlp.fc2."),
+    (r"\.layer_scale([12])\.lambda1$", r".ls\1.gamma"),
+    (r"\.lambda_([12])$", r".gamma_\1"),
+    (r"^layernorm\.", "norm."),
+    (r"^pooler\.layernorm\.", "fc_norm."),
+    (r"^(cls_)?classifier\.", "head."),
+    (r"^distillation_classifier\.", "head_dist."),
+]
+_JOINED = {"attn.qkv": ("attn.q", "attn.k", "attn.v"), "mlp.fc1": ("mlp.gate_proj", "mlp.up_proj")}
+# What still stands alone: biases of a layer whose keys have none, the projection of an MLP without a gate.
+_ALONE = [(r"\.attn\.([qv])\.bias$", r".attn.\1_bias"), (r"\.mlp\.up_proj\.", ".mlp.fc1.")]
+# No classifier here reads the pooler's layer; the mask token is for training; the index can be computed.
+_LEFT_OUT = re.compile(r"^(\w+\.)?(pooler\.dense\.|embeddings\.mask_token$)|relative_position_index$")
+
+
+def to_timm(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
+    """The tensors in timm's layout; an unknown name stays as it is, and the strict check will tell it.
+
+    `kind` is transformers' model type. Raises CheckpointError where two tensors would be one of timm's.
+    """
+    theirs: dict[str, str] = {}  # timm's names -> theirs
+    renamed = {}
+    for name, value in tensors.items():
+        if _LEFT_OUT.search(name) or value.numel() == 0:  # no registers are saved as an empty tensor
+            continue
+        new = _renamed(name, _RENAMED)
+        if new in renamed:
+            raise CheckpointError(
+                f"Its file holds both {theirs[new]} and {name}, where a {kind} model of timm's has one {new}."
+                " Choose another checkpoint."
+            )
+        renamed[new], theirs[new] = value, name
+    for joined, parts in _JOINED.items():
+        for name in [name for name in renamed if f".{parts[0]}." in name]:
+            names = [name.replace(f".{parts[0]}.", f".{part}.") for part in parts]
+            if all(part in renamed for part in names):
+                whole = torch.cat([renamed.pop(part) for part in names])
+                renamed[name.replace(f".{parts[0]}.", f".{joined}.")] = whole
+    # timm builds DINOv3 from EVA, where LayerScale has BEiT's name
+    rules = [*_ALONE, (r"\.ls([12])\.gamma$", r".gamma_\1")] if kind == "dinov3_vit" else _ALONE
+    renamed = {_renamed(name, rules): value for name, value in renamed.items()}
+    if "reg_token" in renamed and "cls_token" in renamed and "pos_embed" in renamed:
+        # Registers have no position; timm keeps the class token's position inside of the token itself.
+        renamed["cls_token"] = renamed["cls_token"] + renamed["pos_embed"][:, :1]
+        renamed["pos_embed"] = renamed["pos_embed"][:, 1:]
+    return renamed
+
+
+def _renamed(name: str, rules: list[tuple[str, str]]) -> str:
+    for pattern, replacement in rules:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+Built = tuple[Callable[[], nn.Module], str]  # what builds the empty model, and its name in timm
+Args = dict[str, Any]
+Config = Mapping[str, Any]
+Tensors = Mapping[str, Tensor]
+# Width and depth of DINOv3's published models (its table 2) -> their names in timm.
+_DINOV3 = {
+    (384, 12): "small", (768, 12): "base", (1024, 24): "large", (1280, 32): "huge_plus", (4096, 40): "7b",
+}  # fmt: skip
+
+
+# transformers resizes the position tables of these each time, even at their own size, and as if of a square.
+_NOT_SQUARE = "{} has an input of {} x {} px; only square {} models are read."
+
+
+class ClassAndMeanReadout(VisionTransformer):
+    """Its classifier reads [class token, mean of the patches], as in transformers' DINOv2."""
+
+    def __init__(self, **args: Any):
+        super().__init__(**args)
+        self.head = nn.Linear(2 * self.embed_dim, self.num_classes)
+
+    def pool(self, x: Tensor, pool_type: str | None = None) -> Tensor:
+        return torch.cat([x[:, 0], x[:, self.num_prefix_tokens :].mean(dim=1)], dim=-1)
+
+
+class ClassOnlyReadout(VisionTransformerDistilled):
+    """Has a distillation token, but its classifier reads the class token alone."""
+
+    def __init__(self, **args: Any):
+        super().__init__(**args)
+        self.head_dist = nn.Identity()
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        x = self.head_drop(x[:, 0])
+        return x if pre_logits else self.head(x)
+
+
+def _vit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    return partial(VisionTransformer, **args), _plain_entry(args)
+
+
+def _deit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    kind = VisionTransformerDistilled if "head_dist.weight" in tensors else ClassOnlyReadout
+    return partial(kind, **args), _plain_entry(args)
+
+
+def _dinov2(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    if args["img_size"][0] != args["img_size"][1]:
+        raise CheckpointError(_NOT_SQUARE.format(name, *args["img_size"], "DINOv2"))
+    registers = config.get("num_register_tokens", 0) if "reg_token" in tensors else 0
+    args |= {"init_values": 1e-5, "reg_tokens": registers, "no_embed_class": registers > 0}
+    if config.get("use_swiglu_ffn"):
+        args |= {"mlp_layer": SwiGLUPacked, "act_layer": "silu"}
+    kind = ClassAndMeanReadout if args["num_classes"] else VisionTransformer
+    return partial(kind, **args), _plain_entry(args)
+
+
+def _beit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    """The norm stands behind the mean of the patches, or before all tokens, where the class's is read."""
+    if args.pop("act_layer") != "gelu":
+        raise CheckpointError(
+            f"{name} uses the activation {quoted(config['hidden_act'])}; timm's BEiT has gelu alone."
+        )
+    if args["img_size"][0] != args["img_size"][1]:
+        raise CheckpointError(_NOT_SQUARE.format(name, *args["img_size"], "BEiT"))
+    averaged = "fc_norm.weight" in tensors
+    args |= {
+        "qkv_bias": True,  # but none for the keys
+        "global_pool": "avg" if averaged else "token",
+        "use_fc_norm": averaged,
+        "init_values": 0.1 if "blocks.0.gamma_1" in tensors else None,
+        "use_abs_pos_emb": bool(config.get("use_absolute_position_embeddings")),
+        "use_rel_pos_bias": bool(config.get("use_relative_position_bias")),
+        "use_shared_rel_pos_bias": bool(config.get("use_shared_relative_position_bias")),
+    }
+    size = "large" if args["depth"] >= 24 else "base"
+    entry = f"beit_{size}_patch{args['patch_size']}_{args['img_size'][0]}"
+    return partial(Beit, **args), entry if timm.is_model(entry) else "beit_base_patch16_224"
+
+
+def _dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    biased, gated = bool(config["query_bias"]), bool(config["use_gated_mlp"])
+    fixed = {"key_bias": False, "value_bias": biased, "proj_bias": True, "mlp_bias": True}
+    wrong = [f"{key} {bool(config[key])}" for key, value in fixed.items() if bool(config[key]) != value]
+    if wrong:
+        raise CheckpointError(
+            f"{name} has {', '.join(wrong)}; timm's DINOv3 has biases everywhere but for the keys, "
+            "and those of queries and values only together. Choose one of the published models."
+        )
+    needed = "silu" if gated else "gelu"
+    if args.pop("act_layer") != needed:
+        which = "a gated" if gated else "an ungated"
+        raise CheckpointError(
+            f"{name} uses the activation {quoted(config['hidden_act'])}; timm's DINOv3 has {needed} in"
+            f" {which} MLP."
+        )
+    args |= {
+        "qkv_bias": biased, "swiglu_mlp": gated, "global_pool": "token", "use_fc_norm": False,
+        # gate and value lie in one matrix
+        "mlp_ratio": (args["mlp_ratio"] / 2 if gated else args["mlp_ratio"]), "init_values": 1e-5,
+        "num_reg_tokens": tensors["reg_token"].shape[1] if "reg_token" in tensors else 0,
+        "use_abs_pos_emb": False, "use_rot_pos_emb": True, "rope_type": "dinov3",
+        "rope_temperature": config["rope_theta"], "rope_rotate_half": True,
+        "num_classes": 0,  # transformers has no classifier for it whose read-out could be known
+    }  # fmt: skip
+    size = _DINOV3.get((args["embed_dim"], args["depth"]), "small")
+    size += "_plus" if gated and size == "small" else ""
+    entry = f"vit_{size}_patch16_dinov3{'_qkvb' if biased else ''}"
+    return partial(Eva, **args), entry if timm.is_model(entry) else "vit_small_patch16_dinov3"
+
+
+def _plain_entry(args: Args) -> str:
+    numbers = (args[name] for name in ("embed_dim", "depth", "num_heads", "patch_size"))
+    return entry_name(*numbers, args["img_size"][0])
+
+
+# of MAE the encoder, which then sees all patches: masking is for training
+_BUILDERS = {
+    "vit": _vit, "deit": _deit, "vit_mae": _vit, "beit": _beit, "dinov2": _dinov2,
+    "dinov2_with_registers": _dinov2, "dinov3_vit": _dinov3,
+}  # fmt: skip
+_ACTIVATIONS = {
+    "gelu": "gelu", "gelu_python": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh",
+    "quick_gelu": "quick_gelu", "relu": "relu", "silu": "silu", "swish": "silu",
+}  # fmt: skip
+
+
+def is_transformers(config: Mapping[str, Any]) -> bool:
+    """Whether a config.json is one of transformers' (timm's has an `architecture` instead)."""
+    return "model_type" in config and "architecture" not in config
+
+
+def builder(config: Config, tensors: Tensors, name: str) -> Built:
+    """What builds the empty model, and timm's name for the architecture nearest to it.
+
+    `tensors` are those of `to_timm`. Raises UnsupportedModel or CheckpointError for another type or
+    activation, and for a config that asks for what timm's model of this type does not do.
+    """
+    kind = str(config["model_type"])
+    if kind not in _BUILDERS:
+        reason = transformers_refusal(kind)
+        if reason:
+            raise UnsupportedModel(f"{name}: {kind} {reason}. Choose a plain Vision Transformer.")
+        raise CheckpointError(
+            f"{name} is of transformers' type {quoted(kind)}; {', '.join(_BUILDERS)} are read. Convert"
+            " it to timm's layout, or choose another."
+        )
+    activation, known = str(config.get("hidden_act", "gelu")), ", ".join(_ACTIVATIONS)
+    if activation not in _ACTIVATIONS:
+        raise CheckpointError(f"{name} uses the activation {quoted(activation)}; {known} are read.")
+    hidden = tensors.get("blocks.0.mlp.fc1.weight")
+    if hidden is None:
+        raise CheckpointError(
+            f"{name} does not hold the weights of a {kind} model: its file begins with"
+            f" {', '.join(list(tensors)[:3])}."
+        )
+    limits.require_depth(config["num_hidden_layers"], tensors, name)
+    width = config["hidden_size"]
+    patch = pair(config.get("patch_size", 16))
+    args: Args = {
+        "img_size": pair(config.get("image_size", 224)), "in_chans": config.get("num_channels", 3),
+        "patch_size": patch[0] if patch[0] == patch[1] else patch, "embed_dim": width,
+        "depth": config["num_hidden_layers"], "num_heads": config["num_attention_heads"],
+        "mlp_ratio": (len(hidden) + 0.5) / width,  # timm takes the floor of ratio * width
+        "qkv_bias": bool(config.get("qkv_bias", True)), "act_layer": _ACTIVATIONS[activation],
+        "norm_layer": partial(LayerNorm, eps=config.get("layer_norm_eps", 1e-12)),
+        "num_classes": len(tensors["head.weight"]) if "head.weight" in tensors else 0,
+    }  # fmt: skip
+    build, entry = _BUILDERS[kind](args, config, tensors, name)
+    return lambda: of_transformers(build(), antialias=kind == "dinov2_with_registers"), entry
+
+
+_PROBLEMS: dict[Any, HeadType] = {
+    None: "softmax", "single_label_classification": "softmax",
+    "multi_label_classification": "sigmoid", "regression": "value",
+}  # fmt: skip
+
+
+def head_type(config: Mapping[str, Any], outputs: int) -> HeadType:
+    """What a classifier's outputs are, as transformers' pipeline "image-classification" reads them.
+
+    CheckpointError for a problem_type that transformers does not know.
+
+    >>> head_type({"problem_type": "regression"}, 1), head_type({}, 1), head_type({}, 2)
+    ('value', 'sigmoid', 'softmax')
+    """
+    problem = config.get("problem_type")
+    if problem not in _PROBLEMS:
+        raise CheckpointError(
+            f"The config's problem_type is {quoted(problem)}; expected one of"
+            f" {', '.join(list(_PROBLEMS)[1:])}."
+        )
+    found = _PROBLEMS[problem]
+    return "sigmoid" if found == "softmax" and outputs == 1 else found
+
+
+def labels(config: Mapping[str, Any], classes: int) -> tuple[str, ...]:
+    """The class names in order; none where they are only numbered, or are not as many as the classes."""
+    given = config.get("id2label") or {}
+    named = {int(index): str(label) for index, label in given.items() if label is not None}
+    ordered = tuple(named.get(index, f"class {index}") for index in range(len(given)))
+    numbered = all(re.fullmatch(r"(LABEL_|class )\d+", label) for label in ordered)
+    return () if numbered or len(ordered) != classes else ordered

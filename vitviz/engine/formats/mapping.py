@@ -1,0 +1,265 @@
+"""A mapping file: how the tensors of somebody's own code are called in timm's layout.
+
+It lies beside the weights under their name (`vit.pth`, `vit.toml`), in TOML. All but `names` is optional:
+
+    leave_out = ["decoder.*"]                       # tensors that the model's answer does not need
+    transpose = ["layers.{layer}.mlp.up.weight"]    # theirs, saved as (in, out) where PyTorch has (out, in)
+
+    [names]                                         # theirs = timm's
+    "embedding.cls_token" = "cls_token"
+    "layers.{layer}.ln_1.*" = "blocks.{layer}.norm1.*"
+
+    [stack]                                         # timm's = theirs, one above the other
+    "blocks.{layer}.attn.qkv.*" = ["layers.{layer}.q.*", "layers.{layer}.k.*", "layers.{layer}.v.*"]
+
+    [model]                                         # what tensors do not tell
+    heads = 3
+    epsilon = 1e-5
+    pool = "class"                                  # or "average", "average of all", "max", …
+    block = "pre-norm"                              # or "post-norm", "res-post-norm"
+
+`{layer}` and `{head}` stand for a number, `*` for the rest of a name. In a stack, tensors of one `{head}`
+each come in the order of the heads. What PyTorch leaves out where there is no bias is a bias of zeros, and
+a linear map of flattened patches (`patch_order` says how) is timm's convolution: both are exact.
+"""
+
+import itertools
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from math import isqrt
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from vitviz.engine.formats.folder import refusing, stem
+from vitviz.engine.formats.overrides import Given
+from vitviz.errors import CheckpointError, quoted
+
+PATCH_ORDERS = ("row col channel", "channel row col")
+_STANDS_FOR = {"{layer}": ("layer", r"\d+"), "{head}": ("head", r"\d+"), "*": ("rest", ".+")}
+_STANDS = re.compile(r"\{layer\}|\{head\}|\*")
+_BIASED = re.compile(r"(.*\.)?(norm\w*|fc1|fc2|proj|head)\.weight$")
+
+
+@dataclass(frozen=True)
+class NameMap:
+    """What a mapping file says. Patterns as in the file; `model` is what tensors do not tell."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    stack: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    transpose: Sequence[str] = ()
+    leave_out: Sequence[str] = ()
+    model: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def given(self) -> Given:
+        """What it says about the model besides its tensors."""
+        return Given(**{key: value for key, value in self.model.items() if key != "patch_order"})
+
+    def translated(self, tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+        """The tensors in timm's layout; `name` is the checkpoint's, for CheckpointError.
+
+        That is raised for a tensor that the mapping does not mention or mentions twice, for two that become
+        one, for parts of a stack that are missing or do not fit, and for a rest that cannot be reshaped.
+        """
+        single: dict[str, tuple[str, Tensor]] = {}
+        stacks: dict[str, dict[tuple[int, int], tuple[str, Tensor]]] = {}
+        for theirs, tensor in tensors.items():
+            found = self._targets(theirs)
+            if not found and any(_match(pattern, theirs) for pattern in self.leave_out):
+                continue
+            if len(found) != 1:
+                how = "names it twice" if found else "does not name it"
+                raise CheckpointError(
+                    f"{name} holds {theirs} {tuple(tensor.shape)}, and its mapping {how}. Give each tensor"
+                    " one line under [names] or [stack], or list it under leave_out."
+                )
+            ours, place = found[0]
+            tensor = self._turned(theirs, tensor, name)
+            held = single if place is None else stacks.setdefault(ours, {})
+            key = ours if place is None else place
+            if key in held:
+                raise CheckpointError(
+                    f"{name}: its mapping makes {ours} of both {held[key][0]} and {theirs}. Mend one line."
+                )
+            held[key] = theirs, tensor
+        joined = {ours: _stacked(ours, parts, self._parts(ours), name) for ours, parts in stacks.items()}
+        if both := sorted(joined.keys() & single.keys()):
+            raise CheckpointError(f"{name}: its mapping makes {both[0]} twice. Mend [names] or [stack].")
+        return self._shaped({ours: tensor for ours, (_, tensor) in single.items()} | joined, name)
+
+    def _targets(self, theirs: str) -> list[tuple[str, tuple[int, int] | None]]:
+        """timm's names for one of theirs, and its place in a stack."""
+        found: list[tuple[str, tuple[int, int] | None]] = []
+        for pattern, ours in self.names.items():
+            if match := _match(pattern, theirs):
+                found.append((_filled(ours, match), None))
+        for ours, parts in self.stack.items():
+            for place, pattern in enumerate(parts):
+                if match := _match(pattern, theirs):
+                    found.append((_filled(ours, match), (place, int(match.groupdict().get("head") or 0))))
+        return found
+
+    def _parts(self, ours: str) -> int:
+        """Of how many kinds of tensors one of timm's is stacked."""
+        return next(len(parts) for pattern, parts in self.stack.items() if _match(pattern, ours))
+
+    def _turned(self, theirs: str, tensor: Tensor, name: str) -> Tensor:
+        # a pattern may name a bias along with its weight
+        if tensor.ndim == 1 or not any(_match(pattern, theirs) for pattern in self.transpose):
+            return tensor
+        if tensor.ndim != 2:
+            raise CheckpointError(
+                f"{name}: its mapping transposes {theirs} {tuple(tensor.shape)}, and only a matrix has two"
+                " axes to exchange."
+            )
+        return tensor.T.contiguous()
+
+    def _shaped(self, tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+        for key in ("cls_token", "dist_token", "reg_token", "pos_embed"):
+            if key in tensors:
+                tensors[key] = tensors[key].reshape(1, -1, tensors[key].shape[-1])
+        patches = tensors.get("patch_embed.proj.weight")
+        if patches is not None and patches.ndim == 2:
+            tensors["patch_embed.proj.weight"] = self._convolution(patches, name)
+        for key in [key for key in tensors if _BIASED.match(key)]:
+            bias = key.removesuffix("weight") + "bias"
+            optional = ".attn.proj." in key or key.startswith("patch_embed.") and "norm_pre.weight" in tensors
+            if bias not in tensors and not optional:
+                tensors[bias] = torch.zeros(tensors[key].shape[0], dtype=tensors[key].dtype)
+        return tensors
+
+    def _convolution(self, weight: Tensor, name: str) -> Tensor:
+        """timm's patch embedding of one that multiplies flattened square patches of three channels."""
+        side = isqrt(weight.shape[1] // 3)
+        order = self.model.get("patch_order")
+        if 3 * side * side != weight.shape[1] or order not in PATCH_ORDERS:
+            asked = " or ".join(f'"{one}"' for one in PATCH_ORDERS)
+            raise CheckpointError(
+                f"{name}: its patch embedding is a linear map of {weight.shape[1]} numbers a patch;"
+                f" expected are 3 channels of a square, and in its mapping under [model] patch_order ="
+                f" {asked}, the order in which its code flattens a patch."
+            )
+        return rearrange(weight, f"width ({order}) -> width channel row col", row=side, col=side, channel=3)
+
+
+def _stacked(ours: str, parts: Mapping[tuple[int, int], tuple[str, Tensor]], kinds: int, name: str) -> Tensor:
+    heads = 1 + max(head for _, head in parts)
+    missing = next(((p, h) for p in range(kinds) for h in range(heads) if (p, h) not in parts), None)
+    if missing is not None:
+        raise CheckpointError(
+            f"{name}: its mapping stacks {ours} of {kinds} kinds of tensors, and the file has none for part"
+            f" {missing[0] + 1}{f', head {missing[1]}' if heads > 1 else ''}. Mend [stack]."
+        )
+    shapes = ", ".join(f"{theirs} {tuple(tensor.shape)}" for theirs, tensor in parts.values())
+    with refusing(f"{name}: what its mapping stacks to {ours} does not fit: {shapes[:200]}.", RuntimeError):
+        return torch.cat([parts[place][1] for place in sorted(parts)])
+
+
+def _match(pattern: str, name: str) -> re.Match | None:
+    return _compiled(pattern).fullmatch(name)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> re.Pattern:
+    """A pattern of a mapping; each placeholder once, a second one stands for the same."""
+    expression = re.escape(pattern)
+    for placeholder, (group, kind) in _STANDS_FOR.items():
+        expression = expression.replace(re.escape(placeholder), f"(?P<{group}>{kind})", 1)
+        expression = expression.replace(re.escape(placeholder), f"(?P={group})")
+    return re.compile(expression)
+
+
+def _filled(ours: str, match: re.Match) -> str:
+    named = match.groupdict()
+    return _STANDS.sub(lambda found: named.get(_STANDS_FOR[found[0]][0], found[0]), ours)
+
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LARGEST = 1_000_000  # bytes of a mapping file
+MOST = 6  # placeholders in a name
+_OTHER = re.compile(r"\{(?!(layer|head)\})|(?<!\{layer)(?<!\{head)\}")
+_TABLES = {"names": dict, "stack": dict, "transpose": list, "leave_out": list, "model": dict}
+_MODEL = ("heads", "epsilon", "activation", "pool", "block", "head_type", "patch_order")
+
+
+def mapping_file(weights: Path) -> Path:
+    """Where the mapping of a weights file lies: beside it, with .toml for its ending."""
+    return weights.with_name(f"{stem(weights)}.toml")
+
+
+def mapping_beside(weights: Path) -> NameMap | None:
+    """The mapping that lies beside a weights file, or None; CheckpointError for a bad one."""
+    path = mapping_file(weights)
+    return mapping_at(path) if path.is_file() else None
+
+
+def mapping_at(path: str | PathLike) -> NameMap:
+    """The mapping in a file; CheckpointError for one that cannot be read or is none."""
+    path = Path(path)
+    reading = refusing(f"{path.name} cannot be read: {{said}}.", OSError)
+    with reading, refusing(f"{path.name} is no text in UTF-8. Save it again as such.", UnicodeDecodeError):
+        if path.stat().st_size > LARGEST:
+            raise CheckpointError(f"{path.name} has more than {LARGEST:,} bytes; a mapping is a few lines.")
+        return parsed(path.read_text(encoding="utf-8"), path.name)
+
+
+def parsed(text: str, name: str) -> NameMap:
+    """A mapping from TOML; CheckpointError, with the line where the TOML is at fault, for what is none."""
+    wrong = f"{name} is not valid TOML: {{said}}. Mend that line."
+    with refusing(wrong, tomllib.TOMLDecodeError, RecursionError):
+        content = tomllib.loads(text)
+    strange = [key for key, value in content.items() if not isinstance(value, _TABLES.get(key, ()))]
+    texts = [
+        *content.get("names", {}).values(), *content.get("transpose", ()), *content.get("leave_out", ()),
+        *itertools.chain(*(s if isinstance(s, list) else [0] for s in content.get("stack", {}).values())),
+    ] if not strange else []  # fmt: skip
+    strange += [key for key in content.get("model", {}) if key not in _MODEL] if not strange else []
+    if strange or not all(isinstance(one, str) for one in texts):
+        what = f"has {quoted(strange[0])}" if strange else "has something else than names in quotes"
+        raise CheckpointError(
+            f"{name} {what}; expected are [names], [stack], [model] with {', '.join(_MODEL)}, and lists"
+            " called transpose and leave_out, in which every name stands in quotes."
+        )
+    patterns = [*content.get("names", {}), *content.get("stack", {}), *texts]
+    if strange := [one for one in patterns if len(_STANDS.findall(one)) > MOST or _OTHER.search(one)]:
+        raise CheckpointError(
+            f"{name} has {quoted(strange[0])}; in a name stand at most {MOST} of {{layer}}, {{head}} and *,"
+            " and no other braces."
+        )
+    mapping = NameMap(**content)
+    # says what is wrong with [model] before any tensor is looked at
+    mapping.given  # noqa: B018, looking is what raises
+    return mapping
+
+
+def written(mapping: NameMap) -> str:
+    """A mapping as the text of its file.
+
+    >>> print(written(NameMap({"cls": "cls_token"}, model={"heads": 3})), end="")
+    [names]
+    "cls" = "cls_token"
+    <BLANKLINE>
+    [model]
+    heads = 3
+    """
+    told = partial(json.dumps, ensure_ascii=False)  # texts, numbers and lists are written alike in TOML
+    lists = {"leave_out": mapping.leave_out, "transpose": mapping.transpose}
+    blocks = [[f"{key} = {told(list(values))}" for key, values in lists.items() if values]]
+    for title, table in (("names", mapping.names), ("stack", mapping.stack), ("model", mapping.model)):
+        if table or title == "names":
+            keys = str if title == "model" else told
+            blocks.append([f"[{title}]", *(f"{keys(key)} = {told(one)}" for key, one in table.items())])
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"

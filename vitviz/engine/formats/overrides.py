@@ -1,0 +1,269 @@
+"""What a user says of a checkpoint whose file does not say it: heads, activation, epsilon, where the norms
+stand, what the classifier reads, and how a picture reaches the model.
+
+A checkpoint's name can carry it, as an address carries a query: `vit.pth?heads=6&mean=0.5,0.5,0.5`. So a
+link, a file and a trace name the assumption that they rest on, and a shared site has nothing to write down.
+Sentences as classes are carried likewise: see `vitviz.traces.text_classes`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from timm.layers.activations import GELU, GELUTanh, QuickGELU
+from timm.models.vision_transformer import Block, ResPostBlock, VisionTransformer
+from torch import Tensor, nn
+
+from vitviz.engine.images.preprocess import CROP_MODES, INTERPOLATIONS
+from vitviz.errors import CheckpointError, VitvizError, quoted, whole_number
+from vitviz.traces.head_type import HEAD_TYPES, HeadType
+from vitviz.traces.text_classes import plain
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "gelu": nn.GELU, "gelu_tanh": partial(nn.GELU, approximate="tanh"), "quick_gelu": QuickGELU,
+    "relu": nn.ReLU, "silu": nn.SiLU,
+}  # fmt: skip
+LONGEST = 400  # characters of what a name carries
+
+
+class PostBlock(Block):
+    """Norms behind the sums (Vaswani et al. 2017, 3.1), as `nn.TransformerEncoderLayer` unless norm_first."""
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        x = self.norm1(x + self.drop_path1(self.attn(x, attn_mask=attn_mask, is_causal=is_causal)))
+        return self.norm2(x + self.drop_path2(self.mlp(x)))
+
+
+# Where the norms stand: x + f(norm(x)), x + norm(f(x)) or norm(x + f(x)). The same tensors fit all three.
+BLOCKS: dict[str, type[nn.Module]] = {
+    "pre-norm": Block, "res-post-norm": ResPostBlock, "post-norm": PostBlock,
+}  # fmt: skip
+# What the classifier reads, by the names of `Trace.pool`, and timm's word for it. "… of all" are all tokens,
+# else the patches alone.
+_POOLS = {"class": "token", "average": "avg", "max": "max", "average and max": "avgmax", "attention": "map"}
+POOLS = (*_POOLS, *(f"{pool} of all" for pool in _POOLS if pool != "class"))
+
+
+@dataclass(frozen=True)
+class Given:
+    """None is what nothing is said about. Names and units are timm's: mean and std of values from 0 to 1.
+
+    VitvizError for what is no such value.
+
+    >>> Given(heads=6, mean=(0.5, 0.5, 0.5)).text()
+    'heads=6&mean=0.5,0.5,0.5'
+    """
+
+    heads: int | None = None
+    mean: tuple[float, float, float] | None = None
+    std: tuple[float, float, float] | None = None
+    crop_pct: float | None = None
+    crop_mode: str | None = None
+    interpolation: str | None = None
+    activation: str | None = None
+    epsilon: float | None = None
+    labels: tuple[str, ...] | None = None
+    pool: str | None = None
+    block: str | None = None
+    weights: str | None = None  # which of several sets of weights in one file
+    head_type: HeadType | None = None  # what the classifier's outputs are
+
+    def __post_init__(self) -> None:
+        said = self.said()
+        for name in ("mean", "std"):
+            if name in said:
+                object.__setattr__(self, name, _three(name, said[name]))
+        if self.labels is not None:
+            object.__setattr__(self, "labels", tuple(map(str, self.labels)))
+        if self.heads is not None and whole_number(self.heads, least=1) is None:
+            raise VitvizError(f"Given heads={quoted(self.heads)}; expected a whole number from 1.")
+        named = {"activation": ACTIVATIONS, "pool": POOLS, "block": BLOCKS, "head_type": HEAD_TYPES}
+        named |= {"crop_mode": CROP_MODES, "interpolation": INTERPOLATIONS}
+        for name, known in named.items():
+            if name in said and said[name] not in known:
+                raise VitvizError(f"Given {name}={quoted(said[name])}; expected one of {', '.join(known)}.")
+        for name, most in (("crop_pct", 10.0), ("epsilon", 1.0)):
+            value = said.get(name, most)
+            if not (isinstance(value, int | float) and 0 < value <= most):
+                raise VitvizError(
+                    f"Given {name}={quoted(value)}; expected a number above 0 and up to {most:g}."
+                )
+
+    def __bool__(self) -> bool:
+        return bool(self.said())
+
+    def over(self, other: Given) -> Given:
+        """The same, and of the other what this one says nothing about."""
+        return replace(other, **self.said())
+
+    @property
+    def normalised(self) -> bool:
+        """Whether it says how pictures are normalised: mean and deviation, both."""
+        return self.mean is not None and self.std is not None
+
+    def said(self) -> dict[str, Any]:
+        """What is said, by name."""
+        return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
+
+    def text(self) -> str:
+        """As the name of a checkpoint carries it: all but the labels."""
+        spelled = {
+            name: ",".join(f"{one:.10g}" for one in value) if isinstance(value, tuple) else f"{value:.10g}"
+            if isinstance(value, float) else str(value)
+            for name, value in self.said().items() if name != "labels"
+        }  # fmt: skip
+        return urlencode(spelled, safe=",")
+
+    @classmethod
+    def parse(cls, text: str) -> Given:
+        """What a name carries behind its question mark; CheckpointError for what is none of it."""
+        try:
+            if len(text) > LONGEST:
+                raise ValueError(f"it has more than {LONGEST} characters")
+            pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True) if text else []
+            if len(dict(pairs)) != len(pairs):
+                raise ValueError("it says something twice")
+            return cls(**{name: _READ[name](value) for name, value in pairs})
+        except KeyError as error:
+            raise CheckpointError(
+                f"What stands behind the question mark names {error}; expected are {', '.join(_READ)}."
+            ) from error
+        except ValueError as error:
+            raise CheckpointError(
+                f"{quoted(text)}, behind the question mark, cannot be followed: {error}"
+            ) from error
+
+    def applied(self, model: nn.Module, name: str) -> None:
+        """Gives a built model these heads, activation, epsilon, pooling and blocks, in place.
+
+        CheckpointError for heads that do not divide the width, and for what the model fixes otherwise.
+        """
+        if self.heads is not None:
+            for attention in [*(block.attn for block in model.blocks), getattr(model, "attn_pool", None)]:
+                if attention is not None:
+                    _with_heads(attention, self.heads, name)
+        if self.activation is not None:
+            for block in model.blocks:
+                if not isinstance(getattr(getattr(block, "mlp", None), "act", None), nn.Module):
+                    raise CheckpointError(f"{name} has no activation in its MLPs that could be exchanged.")
+                block.mlp.act = ACTIVATIONS[self.activation]()
+        if self.epsilon is not None:
+            for module in model.modules():
+                if isinstance(module, nn.LayerNorm):
+                    module.eps = float(self.epsilon)
+        if self.pool is not None and self.pool != pool_in(model):
+            if self.pool not in pools_of(model):
+                raise CheckpointError(
+                    f"The classifier of {name} cannot read {quoted(self.pool)}; expected"
+                    f" {' or '.join(pools_of(model)) or 'what its architecture fixes'}."
+                )
+            kind = self.pool.removesuffix(" of all")
+            model.global_pool, model.pool_include_prefix = _POOLS[kind], kind != self.pool
+        if self.block is not None and self.block != block_in(model):
+            if self.block not in blocks_of(model):
+                raise CheckpointError(
+                    f"{name} cannot have blocks in {self.block} form: its parts, such as LayerScale, fix"
+                    " where its norms stand."
+                )
+            for block in model.blocks:
+                block.__class__ = BLOCKS[self.block]  # the same modules in another order
+
+    def data(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """A timm data config with what is said about pictures."""
+        own = ("mean", "std", "crop_pct", "crop_mode", "interpolation")
+        said = {name: value for name, value in self.said().items() if name in own}
+        data = {**config, **said}
+        if said.keys() & {"crop_pct", "crop_mode"} and data.get("processor"):
+            data["processor"] = data["processor"].cutting(data["crop_mode"], data["crop_pct"])
+        return data
+
+
+def activation_in(module: Any) -> str | None:
+    """What an activation is called in `ACTIVATIONS`; None for another, and for what is none."""
+    if isinstance(module, nn.GELU):
+        return "gelu" if module.approximate == "none" else "gelu_tanh"
+    kinds = {GELU: "gelu", GELUTanh: "gelu_tanh", QuickGELU: "quick_gelu", nn.ReLU: "relu", nn.SiLU: "silu"}
+    return next((name for kind, name in kinds.items() if isinstance(module, kind)), None)
+
+
+def pool_in(model: nn.Module) -> str | None:
+    """What the classifier of timm's plain ViT reads, as in `POOLS`; None for another model or pooling."""
+    if type(model) is not VisionTransformer:
+        return None
+    kind = next((ours for ours, timms in _POOLS.items() if timms == model.global_pool), None)
+    everything = kind != "class" and model.pool_include_prefix and model.num_prefix_tokens
+    return f"{kind} of all" if kind and everything else kind
+
+
+def pools_of(model: nn.Module) -> list[str]:
+    """All that its classifier may read with the same tensors, what it reads now first."""
+    now = pool_in(model)
+    if now is None:
+        return []
+    tokens = ["class"] if model.has_class_token else []
+    kinds = ["attention"] if model.attn_pool is not None else [*tokens, "average", "max", "average and max"]
+    everything = [f"{kind} of all" for kind in kinds if kind in ("average", "attention")]
+    return list(dict.fromkeys([now, *kinds, *(everything if model.num_prefix_tokens else [])]))
+
+
+def block_in(model: nn.Module) -> str | None:
+    """Where the norms of a model's blocks stand, as in `BLOCKS`; None for blocks of another kind."""
+    return next((name for name, kind in BLOCKS.items() if kind is type(model.blocks[0])), None)
+
+
+def blocks_of(model: nn.Module) -> list[str]:
+    """All forms its blocks may have with the same tensors, the present first; LayerScale: pre-norm alone."""
+    now = block_in(model)
+    scaled = not isinstance(getattr(model.blocks[0], "ls1", nn.Identity()), nn.Identity)
+    return [] if now is None or scaled else list(dict.fromkeys([now, *BLOCKS]))
+
+
+def split(name: str) -> tuple[str, Given]:
+    """A checkpoint's name without what it carries, and what that says of the file."""
+    own, asked, text = plain(name).partition("?")
+    return (own, Given.parse(text)) if own and asked else (plain(name), Given())
+
+
+def _with_heads(attention: nn.Module, heads: int, name: str) -> None:
+    width = attention.num_heads * attention.head_dim
+    if heads == attention.num_heads:
+        return
+    fixed = not isinstance(getattr(attention, "q_norm", nn.Identity()), nn.Identity)
+    if width % heads or fixed or not isinstance(getattr(attention, "proj", None), nn.Linear):
+        divides = f"its width {width} does not divide into them"
+        why = "its norms of queries and keys fix them" if fixed else divides
+        raise CheckpointError(
+            f"{name} cannot have {heads} heads: {why}. It was built with {attention.num_heads}."
+        )
+    attention.num_heads, attention.head_dim = heads, width // heads
+    attention.scale = attention.head_dim**-0.5
+
+
+def _three(name: str, value: Any) -> tuple[float, float, float]:
+    """One number for all channels, or three."""
+    try:
+        numbers = (float(value),) * 3 if isinstance(value, int | float) else tuple(map(float, value))
+    except (TypeError, ValueError):
+        numbers = ()
+    if len(numbers) != 3 or not all(map(math.isfinite, numbers)) or name == "std" and min(numbers) <= 0:
+        number = "number above 0" if name == "std" else "number"
+        raise VitvizError(
+            f"Given {name}={quoted(value)}; expected one {number} or three, of values from 0 to 1."
+        )
+    return numbers
+
+
+def _listed(text: str) -> Any:
+    return tuple(map(float, text.split(","))) if "," in text else float(text)
+
+
+_READ = {
+    "heads": int, "mean": _listed, "std": _listed, "crop_pct": float, "crop_mode": str, "interpolation": str,
+    "activation": str, "epsilon": float, "pool": str, "block": str, "weights": str,
+    "head_type": str,
+}  # fmt: skip

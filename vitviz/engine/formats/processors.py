@@ -1,0 +1,198 @@
+"""transformers' preprocessor_config.json: how a folder's images become its model's input.
+
+Every field of an image processor is followed, or the folder is refused with the field's name. A field that
+the file leaves out has the default of the processor's class; null is null, as transformers takes it. A field
+that the class does not know (do_reduce_labels, crop_pct, …) has no effect there, and none here.
+do_convert_rgb has no effect, because images are RGB here. `vitviz.engine.images.processor` does the steps.
+"""
+
+import re
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+import torchvision
+from timm.data import constants
+
+from vitviz.engine.images.preprocess import MIN_CROP
+from vitviz.engine.images.processor import Pair, Processor
+from vitviz.errors import CheckpointError
+
+_IMAGENET = {"mean": constants.IMAGENET_DEFAULT_MEAN, "std": constants.IMAGENET_DEFAULT_STD}
+_HALF = {"mean": (0.5,) * 3, "std": (0.5,) * 3}
+_CLIP = {"mean": constants.OPENAI_CLIP_MEAN, "std": constants.OPENAI_CLIP_STD}
+_SQUASHED = {"crop_mode": "squash", "crop_pct": 1.0}
+_META = {**_IMAGENET, "interpolation": "bicubic", "crop_mode": "center", "crop_pct": 224 / 256}
+# What the authors' checkpoints of each type were trained with, where no preprocessor_config.json says it.
+_DEFAULTS = {
+    "vit": {**_HALF, **_SQUASHED, "interpolation": "bilinear"}, "deit": {**_META, "crop_mode": "squash"},
+    "vit_mae": _META, "beit": {**_HALF, **_SQUASHED, "interpolation": "bicubic"}, "dinov2": _META,
+    "dinov2_with_registers": _META, "dinov3_vit": {**_IMAGENET, **_SQUASHED, "interpolation": "bilinear"},
+}  # fmt: skip
+
+
+def _of_class(norm: Mapping[str, Any], resample: int, size: int = 224, **others: Any) -> dict[str, Any]:
+    return {
+        "image_mean": norm["mean"], "image_std": norm["std"], "resample": resample, "size": [size, size],
+        "default_to_square": True, "crop_size": None, "do_resize": True, "do_center_crop": False,
+        "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True, "do_pad": False,
+        "pad_size": None, **others,
+    }  # fmt: skip
+
+
+_CROPPED = {"crop_size": 224, "do_center_crop": True}
+_SHORTEST = {**_of_class(_CLIP, 3, **_CROPPED), "size": {"shortest_edge": 224}, "default_to_square": False}
+# The defaults of transformers' image processors, by the beginning of their names.
+_CLASSES = {
+    "ViT": _of_class(_HALF, 2), "DeiT": _of_class(_HALF, 3, 256, **_CROPPED),
+    "Beit": _of_class(_HALF, 3, crop_size=224), "Bit": _SHORTEST, "CLIP": _SHORTEST,
+    "DINOv3ViT": _of_class(_IMAGENET, 2), "Siglip": _of_class(_HALF, 3, default_to_square=False),
+}  # fmt: skip
+_CLASS_OF = {
+    "vit": "ViT", "deit": "DeiT", "vit_mae": "ViT", "beit": "Beit", "dinov2": "Bit",
+    "dinov2_with_registers": "Bit", "dinov3_vit": "DINOv3ViT",
+}  # fmt: skip
+_WITHOUT_PADDING = ("Beit", "DINOv3ViT")  # their own steps leave do_pad out
+# Pillow's numbers of what tensors can be resized with.
+_RESAMPLING = {0: "nearest", 2: "bilinear", 3: "bicubic"}
+if tuple(map(int, torchvision.__version__.split(".")[:2])) >= (0, 27):
+    _RESAMPLING[1] = "lanczos"
+# The forms of a size, and which of the processor's rules each is.
+_FORMS = {
+    ("height", "width"): "exact", ("shortest_edge",): "cover", ("shortest_edge", "longest_edge"): "limit",
+    ("max_height", "max_width"): "within",
+}  # fmt: skip
+
+
+def data_config(
+    config: Mapping[str, Any], preprocessor: Mapping[str, Any] | None
+) -> tuple[dict[str, Any], list[str]]:
+    """The preprocessing as a timm data config with its `processor`, and sentences on what was assumed.
+
+    Its size is that of what the processor makes. Raises CheckpointError, with the field's name, for what
+    cannot be followed.
+    """
+    kind, own = str(config["model_type"]), pair(config.get("image_size", 224))
+    data = {**_DEFAULTS[kind], "input_size": (config.get("num_channels", 3), *own)}
+    if preprocessor is None:
+        steps = Processor(own, in_fractions=kind == "dinov3_vit")
+        data["processor"] = steps.cutting(data["crop_mode"], data["crop_pct"])
+        return data, [
+            "There is no preprocessor_config.json; the normalisation that is usual for this type was assumed."
+        ]
+    name, said = _class(preprocessor, kind)
+    processor = _steps(said, name)
+    resized = processor.resized(*processor.size, processor.size)  # an image of the output's shape
+    share = min(1.0, *(side / max(1, wider) for side, wider in zip(processor.size, resized, strict=True)))
+    if share < MIN_CROP:
+        raise _refusal(f"size is {said['size']}, more than {1 / MIN_CROP:g} times what is kept of it")
+    data |= {
+        "processor": processor, "input_size": (data["input_size"][0], *processor.size), **_scale(said),
+        "crop_mode": "squash" if processor.resize == "exact" else "center", "crop_pct": share,
+    }  # fmt: skip
+    if said["do_resize"]:
+        if type(said["resample"]) is not int or said["resample"] not in _RESAMPLING:
+            known = ", ".join(f"{number} ({word})" for number, word in sorted(_RESAMPLING.items()))
+            raise _refusal(f"resample is {said['resample']!r:.80}; {known} are followed")
+        data["interpolation"] = _RESAMPLING[said["resample"]]
+    if processor.size == own:
+        return data, []
+    return data, [
+        "Its preprocessing makes {} x {} px, and its positions were learned at {} x {} px; they are resized"
+        " as transformers resizes them.".format(*processor.size, *own)
+    ]
+
+
+def pair(size: Any) -> Pair:
+    """Height and width of a size that is given as one number or two."""
+    height, width = (size, size) if isinstance(size, int) else size
+    return int(height), int(width)
+
+
+def _refusal(why: str) -> CheckpointError:
+    return CheckpointError(
+        f"preprocessor_config.json cannot be followed: {why}. Correct it, or choose another checkpoint."
+    )
+
+
+def _class(preprocessor: Mapping[str, Any], kind: str) -> tuple[str, dict[str, Any]]:
+    """The processor's class, named as transformers finds it, and its fields with the class's defaults."""
+    called = str(preprocessor.get("image_processor_type") or preprocessor.get("feature_extractor_type") or "")
+    name = re.sub(r"(ImageProcessor(Fast)?|FeatureExtractor)$", "", called) or _CLASS_OF[kind]
+    if name not in _CLASSES:
+        raise _refusal(
+            f"image_processor_type is {called:.80}; the ImageProcessor of {', '.join(_CLASSES)} is followed"
+        )
+    if preprocessor.get("use_square_size"):
+        raise _refusal("use_square_size is set")
+    said = {field: preprocessor.get(field, default) for field, default in _CLASSES[name].items()}
+    for field, value in said.items():
+        if field.startswith("do_") and not isinstance(value, bool | None):
+            raise _refusal(f"{field} is {value!r:.80}; expected true or false")
+    return name, said
+
+
+def _steps(said: Mapping[str, Any], name: str) -> Processor:
+    """The processor's resize, crop and padding."""
+    resize, lengths, crop, pad = None, (0, 0), None, None
+    if said["do_resize"]:
+        resize, lengths = _lengths(said, "size", _FORMS, bool(said["default_to_square"]))
+    exact = {("height", "width"): "exact"}
+    if said["do_center_crop"]:
+        _, crop = _lengths(said, "crop_size", exact)
+    if said["do_pad"] and said["pad_size"] is not None and name not in _WITHOUT_PADDING:
+        _, pad = _lengths(said, "pad_size", exact)
+    size = pad or crop or (lengths if resize == "exact" else None)
+    if size is None:
+        keeps = "size keeps each image's own shape" if resize else "do_resize is false"
+        raise _refusal(f"{keeps} and do_center_crop is false, so that no two images need have one size")
+    before = crop or (lengths if resize == "exact" else size)
+    if before[0] > size[0] or before[1] > size[1]:
+        raise _refusal(
+            f"pad_size is {size[0]} x {size[1]}, smaller than the {before[0]} x {before[1]} before it"
+        )
+    in_fractions = name == "DINOv3ViT" and bool(said["do_rescale"])
+    return Processor(size, resize, lengths, crop, pad, in_fractions)
+
+
+def _lengths(
+    said: Mapping[str, Any], field: str, forms: Mapping[tuple[str, ...], str], square: bool = True
+) -> tuple[str, Pair]:
+    """Which form a size has, and its two lengths."""
+    value = said[field]
+    if isinstance(value, int):
+        value = {"height": value, "width": value} if square else {"shortest_edge": value}
+    elif isinstance(value, list | tuple) and len(value) == 2:
+        value = dict(zip(("height", "width"), value, strict=True))
+    form = next((one for one in forms if isinstance(value, Mapping) and set(one) == set(value)), None)
+    if form is None or not all(type(length) is int and length > 0 for length in value.values()):
+        known = " or ".join(" and ".join(one) for one in forms)
+        raise _refusal(f"{field} is {said[field]!r:.80}; expected are {known} in pixels")
+    first, second = value[form[0]], value[form[-1]]
+    return forms[form], (first, second)
+
+
+def _scale(said: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
+    """Mean and deviation of values from 0 to 1: what is rescaled otherwise is as if normalised otherwise."""
+    factor = said["rescale_factor"] if said["do_rescale"] else 1.0
+    if not isinstance(factor, Real) or not factor > 0:
+        raise _refusal(f"rescale_factor is {factor!r:.80}; expected a number above 0")
+    means, stds = (0.0,) * 3, (1.0,) * 3
+    if said["do_normalize"]:
+        means, stds = (_three(said, field) for field in ("image_mean", "image_std"))
+    return {
+        "mean": tuple(value / (255 * factor) for value in means),
+        "std": tuple(value / (255 * factor) for value in stds),
+    }
+
+
+def _three(said: Mapping[str, Any], field: str) -> tuple[float, ...]:
+    value = said[field]
+    values = (value,) * 3 if isinstance(value, Real) else value
+    if (
+        not isinstance(values, list | tuple)
+        or len(values) != 3
+        or not all(isinstance(one, Real) for one in values)
+    ):
+        raise _refusal(f"{field} is {value!r:.80}; expected a number for each of three channels")
+    return tuple(map(float, values))

@@ -1,0 +1,126 @@
+"""timm's config.json: architecture, its arguments, its input, and its classes' names, as the logits'."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from functools import lru_cache
+from typing import Any
+
+from timm.data import ImageNetInfo, infer_imagenet_subset
+from timm.models import PretrainedCfg, get_pretrained_cfg
+
+from vitviz.engine.formats.folder import refusing
+from vitviz.errors import CheckpointError, quoted
+from vitviz.traces.localized_text import Sentence
+
+# Arguments of timm.create_model that would make it load or wrap something by itself.
+_NOT_MODEL_ARGS = {
+    "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir", "features_only",
+    "pruned",
+}  # fmt: skip
+
+
+def described(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """The model's arguments, its pretrained_cfg with the size that these give, and what was assumed.
+
+    Raises CheckpointError for arguments that would make timm do more than build a model.
+    """
+    args, given = dict(config.get("model_args") or {}), config.get("pretrained_cfg")
+    if wrong := sorted(args.keys() & _NOT_MODEL_ARGS):
+        only = "model_args in config.json may only describe the model"
+        raise CheckpointError(f"{name}: {only}. Remove {', '.join(wrong)}.")
+    known = {item.name for item in fields(PretrainedCfg)}
+    told = {key: value for key, value in {**config, **(given or {})}.items() if key in known}
+    notes = []
+    if given is None and "mean" not in config:
+        notes.append(
+            f"Its config.json does not tell its preprocessing; timm's for {config['architecture']} is used."
+        )
+    base = default(str(config["architecture"]))
+    usual = tuple(base["input_size"])
+    if given is not None:  # as timm does; but whether and how the size is fixed belongs to the architecture
+        base = asdict(PretrainedCfg()) | {name: base[name] for name in ("input_size", "fixed_input_size")}
+    record = {**base, **told}
+    channels, height, width = record["input_size"]
+    if told.get("fixed_input_size") is False and "img_size" not in args and (height, width) != usual[1:]:
+        raise CheckpointError(
+            f"{name}: its config.json has fixed_input_size false, so that timm builds it for an input of"
+            f" {usual[1]} x {usual[2]} px, and input_size is {height} x {width}. Add img_size to model_args."
+        )
+    notes += on_request(record)
+    size = args.get("img_size", (height, width))
+    height, width = (size, size) if isinstance(size, int) else size
+    record["input_size"] = (args.get("in_chans", channels), height, width)
+    record["num_classes"] = config.get("num_classes", record["num_classes"])
+    return args, record, notes
+
+
+def default(architecture: str) -> dict[str, Any]:
+    """timm's default pretrained_cfg of an architecture (DeiT's mean is not ViT's), without labels.
+
+    >>> default("deit_tiny_patch16_224")["mean"], default("vit_tiny_patch16_224")["mean"]
+    ((0.485, 0.456, 0.406), (0.5, 0.5, 0.5))
+    """
+    unknown = f"timm has no checkpoint {quoted(architecture)}. Leave out the part after the dot."
+    with refusing(unknown, RuntimeError):
+        record = get_pretrained_cfg(architecture) or PretrainedCfg()
+    return {**asdict(record), "label_names": None, "label_descriptions": None}
+
+
+def on_request(record: Mapping[str, Any]) -> list[str]:
+    """A sentence on what of a pretrained_cfg timm's transform takes only where it is asked for; or none."""
+    named = [f"{name} {record[name]}" for name in ("test_input_size", "test_crop_pct") if record.get(name)]
+    if not named:
+        return []
+    return [f"Its configuration has {' and '.join(named)}, which timm uses only on request, and vitviz not."]
+
+
+COUNT = "{name} has {classes} classes, and {given} names were given, one a line. Give one for each class."
+EMPTY = "Line {line} of the names is empty. Give one name a line, in the order of the classes."
+
+
+def labels_of(config: Mapping[str, Any], classes: int, tag: str = "") -> tuple[str, ...]:
+    """The labels that a timm config carries, else ImageNet's where the number of classes or the tag tells.
+
+    Descriptions ("goldfish") come before names ("n01443537"). Empty where nothing is known, or where the
+    count does not fit: a wrong name is worse than a number.
+
+    >>> labels_of({}, 1000)[285]
+    'Egyptian cat'
+    """
+    nested = config.get("pretrained_cfg") or {}
+    names = config.get("label_names") or nested.get("label_names") or config.get("labels") or ()
+    descriptions = config.get("label_descriptions") or nested.get("label_descriptions") or {}
+    if isinstance(descriptions, Mapping):
+        found = [name if descriptions.get(name) is None else descriptions[name] for name in names]
+    else:
+        found = list(descriptions)
+    # some files hold null for a class without a name
+    found = tuple(f"class {i}" if name is None else str(name) for i, name in enumerate(found))
+    if found:
+        return found if len(found) == classes else ()
+    # 1000 classes are ImageNet's in practice; other counts only where the tag says that ImageNet was used.
+    if classes == 1000 or any(part in tag for part in ("in12k", "in21k", "in22k")):
+        return _imagenet(classes)
+    return ()
+
+
+def in_lines(text: str, classes: int, name: str) -> tuple[str, ...]:
+    """The labels that somebody wrote, one a line in the order of the logits.
+
+    CheckpointError where they are not as many as the head has classes, or a line among them is empty.
+
+    >>> in_lines("cat\\ndog\\n", 2, "mine.pth")
+    ('cat', 'dog')
+    """
+    found = tuple(line.strip() for line in text.removeprefix("\ufeff").rstrip().splitlines())
+    if len(found) != classes:
+        raise CheckpointError(Sentence(COUNT, name=name, classes=classes, given=len(found)))
+    if "" in found:
+        raise CheckpointError(Sentence(EMPTY, line=found.index("") + 1))
+    return found
+
+
+@lru_cache(maxsize=4)
+def _imagenet(classes: int) -> tuple[str, ...]:
+    subset = infer_imagenet_subset({"num_classes": classes})
+    return tuple(ImageNetInfo(subset).label_descriptions()) if subset else ()

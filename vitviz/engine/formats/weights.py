@@ -1,0 +1,418 @@
+"""Reading tensors from a file without ever running what is in it.
+
+Safetensors and NumPy archives hold only numbers; a .pth file is a pickle, which can run any program when it
+is opened. Torch's restricted reader knows tensors and plain containers, and argparse.Namespace is let in,
+because the files of DeiT and MAE carry their training options as one; it holds data only. Before it begins,
+the pickle's instructions are read as text: what they import must be among what weights need. torch's own list
+has more, such as `bytearray`, which a pickle of forty bytes asks for gigabytes with.
+
+No file is mapped into memory: one that somebody overwrites meanwhile would end the whole process by a bus
+error. What a file asks for is counted before anything is made of it: the library that reads safetensors
+checks a header, too, but refuses neither one that is unreasonably large before it is parsed, nor a file of
+another size than its header tells.
+"""
+
+import argparse
+import json
+import operator
+import pickle
+import pickletools
+import re
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from math import prod
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors.torch import load as tensors_in
+from torch import Tensor
+
+from vitviz.engine.forks import lock_of
+from vitviz.engine.formats import limits
+from vitviz.engine.formats.folder import is_index, refusing, shards
+from vitviz.engine.memory import is_shortage
+from vitviz.errors import CheckpointError, OutOfMemory, quoted, said
+
+
+def require_whole(path: Path) -> None:
+    """CheckpointError for a safetensors file that is not as large as its header says, or has none."""
+    size = path.stat().st_size
+    content, begin = _parsed(path)
+    damaged = f"{path.name} is damaged: its header is none of safetensors. Download or save it again."
+    with refusing(damaged, KeyError, TypeError, IndexError, AttributeError):
+        ends = [operator.index(entry["data_offsets"][1]) for entry in content.values()]
+    limits.require_few(ends, path)
+    expected = begin + max(ends, default=0)
+    if expected != size:
+        raise CheckpointError(
+            f"{path.name} is damaged: its header tells of {expected:,} bytes, and it has {size:,}. Download"
+            " or save it again."
+        )
+
+
+def _parsed(path: Path) -> tuple[dict[str, Any], int]:
+    """What the header says of each tensor, and the byte at which they begin."""
+    damaged = f"{path.name} is damaged or not a .safetensors file. Download or save it again."
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > path.stat().st_size:
+            raise CheckpointError(damaged)
+        if length > limits.HEADER:
+            raise CheckpointError(
+                f"{path.name} has a header of {length:,} bytes; expected are at most {limits.HEADER:,}. Save"
+                " the weights again, without the rest."
+            )
+        text = file.read(length)
+    with refusing(damaged, ValueError, RecursionError):
+        content = json.loads(text)
+    if isinstance(content, dict):  # else its readers find no tensors
+        content.pop("__metadata__", None)
+    return content, 8 + length
+
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def arrays(path: Path) -> dict[str, Tensor]:
+    """The arrays of an .npz file; CheckpointError for Python objects, which could run code, or too much."""
+    _require_honest(path)
+    try:
+        with np.load(path, allow_pickle=False, mmap_mode=None) as archive:
+            return {name: torch.from_numpy(archive[name]) for name in archive.files}
+    except ValueError as error:
+        if "pickle" not in str(error):
+            raise
+        raise CheckpointError(
+            f"{path.name} was not opened: it holds Python objects, which could run code, where only arrays"
+            " were expected."
+        ) from error
+
+
+def _require_honest(path: Path) -> None:
+    """NumPy makes room for what an array's header tells before reading, so the archive must hold that."""
+    with zipfile.ZipFile(path) as archive:
+        limits.require_few(archive.namelist(), path)
+        limits.require_inflatable(path, archive)
+        for entry in archive.infolist():
+            with archive.open(entry) as file:
+                read = _HEADERS.get(np.lib.format.read_magic(file))
+                if read is None:  # names that are not ASCII, which only arrays of records have
+                    raise CheckpointError(
+                        f"{path.name} holds {entry.filename}, which is no array of numbers. Save it again."
+                    )
+                shape, _, dtype = read(file)
+                said, there = prod(shape) * dtype.itemsize, entry.file_size - file.tell()
+            if said != there and not dtype.hasobject:
+                raise CheckpointError(
+                    f"{path.name} is damaged: {entry.filename} tells of {said:,} bytes and holds {there:,}."
+                    " Download or save it again."
+                )
+
+
+_UNPICKLING = lock_of(sys.modules[__name__], "_UNPICKLING")  # torch has one list of what it may unpickle
+_INSTRUCTIONS = 500_000  # some 25 for each tensor are usual
+_STREAMS = 5  # pickles in a file of torch's older form, before the numbers begin
+_NEEDED = re.compile(
+    r"collections\.(OrderedDict|Counter)"
+    r"|torch\._utils\._rebuild_(tensor(_v[23])?|parameter(_with_state)?)"
+    r"|torch\.nn\.parameter\.Parameter|torch\._tensor\._rebuild_from_type_v2"
+    r"|torch\.serialization\._get_layout"
+    r"|torch(\.cuda)?\.(?!Typed|Untyped)\w+Storage|torch\.(Size|device)"
+    r"|torch\.(b?float\d+\w*|double|half|u?int\d+|long|short|bool|complex\d+|strided)"
+    r"|argparse\.Namespace|_codecs\.encode|(builtins|__builtin__)\.(set|complex)"
+)
+# What torch would let in, and weights that can be drawn do not need.
+_OTHER_KINDS = {
+    r"torch\.per_(tensor|channel)_(affine|symmetric)": "quantised tensors",
+    r"torch\.per_channel_affine_float_qparams|torch\._utils\._rebuild_qtensor": "quantised tensors",
+    r"torch\._utils\._rebuild_sparse(_csr)?_tensor": "sparse tensors",
+    r"torch\._utils\._rebuild_meta_tensor_no_storage": "tensors without numbers (meta)",
+    r"torch\._utils\._rebuild_nested_tensor": "nested tensors",
+    r"torch\._utils\._rebuild_wrapper_subclass": "tensors of a class of their own",
+    r"torch\.storage\.(Unt|T)ypedStorage": "bytes without a type",
+    r"(builtins|__builtin__)\.bytearray": "a bytearray",
+}
+
+
+def _unpickled(path: Path) -> Any:
+    """What is in a .pth, .pt or .bin file; CheckpointError, nothing run, if it asks for more than weights."""
+    _require_harmless(path)
+    try:
+        with _UNPICKLING, torch.serialization.safe_globals([argparse.Namespace]):
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=False)
+    except pickle.UnpicklingError as error:
+        if not re.search(r"Unsupported (global|class|operand)|GLOBAL", str(error)):
+            raise
+        raise _code(path, []) from error
+
+
+def _require_harmless(path: Path) -> None:
+    with path.open("rb") as file:
+        zipped = file.read(4) == b"PK\x03\x04"
+        file.seek(0)
+        if not zipped:
+            wanted = _imports_of_streams(file, path)
+        else:
+            with zipfile.ZipFile(file) as archive:
+                limits.require_inflatable(path, archive)
+                pickles = [entry for entry in archive.infolist() if entry.filename.endswith(".pkl")]
+                if any(entry.file_size > limits.HEADER for entry in pickles):
+                    raise _too_long(path)
+                wanted = {one for entry in pickles for one in _imports(archive.open(entry), path)}
+    foreign = sorted(one for one in wanted if not _NEEDED.fullmatch(one))
+    code = [one for one in foreign if not any(re.fullmatch(names, one) for names in _OTHER_KINDS)]
+    if code:
+        raise _code(path, code)
+    if foreign:
+        found = {kind for names, kind in _OTHER_KINDS.items() for one in foreign if re.fullmatch(names, one)}
+        kinds = " and ".join(sorted(found))
+        raise CheckpointError(
+            f"{path.name} was not opened: it asks for {kinds} where dense tensors of numbers were expected. "
+            "Save tensor.to_dense() or tensor.dequantize(), best as .safetensors."
+        )
+
+
+def _imports_of_streams(file: IO[bytes], path: Path) -> set[str]:
+    """The pickles with which a file of torch's older form begins; what is none, torch is left to tell."""
+    wanted: set[str] = set()
+    for stream in range(_STREAMS):
+        try:
+            wanted |= set(_imports(file, path))
+        except ValueError as error:
+            if stream == 0 or isinstance(error, CheckpointError):  # too long, in whichever it is
+                raise
+            break
+    return wanted
+
+
+def _imports(file: IO[bytes], path: Path) -> Iterator[str]:
+    """What a pickle imports, read from its instructions and never run; ValueError where it is damaged."""
+    counted = iter(pickletools.genops(file))
+    for code, argument, _ in islice(counted, _INSTRUCTIONS):
+        if code.name in ("GLOBAL", "INST"):
+            yield str(argument).replace(" ", ".", 1)
+        elif code.name in ("STACK_GLOBAL", "EXT1", "EXT2", "EXT4"):
+            yield "of its own"
+    if next(counted, None) is not None:
+        raise _too_long(path)
+
+
+def _too_long(path: Path) -> CheckpointError:
+    return CheckpointError(
+        f"{path.name} was not opened: its pickle has more than {limits.HEADER:,} bytes or {_INSTRUCTIONS:,}"
+        " instructions, which weights never have. Save the weights alone, best as .safetensors:"
+        " save_file(model.state_dict(), path)."
+    )
+
+
+def _code(path: Path, wanted: list[str]) -> CheckpointError:
+    return CheckpointError(
+        f"{path.name} was not opened: it is a pickle that asks to run code"
+        f" ({', '.join(wanted[:3]) or 'of its own'}), and nothing of it has been run. Where you trust its"
+        " author, save its weights alone, best as .safetensors: save_file(model.state_dict(), path)."
+    )
+
+
+# What a training script wraps its weights in, the averaged ones first: they are what the authors evaluate.
+# `model_state_dict` is that of PyTorch's tutorials, `net` of many scripts for CIFAR.
+_WRAPPERS = (
+    "state_dict_ema", "model_ema", "ema_state_dict", "ema_model", "ema", "state_dict", "model_state_dict",
+    "model", "net", "teacher", "student",
+)  # fmt: skip
+_NESTED = 8  # wrappers around wrappers
+_COMPILED = re.compile(r"^((_orig_mod|module)\.)+")
+# Parts that only training needs: MAE's decoder, BEiT's visual words, projection heads of DINO and iBOT.
+_TRAINING_ONLY = re.compile(r"^(decoder(_\w+)?(?=\.|$)|lm_head(?=\.)|(dino_|ibot_)?head\.(mlp|last_layer)\b)")
+
+
+class Read(NamedTuple):
+    tensors: dict[str, Tensor]  # as float32, integers as they are
+    notes: list[str]  # sentences on what was left out
+    sets: tuple[str, ...]  # the names of all its sets of weights, the one that was read first
+
+
+def read(path: Path, chosen: str | None = None) -> Read:
+    """The named tensors of a file, or of all shards of an index: of several sets of weights in it (`model`
+    and `ema`, `student` and `teacher`) the `chosen` one, else the one that authors evaluate.
+
+    Wrappers (`state_dict`, `model`, `model_ema`, `teacher`, …) and prefixes (`module.`, `backbone.`,
+    `model.`) are taken off; names are otherwise those of the file. Raises CheckpointError for a file that is
+    damaged, holds no tensors or no such set, or is a pickle of more than tensors, of which nothing was run.
+    """
+    notes: list[str] = []
+    content = _joined(path) if is_index(path) else _content(path)
+    sets = dict(_sets(content, path)) if isinstance(content, Mapping) else {}
+    name = next(iter(sets), "") if chosen is None else chosen
+    if chosen is not None and (chosen not in sets or len(sets) == 1):
+        there = f"one of {', '.join(sets)}" if len(sets) > 1 else "none, as it holds one set of weights alone"
+        raise CheckpointError(f"{path.name} holds no weights {quoted(chosen)}; expected {there}.")
+    found = sets.get(name, content)
+    others = [other for other in sets if other != name and _alike(sets[other], found)]
+    if re.search(r"(^|[._])ema([._]|$)", name):
+        notes.append("The averaged (EMA) weights of the file are shown.")
+    elif re.search(r"(^|[._])teacher$", name):
+        notes.append("The teacher's weights of the file are shown.")
+    return Read(_plain(found, path, notes), notes, (name, *others))
+
+
+def _sets(
+    found: Mapping, path: Path, at: str = "", seen: set[int] | None = None
+) -> Iterator[tuple[str, Mapping]]:
+    """Every set of weights in a file by where it lies; the first is shown unless another is asked for."""
+    seen = {id(found)} if seen is None else seen
+    if found and all(isinstance(value, Tensor) for value in found.values()):
+        yield from _side_by_side(found, at)
+        return
+    if at.count(".") >= _NESTED:
+        raise CheckpointError(
+            f"{path.name} wraps its weights more than {_NESTED} times, or holds itself. Save"
+            " model.state_dict(), best as .safetensors."
+        )
+    inner = {key: one for key, one in found.items() if isinstance(key, str) and isinstance(one, Mapping)}
+    for key in sorted(inner, key=_rank):
+        if id(inner[key]) not in seen or key in _WRAPPERS:
+            seen.add(id(inner[key]))
+            yield from _sets(inner[key], path, f"{at}{key}.", seen)
+
+
+def _rank(wrapper: str) -> int:
+    return _WRAPPERS.index(wrapper) if wrapper in _WRAPPERS else len(_WRAPPERS)
+
+
+def _side_by_side(found: Mapping, at: str) -> Iterator[tuple[str, Mapping]]:
+    """Tensors as one set, or several that their names begin by (safetensors), each with an embedding."""
+    groups: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in found.items():
+        if isinstance(name, str):
+            first, _, rest = _COMPILED.sub("", name).partition(".")
+            groups.setdefault(first, {})[rest] = tensor
+    whole = [
+        first for first, group in groups.items()
+        if any(tensor.ndim == 4 or "pos_embed" in rest for rest, tensor in group.items())
+    ]  # fmt: skip
+    if len(whole) < 2 or not all(_alike(groups[whole[0]], groups[other]) for other in whole[1:]):
+        yield at.removesuffix("."), found
+        return
+    for first in sorted(whole, key=_rank):
+        yield f"{at}{first}", groups[first]
+
+
+def _alike(one: Mapping, other: Mapping) -> bool:
+    """Whether most of their tensors have the same names and shapes."""
+    shapes = [
+        {(re.sub(r"^((_orig_mod|module|model|backbone)\.)+", "", str(name)), tensor.shape)
+         for name, tensor in tensors.items()} for tensors in (one, other)
+    ]  # fmt: skip
+    return 2 * len(shapes[0] & shapes[1]) > min(map(len, shapes))
+
+
+def _content(path: Path) -> Any:
+    try:
+        if path.suffix == ".safetensors":
+            require_whole(path)
+            return tensors_in(path.read_bytes())
+        if path.suffix == ".npz":
+            return arrays(path)
+        return _unpickled(path)
+    except CheckpointError:
+        raise
+    except OSError as error:
+        raise CheckpointError(f"{path.name} cannot be read: {said(error)}.") from error
+    except Exception as error:  # a damaged archive can fail in nearly any way inside of its reader
+        if is_shortage(error):
+            raise OutOfMemory(
+                f"{path.name} asks for more memory than is free. Nothing was loaded. Choose a smaller"
+                " checkpoint, or save this one again."
+            ) from error
+        raise CheckpointError(
+            f"{path.name} is damaged or not a {path.suffix} file. Download or save it again."
+        ) from error
+
+
+def _joined(index: Path) -> dict[str, Any]:
+    """What is in all shards of an index; each holds what it says and no more, or two savings were mixed."""
+    joined: dict[str, Any] = {}
+    for shard, names in shards(index).items():
+        found = _content(shard)
+        differing = sorted(map(str, names ^ set(found))) if isinstance(found, Mapping) else sorted(names)
+        if differing:
+            how = "is missing from it" if differing[0] in names else "is in it, but not in the index"
+            raise CheckpointError(
+                f"{shard.name} does not hold what {index.name} says: {differing[0]} {how}. Download or save"
+                " the whole checkpoint again."
+            )
+        joined |= found
+    return joined
+
+
+def shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Names and shapes in a safetensors file or all its shards, by headers; {} for another or damaged one."""
+    try:
+        if is_index(path):
+            return {name: shape for shard in shards(path) for name, shape in shapes(shard).items()}
+        content = _parsed(path)[0] if path.suffix == ".safetensors" else {}
+        return {name: tuple(map(operator.index, entry["shape"])) for name, entry in content.items()}
+    except (CheckpointError, OSError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def bytes_held(path: Path) -> int:
+    """The bytes of what is in a file, or in all shards of an index, once it is inflated."""
+    own = sum(one.stat().st_size for one in (shards(path) if is_index(path) else [path]))
+    if path.suffix == ".npz":
+        with suppress(OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
+            with zipfile.ZipFile(path) as archive:
+                return max(own, sum(entry.file_size for entry in archive.infolist()))
+    return own
+
+
+def _require_plain(tensors: Mapping[Any, Any], path: Path) -> None:
+    """CheckpointError for keys that are no names, and tensors that are no numbers side by side in memory."""
+    limits.require_few(tensors, path)
+    strange = [key for key in tensors if not (isinstance(key, str) and key.isprintable())]
+    if strange:
+        told, kind = ascii(strange[0])[:80], type(strange[0]).__name__
+        raise CheckpointError(
+            f"{path.name} has a key {told if kind == 'str' else f'of type {kind}'} where the names of tensors"
+            " were expected. Save model.state_dict(), best as .safetensors."
+        )
+    for name, tensor in tensors.items():
+        kind = _kind(tensor)
+        if kind:
+            raise CheckpointError(
+                f"{path.name} holds {name} as a {kind} tensor where a dense one was expected. "
+                "Save tensor.to_dense() or tensor.dequantize(), best as .safetensors."
+            )
+    limits.require_held(sum(tensor.nbytes for tensor in tensors.values()), path, bytes_held(path))
+
+
+def _kind(tensor: Tensor) -> str:
+    """What a tensor is other than plain numbers; empty for a plain one."""
+    if tensor.is_nested or tensor.layout != torch.strided:
+        return "nested" if tensor.is_nested else "sparse"
+    return "quantised" if tensor.is_quantized else "meta" if tensor.is_meta else ""
+
+
+def _plain(found: Any, path: Path, notes: list[str]) -> dict[str, Tensor]:
+    """Tensors only, without prefixes and training-only parts, in float32."""
+    named = isinstance(found, Mapping) and all(isinstance(value, Tensor) for value in found.values())
+    if not named or not found:
+        raise CheckpointError(
+            f"{path.name} holds no named tensors where weights were expected. Save model.state_dict(), best"
+            " as .safetensors."
+        )
+    _require_plain(found, path)
+    named = {_COMPILED.sub("", name): value for name, value in found.items()}
+    for prefix, where in (("backbone.", any), ("model.", all)):  # as Lightning saves a module's model
+        if where(name.startswith(prefix) for name in named):
+            named = {name.removeprefix(prefix): value for name, value in named.items()}
+    left_out = sorted({match[0] for name in named if (match := _TRAINING_ONLY.match(name))})
+    if left_out:
+        notes.append(f"Parts that only training needs were left out: {', '.join(left_out)}.")
+        named = {name: value for name, value in named.items() if not _TRAINING_ONLY.match(name)}
+    return {name: value.float() if value.is_floating_point() else value for name, value in named.items()}

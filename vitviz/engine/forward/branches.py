@@ -1,0 +1,123 @@
+"""What is added to the tokens that the classifier reads, recorded by hooks of its own.
+
+Attention's and MLP's results are taken where they are added, behind LayerScale or the norm that a family puts
+there, and not as differences of the residual stream, which would hide every error in a head. Of a class
+token's readout only its row is kept. An average needs all tokens, but only until the pass has ended: then the
+final norm's deviations are known and every layer becomes one sum (`written`).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vitviz.analyses.readout_stage import Norm, Pooling
+from vitviz.engine.readout_stages import (
+    PARALLEL,
+    POST_NORM,
+    at_least_float32,
+    norm_of,
+    pooling_or_none,
+    scale_of,
+)
+from vitviz.traces.trace import Attention, Written
+
+# where a pass listens
+BRANCHES = ("added attention", "added mlp", "inner norm", "post norm", "gate", "pool mlp")
+
+
+@dataclass
+class Branches:
+    """One pass, with its batch axis, by layer."""
+
+    pooling: Pooling
+    norms: dict[str, Norm | None]  # by moment
+    scales: list[Tensor | None]  # what both branches are still to be multiplied by
+    # by moment: batch x reader x width, or inner of gates; of norms batch x reader, their deviations; behind
+    # attention pooling batch x query x width
+    found: defaultdict[str, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
+
+    def hear(self, moment: str, args: tuple, output: Any) -> None:
+        """Records what stands at a moment of a block; blocks come in their order."""
+        tokens = (args[0] if moment in self.norms else output).detach()
+        rows = tokens if moment == "pool mlp" else tokens[:, self.pooling.readers]
+        if moment in self.norms:
+            rows = self.norms[moment].deviation(at_least_float32(rows))
+        elif moment == "gate":
+            rows = rows.sigmoid()
+        elif rows.shape != tokens.shape:
+            rows = rows.clone()  # a view would keep all of it
+        self.found[moment].append(rows)
+
+
+def branches_of(model: nn.Module, blocks: list[nn.Module]) -> Branches | None:
+    """The empty record of one pass; None where blocks or readout are not understood: nothing is recorded."""
+    pooling = pooling_or_none(model)
+    if pooling is None:
+        return None
+    block = blocks[0]
+    parallel = type(block).__name__ == PARALLEL
+    return Branches(
+        pooling,
+        {
+            "inner norm": None if parallel else norm_of(getattr(block.attn, "norm", None)),
+            "post norm": norm_of(block.norm1) if type(block).__name__ in POST_NORM else None,
+        },
+        [scale_of(block.ls) if parallel else None for block in blocks],
+    )
+
+
+def points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Module, bool, str]]:
+    """Where a pass listens for its branches: a module, whether to what enters it, and the moment's name."""
+    pooling = pooling_or_none(model)
+    if pooling is None:
+        return
+    for block in blocks:
+        parallel = type(block).__name__ == PARALLEL
+        yield (block.attn_out_proj if parallel else block.drop_path1), False, "added attention"
+        yield (block.mlp_out_proj if parallel else block.drop_path2), False, "added mlp"
+        if parallel:
+            continue
+        inner, gate = getattr(block.attn, "norm", None), getattr(block.attn, "gate", None)
+        if norm_of(inner) is not None:
+            yield inner, True, "inner norm"
+        if type(block).__name__ in POST_NORM:
+            yield block.norm1, True, "post norm"
+        if gate is not None:
+            yield gate, False, "gate"
+    mlp = getattr(getattr(model, "attn_pool", None), "mlp", None) if pooling.kind == "attention" else None
+    if mlp is not None:
+        yield mlp, False, "pool mlp"
+
+
+def written(
+    branches: Branches | None, last: Float[Tensor, "picture token width"], poolings: list[Attention] | None
+) -> list[Written] | None:
+    """Each picture's record, summed over what is read; `last`: the tokens behind the last block, float32."""
+    if branches is None or (branches.pooling.kind == "attention" and poolings is None):
+        return None
+    weights = branches.pooling.weights
+    if poolings is None:
+        weights = weights(last)
+    else:
+        weights = torch.stack([weights(*one) for one in zip(last, poolings, strict=True)])
+
+    def summed(layers: list[Tensor]) -> Tensor:
+        sums = zip((weights.mT @ layer.to(last) for layer in layers), branches.scales, strict=True)
+        return torch.stack([one if scale is None else one * scale.to(last) for one, scale in sums], dim=1)
+
+    def stacked(layers: list[Tensor]) -> Tensor | None:
+        return torch.stack([layer.to(last) for layer in layers], dim=1) if layers else None
+
+    found, pool_mlp = branches.found, None
+    for queries in found["pool mlp"]:
+        queries = queries.to(last)
+        pool_mlp = queries.mean(dim=1) if branches.pooling.mean_latent else queries[:, 0].clone()
+    inside = (stacked(found[moment]) for moment in ("inner norm", "post norm", "gate"))
+    fields = (weights, summed(found["added attention"]), summed(found["added mlp"]), *inside, pool_mlp)
+    by_field = ([None] * len(last) if one is None else one for one in fields)
+    return [Written(*of_one) for of_one in zip(*by_field, strict=True)]

@@ -1,0 +1,171 @@
+"""The one seam through which every attention is seen.
+
+timm's attention calls torch's `scaled_dot_product_attention`. A torch-function mode around the forward pass
+sees each call's queries, keys, values, mask and scale as the model uses them (after query-key norm, rotary
+embedding and relative bias) while the fused kernel runs at full speed; hooks on each block say which layer is
+speaking and record the residual stream. The mode belongs to a thread, and the hooks speak to the pass of the
+thread they are called in (`wiring`): passes on one model need not wait for each other.
+
+It does not see attention that is computed in any other way. That is why `check_truth` exists: it compares
+what was seen with what the model went on with, and where they differ a model is refused, not drawn wrongly.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch.nn.functional as F
+from einops import rearrange
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from vitviz.engine.forward import hooks
+from vitviz.engine.forward.branches import BRANCHES, branches_of
+from vitviz.engine.forward.interventions import Edit
+from vitviz.engine.forward.recording import Call, Change, Entered, Recording, transformer_blocks
+from vitviz.errors import UnsupportedModel
+from vitviz.traces import cancellation, progress
+
+
+class Pass:
+    """One forward pass: what it records, what is changed in it, and whether anybody still waits for it.
+
+    It belongs to the thread that makes it and is used once. `changes` are functions by place, ("mlp", 3) for
+    what the MLP of the fourth block gives, ("heads", 3) for what its attention call does; they are called in
+    their order before the place is recorded. An `edit`'s changes come first, and may leave patches out.
+    """
+
+    def __init__(
+        self, layers: int, check: bool, changes: Mapping[tuple[str, int], Sequence[Change]],
+        edit: Edit | None = None,
+    ):  # fmt: skip
+        self.recording = Recording(calls=[[] for _ in range(layers)], tokens=[], entered=[None] * layers)
+        # Layer and tokens of a call whose output has entered no module yet.
+        self._awaited: tuple[int, int] | None = None
+        self._check, self._changes, self._edit = check, changes, edit
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+        """A hook of the model; what it returns takes the place of what the hook was given."""
+        if moment in BRANCHES:
+            return self.recording.branches and self.recording.branches.hear(moment, args, output)
+        if moment in ("attn", "mlp"):
+            return self._changed(moment, layer, output)
+        return getattr(self, f"_{moment}")(layer, args, output)
+
+    def attend(
+        self, layer: int | None, kernel, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
+        scale=None, **others,
+    ) -> Tensor:  # fmt: skip
+        """Makes an attention call, and gives what the model goes on with."""
+        if is_causal or others.get("enable_gqa"):
+            raise UnsupportedModel(
+                "This model's attention is causal or shares keys between heads; "
+                "vitviz reads plain Vision Transformers, whose tokens all see each other."
+            )
+        edit = self._edit
+        if edit is not None and layer is not None:
+            attn_mask = edit.mask(attn_mask, query)
+        call = Call(query, key, value, attn_mask, query.shape[-1] ** -0.5 if scale is None else float(scale))
+        given = kernel(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **others)
+        if layer is None:
+            self.recording.outside.append(call)
+            return given
+        self.recording.calls[layer].append(call)
+        self._awaited = (layer, query.shape[-2]) if self._check else None
+        given = self._changed("heads", layer, given)
+        if edit is not None and edit.heads.get(layer):
+            call.replaced, call.given = edit.heads[layer], given[:, list(edit.heads[layer])]
+        return given
+
+    def _patches(self, layer: int, args: tuple, output: Any) -> None:
+        embedded = output[0] if isinstance(output, tuple) else output
+        # A model of dynamic size keeps rows and columns apart until positions are added.
+        if embedded.ndim == 4:
+            embedded = rearrange(embedded, "batch row col width -> batch (row col) width")
+        self.recording.patch_embedding = embedded
+
+    def _positions(self, layer: int, args: tuple, output: Any) -> None:
+        self.recording.position_embedded = args[0]
+
+    def _input(self, layer: int, args: tuple, named: Any) -> tuple | None:
+        entering = self._changed("input", layer, args[0])
+        if layer == 0:
+            self.recording.tokens.append(entering)
+        if self._edit is None:
+            return None if entering is args[0] else ((entering, *args[1:]), named)
+        if layer and self._edit.without.at == layer:
+            self.recording.tokens[-1] = entering
+        return (entering, *args[1:]), self._edit.named(named)
+
+    def _entering(self, layer: int, args: tuple, output: Any) -> None:
+        if self._awaited is not None and self._awaited[0] == layer and args:
+            self.recording.entered[layer], self._awaited = Entered.sampled(args[0], *self._awaited), None
+
+    def _output(self, layer: int, args: tuple, output: Any) -> Any:
+        given = self._changed("output", layer, output)
+        self.recording.tokens.append(given)
+        progress.tell(layer + 1, len(self.recording.calls))
+        return given
+
+    def _changed(self, moment: str, layer: int, tensor: Any) -> Any:
+        """The tensor after all changes at a place; itself where there was none."""
+        own = () if self._edit is None else self._edit.changes.get((moment, layer), ())
+        for change in (*own, *self._changes.get((moment, layer), ())):
+            given = change(tensor)
+            tensor = tensor if given is None else given
+        return tensor
+
+
+class Seam(TorchFunctionMode):
+    """What a pass hears, with the layer it is in: fused attention calls, or `every` call, it makes itself.
+
+    The pass has `heard`, as a listener of `wiring`, and `attend(layer, call, …)`, None outside of all layers.
+    """
+
+    def __init__(self, owner: Any, every: bool):
+        super().__init__()
+        self._owner, self._every, self._layer = owner, every, None
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+        if moment in ("input", "attn"):
+            cancellation.check()
+        self._layer = None if moment == "output" else self._layer
+        given = self._owner.heard(moment, layer, args, output)
+        self._layer = layer if moment == "input" else self._layer
+        return given
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        # A pass that a user's hook makes in the middle of this one has a seam of its own, within which this
+        # one stands.
+        ours = self._every or func is F.scaled_dot_product_attention
+        if ours and hooks.innermost() is self:
+            return self._owner.attend(self._layer, func, *args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def heard(
+    model: nn.Module, blocks: list[nn.Module], listener: Any, check=False, every=False
+) -> Iterator[None]:
+    """`listener` hears the hooks, and makes the attention calls or `every` call, of this thread's passes."""
+    seam = Seam(listener, every)
+    with hooks.wired(model, blocks, seam, check), seam:
+        yield
+
+
+@contextmanager
+def recorded(
+    model: nn.Module, *, check: bool = False,
+    changes: Mapping[tuple[str, int], Sequence[Change]] | None = None, edit: Edit | None = None,
+) -> Iterator[Recording]:  # fmt: skip
+    """Records a forward pass of this thread inside the `with`; leaves no hook and no mode, whatever happens.
+
+    With `check`, also what entered the module after each attention call, for `check_truth`. Several threads
+    may be inside with one model. Raises UnsupportedModel where the model has no blocks, or attends in a way
+    that is not plain, and in the middle of the pass Stopped, where nobody waits for it (`vitviz.stopping`).
+    """
+    blocks = transformer_blocks(model)
+    one = Pass(len(blocks), check, changes or {}, edit)
+    one.recording.branches = branches_of(model, blocks)
+    with heard(model, blocks, one, check):
+        yield one.recording

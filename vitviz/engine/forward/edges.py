@@ -1,0 +1,304 @@
+"""Who wrote what a part reads, in passes of their own: recorded, and with some of it taken away.
+
+A trace keeps what is added to the tokens that the classifier reads. For the question who wrote what a head
+reads, the same hooks (`branches`) listen at every token in one more pass over its picture, on request, and
+the seam keeps what each head hands on. The pass is that of the trace, with whatever was taken out of it, and
+has to end in the trace's tokens.
+
+Then there are passes in which some readers do not see what some writers wrote, while all else runs on (path
+patching). Every picture of the batch is the same one with a removal of its own: which writers' parts are
+replaced, by zero or by their mean, in which readers' inputs. A reader is ("query", "key" or "value", layer,
+head), ("mlp", layer) or ("readout",); it norms what is left anew. What a writer wrote is what it wrote in
+that very pass. Nothing of the model is changed: queries, keys and values are exchanged at the seam, an MLP's
+result at its hook, and the last block's where the readout begins.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitviz.analyses.effects import SIDES
+from vitviz.analyses.logit_attribution import Ledger
+from vitviz.analyses.readout_stage import Pooling
+from vitviz.analyses.upstream import Stream, Writer, read
+from vitviz.engine.defaults import in_float32
+from vitviz.engine.device import memory_guard, plainly
+from vitviz.engine.forward import capture, interventions, tracing
+from vitviz.engine.forward.branches import BRANCHES, branches_of
+from vitviz.engine.inspector import Inspector
+from vitviz.engine.readout_stages import PRE_NORM, at_least_float32, held, norm_of, reader_of, scale_of
+from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.traces.localized_text import Sentence, not_applicable
+from vitviz.traces.trace import Trace
+
+EVERY = Pooling("average", ((0, None),), None, None)  # as if every token were read
+UNLIKE = (
+    "this pass gave other tokens than the trace has, so the trace was made by another model, or with hooks"
+)
+PATCHED = "its tokens were replaced by another picture's, which nobody in this pass wrote"
+BEGINNING = "what enters its first block is not the sum of its embedding and its positions"
+FLOAT32 = (
+    "Given {checkpoint} in {dtype}; what writers wrote is recorded in float32. Load it with dtype='float32'."
+)
+TOLERANCE = 1e-4  # of the largest number
+
+
+class _Wide:
+    """A pass that listens at all tokens, and lets go of what it has no use for."""
+
+    def __init__(self, own: capture.Pass, model: nn.Module, blocks: list[nn.Module]):
+        self.own, self.heads, self.turns = own, [], []
+        self.branches = replace(branches_of(model, blocks), pooling=EVERY)
+        self.last: Tensor | None = None
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+        if moment in BRANCHES:
+            if moment not in ("added attention", "pool mlp"):
+                self.branches.hear(moment, args, output)
+            return None
+        given = self.own.heard(moment, layer, args, output)
+        if moment == "input":
+            named = output if given is None else given[1]
+            self.turns.append(named.get("rope"))
+        elif moment == "output":
+            recording = self.own.recording
+            recording.calls[layer].clear()
+            del recording.tokens[1:-1]
+        return given
+
+    def attend(self, layer: int | None, *call, **named) -> Tensor:
+        given = self.own.attend(layer, *call, **named)
+        if layer is not None:
+            self.heads.append(given[0].detach())
+        return given
+
+
+@in_float32()
+def stream_of(inspector: Inspector, trace: Trace) -> Stream:
+    """What was written in a trace's pass; UnsupportedModel, with the reason, where that is not understood."""
+    if inspector.dtype != "float32":
+        raise VitvizError(Sentence(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
+    (prepared, size), edit, without = inspector.forward.seen(trace.view, None), None, trace.without
+    if without.at is not None:
+        raise UnsupportedModel(not_applicable(trace.checkpoint, Sentence(PATCHED)))
+    if without:
+        painted = without.patches_as != "dropped"  # which its view shows already
+        without = replace(without, patches=()) if painted else without
+        prepared, edit = interventions.edited(inspector.forward, prepared, size, without, None)
+    inspector.tail(trace.grid.pixels)  # says why, where its blocks are not understood
+    with memory_guard(inspector.device, f"Recording what was written in {trace.checkpoint}"):
+        pixels = inspector.forward.pixels([prepared])
+        return recorded_stream(inspector.placed.at(size), pixels, trace, edit)
+
+
+def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -> Stream:
+    """The same of a model and its input, a batch of one."""
+    blocks, name = capture.transformer_blocks(model), trace.checkpoint
+    one = _Wide(capture.Pass(len(blocks), False, {}, edit), model, blocks)
+    with plainly(pixels.device), capture.heard(model, blocks, one):
+        model(pixels)
+    recording, branches = one.own.recording, one.branches
+    first, last = (held(recording.tokens[i][0]) for i in (0, -1))
+    if not _alike(first, trace.tokens[0]) or not _alike(last, trace.tokens[-1]):
+        raise UnsupportedModel(not_applicable(name, Sentence(UNLIKE)))
+    prefix = [held(token[0]) for token in tracing.prefix_of(model).values()]
+    embedding = torch.cat([*prefix, held(recording.patch_embedding[0]).flatten(0, -2)])[trace.places]
+    table, entry = getattr(model, "pos_embed", None), norm_of(getattr(model, "norm_pre", None))
+    positions = None
+    if table is not None:
+        rows = held(table.reshape(-1, table.shape[-1]))
+        missing = trace.grid.tokens - len(rows)
+        if missing not in (0, trace.grid.prefix):
+            raise UnsupportedModel(not_applicable(name, Sentence(BEGINNING)))
+        positions = torch.cat([rows.new_zeros(missing, rows.shape[1]), rows])[trace.places]
+    entering = embedding if positions is None else embedding + positions
+    if not _alike(entering if entry is None else entry(entering), first):
+        raise UnsupportedModel(not_applicable(name, Sentence(BEGINNING)))
+
+    def kept(moment: str) -> tuple[Tensor, ...]:
+        return tuple(held(one[0]) for one in branches.found[moment])
+
+    scales = zip(kept("added mlp"), branches.scales, strict=True)
+    return Stream(
+        readers=tuple(reader_of(block) for block in blocks),
+        embedding=embedding,
+        positions=positions,
+        entry=entry,
+        heads=tuple(map(held, one.heads)),
+        mlps=tuple(mlp if scale is None else mlp * scale.to(mlp) for mlp, scale in scales),
+        inner=kept("inner norm"),
+        post=kept("post norm"),
+        gates=kept("gate"),
+        turns=tuple(map(held, one.turns)),
+        halves=bool(getattr(getattr(blocks[0], "attn", None), "rotate_half", False)),
+    )
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and bool(
+        (one - other).abs().max() <= TOLERANCE * at_least_float32(other).abs().max()
+    )
+
+
+Removal = Mapping[tuple, Sequence[Writer]]  # by reader, whose parts are taken out of what it reads
+MIXED = "its blocks are no plain sum of norm and branch, so a part cannot be taken out of one input alone"
+TAKEN = "something was taken away from this pass already; look at the whole model"
+
+
+@dataclass(eq=False)
+class _Edged:
+    """One pass; it belongs to its thread."""
+
+    blocks: list[nn.Module]
+    ledger: Ledger
+    stream: Stream
+    removals: Sequence[Removal]
+    usual: Stream | None
+    known: dict[tuple[int, Writer], Tensor] = field(default_factory=dict)
+    heads: list[Tensor] = field(default_factory=list)  # as this pass has them, batch x head x token x dim
+    mlps: list[Tensor] = field(default_factory=list)
+    entering: Tensor | None = None
+    added: Tensor | None = None
+    inside: bool = False  # an MLP is being asked again
+
+    def gone(self, image: int, *readers: tuple) -> Tensor | None:
+        """What is missing in readers' inputs: reader, token, width; None where nothing is."""
+        asked = [self.removals[image].get(one, ()) for one in readers]
+        places = {one: i for i, one in enumerate(dict.fromkeys(itertools.chain(*asked)))}
+        if not places:
+            return None
+        lost = torch.stack([self.lost(image, one) for one in places])
+        reads = lost.new_zeros(len(readers), len(lost))
+        for row, some in zip(reads, asked, strict=True):
+            row[[places[one] for one in some]] = 1
+        return torch.tensordot(reads, lost, 1)
+
+    def lost(self, image: int, writer: Writer) -> Tensor:
+        """What a writer wrote, less what stands in its place: 0, or its mean over pictures; the embedding's,
+        over these patches.
+        """
+        if (image, writer) not in self.known:
+            self.known.update({(image, one): found for one, found in self.differences(image, *writer[:2])})
+        return self.known[image, writer]
+
+    def differences(self, image: int, kind: str, layer: int | None) -> Iterator[tuple[Writer, Tensor]]:
+        """The same of all writers of a kind and layer; a bias comes with its layer's heads."""
+        usual = self.usual
+        if kind in ("embedding", "positions"):
+            found = getattr(self.stream, kind).to(self.entering)
+            yield Writer(kind), found if usual is None else found - getattr(usual, kind).to(found)
+        elif kind == "mlp":
+            found = self.mlps[layer][image]
+            yield Writer(kind, layer), found if usual is None else found - usual.mlps[layer].to(found)
+        else:
+            found = self.projected(layer, self.heads[layer][image])
+            if usual is not None:
+                found = found - self.projected(layer, usual.heads[layer].to(found))
+            yield Writer("bias", layer), found[-1]
+            yield from ((Writer("head", layer, head), one) for head, one in enumerate(found[:-1]))
+
+    def projected(self, layer: int, handed: Tensor) -> Tensor:
+        """What a layer's heads, and behind them its bias, write of what they hand on."""
+        projection, inner = self.ledger.readout.layers[layer], None
+        if projection.inner is not None:
+            inner = projection.inner.deviation(handed.transpose(0, 1).flatten(1))[None]
+        return projection.forth(handed, inner)
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+        if moment == "input":
+            self.entering = args[0]
+        elif moment == "added attention":
+            self.added = output
+        elif moment == "mlp" and not self.inside:
+            return self._mlp(layer, output)
+        elif moment == "added mlp":
+            self.mlps.append(output)
+        elif moment == "output" and layer == len(self.blocks) - 1:
+            missing = [self.gone(i, ("readout",)) for i in range(len(output))]
+            return torch.stack([x if d is None else x - d[0] for x, d in zip(output, missing, strict=True)])
+        return None
+
+    def attend(self, layer: int | None, kernel, query, key, value, *others, **named) -> Tensor:
+        if layer is None:
+            return kernel(query, key, value, *others, **named)
+        sides = {"query": query, "key": key, "value": value}
+        for image, removal in enumerate(self.removals):
+            readers = [one for one in removal if one[0] in SIDES and one[1] == layer]
+            missing = self.gone(image, *readers)
+            for (side, _, head), less in zip(readers, () if missing is None else missing, strict=False):
+                tokens = self.entering[image] - less
+                sides[side] = sides[side].clone()
+                sides[side][image, head] = read(self.ledger, self.stream, layer, head, side, tokens)
+        given = kernel(*sides.values(), *others, **named)
+        self.heads.append(given)
+        return given
+
+    def _mlp(self, layer: int, output: Tensor) -> Tensor | None:
+        missing = [self.gone(i, ("mlp", layer)) for i in range(len(output))]
+        some = [i for i, one in enumerate(missing) if one is not None]
+        if not some:
+            return None
+        block, entering = self.blocks[layer], self.entering + self.added
+        self.inside = True
+        anew = block.mlp(block.norm2(torch.stack([entering[i] - missing[i][0] for i in some])))
+        self.inside, found = False, output.clone()
+        found[some] = anew
+        return found
+
+
+def usual_of(inspector: Inspector, ledger: Ledger, stream: Stream) -> Stream:
+    """What stands in the writers' places: their means over pictures; of the embedding, over these patches."""
+    trace = ledger.trace
+    means = inspector.reference(trace.view.picture.shape[:2]).parts(trace.length)
+    patches, prefix = stream.embedding[trace.grid.prefix :], stream.embedding[: trace.grid.prefix]
+    embedding = torch.cat([prefix, patches.mean(dim=0).expand_as(patches)])
+    blocks, mlps = capture.transformer_blocks(inspector.model), []
+    for layer, block in enumerate(blocks):
+        scale = scale_of(getattr(block, "ls2", getattr(block, "gamma_2", None)))  # behind the mean
+        mean = means.mlps[layer][0].to(embedding)
+        mlps.append(mean if scale is None else mean * scale.to(mean))
+    heads = tuple(means.heads[layer][0].to(embedding) for layer in range(len(blocks)))
+    return replace(stream, embedding=embedding, heads=heads, mlps=tuple(mlps))
+
+
+def less(stream: Stream, usual: Stream) -> Stream:
+    """What writers wrote beyond what stands in their places."""
+    found = {
+        name: tuple(one - two for one, two in zip(getattr(stream, name), getattr(usual, name), strict=True))
+        for name in ("heads", "mlps")
+    }
+    return replace(stream, embedding=stream.embedding - usual.embedding, **found)
+
+
+@in_float32()
+def without_edges(
+    inspector: Inspector,
+    ledger: Ledger,
+    stream: Stream,
+    removals: Sequence[Removal],
+    usual: Stream | None = None,
+) -> Tensor:
+    """The logits, removal x class, of a trace's picture with each removal; `usual` stands in writers' places,
+    or zero. Raises UnsupportedModel where a part cannot be taken out of one input alone.
+    """
+    trace = ledger.trace
+    if trace.without:
+        raise UnsupportedModel(not_applicable(trace.checkpoint, Sentence(TAKEN)))
+    prepared, size = inspector.forward.seen(trace.view, None)
+    with memory_guard(inspector.device, f"Taking edges of {trace.checkpoint} out"):
+        pixels = inspector.forward.pixels([prepared])
+        return edged(inspector.placed.at(size), pixels, ledger, stream, removals, usual)
+
+
+def edged(model: nn.Module, pixels: Tensor, ledger: Ledger, stream: Stream, removals, usual=None) -> Tensor:
+    """The same of a model and its input, a batch of one."""
+    blocks = capture.transformer_blocks(model)
+    if type(blocks[0]).__name__ not in PRE_NORM or stream.gates or stream.entry is not None:
+        raise UnsupportedModel(not_applicable(ledger.trace.checkpoint, Sentence(MIXED)))
+    one = _Edged(blocks, ledger, stream, removals, usual)
+    with plainly(pixels.device), capture.heard(model, blocks, one):
+        return model(pixels.expand(len(removals), -1, -1, -1)).cpu()

@@ -1,0 +1,216 @@
+"""Hooks that all passes on a model share, each speaking to the pass of the thread it is called in.
+
+Forward hooks belong to a model, so a pass that set its own would hear every other one. These are set with the
+first of several passes at once and taken away with the last; a thread that runs no pass of ours on the model
+hears nothing of them. What a pass does with what it hears is its own affair (`capture.Pass`).
+
+The user's own hooks (`Hooks`) are asked for by a point's name and in force in our passes alone: a model is
+copied for other sizes and devices; hooks that stayed on it would be copied too, and never end.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from vitviz.engine.forks import lock_of
+from vitviz.engine.forward.branches import points
+from vitviz.engine.forward.recording import Change, transformer_blocks
+from vitviz.errors import VitvizError, quoted
+
+MOMENTS = ("input", "attn", "mlp", "output")  # of a block, in the order of the paper's equations 2 and 3
+# A pass: its `heard(moment, layer, args, output)` is called at each; what it returns replaces the tensor.
+Listener = Any
+
+
+class _Running(threading.local):
+    """The passes of a thread, the innermost last: a user's hook may look at another picture in one."""
+
+    def __init__(self) -> None:
+        self.passes: list[tuple[_Wires, Listener]] = []
+
+
+_running = _Running()
+
+
+def innermost() -> Listener | None:
+    """The pass that this thread is making."""
+    return _running.passes[-1][1] if _running.passes else None
+
+
+class Tap:
+    """One hook. A copy or a pickle of it belongs to no model and is deaf."""
+
+    def __init__(self, wires: _Wires | None = None, moment: str = "", layer: int = -1):
+        self._wires, self._moment, self._layer = wires, moment, layer
+
+    def __call__(self, module: nn.Module, args: tuple, output: Any = None) -> Any:
+        if not _running.passes or _running.passes[-1][0] is not self._wires:
+            return None
+        return _running.passes[-1][1].heard(self._moment, self._layer, args, output)
+
+    def __reduce__(self) -> tuple:
+        return Tap, ()
+
+
+class _Wires:
+    """The taps of one model; how many passes need the usual ones, and how many those of the truth check."""
+
+    def __init__(self) -> None:
+        self.needed: Counter[bool] = Counter()
+        self.handles: dict[bool, list[RemovableHandle]] = {}
+
+
+_wires: WeakKeyDictionary[nn.Module, _Wires] = WeakKeyDictionary()
+# taps are set, taken away, and copied with their model by one thread at a time
+_lock = lock_of(sys.modules[__name__])
+
+
+@contextmanager
+def wired(model: nn.Module, blocks: list[nn.Module], listener: Listener, check: bool) -> Iterator[None]:
+    """`listener` hears this thread's passes on the model inside the `with`; with `check`, all modules too."""
+    kinds = (False, True) if check else (False,)
+    with _lock:
+        wires = _wires.setdefault(model, _Wires())
+        for kind in kinds:
+            wires.needed[kind] += 1
+            if wires.needed[kind] == 1:
+                wires.handles[kind] = (_watched if kind else _tapped)(model, blocks, wires)
+    _running.passes.append((wires, listener))
+    try:
+        yield
+    finally:
+        _running.passes.pop()
+        with _lock:
+            for kind in kinds:
+                wires.needed[kind] -= 1
+                if wires.needed[kind] == 0:
+                    for handle in wires.handles.pop(kind):
+                        handle.remove()
+
+
+def copied(model: nn.Module, instead: dict[int, nn.Parameter]) -> nn.Module:
+    """A copy with other parameters, by `id`, made while passes run on, without their taps; hooks stay."""
+    with _lock:
+        twin = copy.deepcopy(model, instead)
+    for module in twin.modules():
+        for hooks in (module._forward_hooks, module._forward_pre_hooks):
+            for number in [number for number, hook in hooks.items() if isinstance(hook, Tap)]:
+                del hooks[number]
+                module._forward_pre_hooks_with_kwargs.pop(number, None)
+    return twin
+
+
+def mlp_of(block: nn.Module) -> nn.Module | None:
+    """What gives the result of a block's MLP; where both branches run in parallel, their projection."""
+    return getattr(block, "mlp", None) or getattr(block, "mlp_out_proj", None)
+
+
+def _tapped(model: nn.Module, blocks: list[nn.Module], wires: _Wires) -> list[RemovableHandle]:
+    handles = []
+    for layer, block in enumerate(blocks):
+        handles.append(block.register_forward_pre_hook(Tap(wires, "input", layer), with_kwargs=True))
+        for part, module in (("attn", getattr(block, "attn", None)), ("mlp", mlp_of(block))):
+            if isinstance(module, nn.Module):
+                handles.append(module.register_forward_hook(Tap(wires, part, layer)))
+        handles.append(block.register_forward_hook(Tap(wires, "output", layer)))
+    if isinstance(getattr(model, "patch_embed", None), nn.Module):
+        handles.append(model.patch_embed.register_forward_hook(Tap(wires, "patches")))
+    dropped = getattr(model, "pos_drop", None)
+    if getattr(model, "pos_embed", None) is not None and isinstance(dropped, nn.Module):
+        handles.append(dropped.register_forward_pre_hook(Tap(wires, "positions")))
+    for module, entering, moment in points(model, blocks):
+        hook = module.register_forward_pre_hook if entering else module.register_forward_hook
+        handles.append(hook(Tap(wires, moment)))
+    return handles
+
+
+def _watched(model: nn.Module, blocks: list[nn.Module], wires: _Wires) -> list[RemovableHandle]:
+    watch = []
+    for layer, block in enumerate(blocks):
+        # an MLP's part comes between the call and its projection
+        parallel = getattr(block, "attn_out_proj", None)
+        watch += [(layer, module) for module in (block.modules() if parallel is None else [parallel])]
+    return [module.register_forward_pre_hook(Tap(wires, "entering", layer)) for layer, module in watch]
+
+
+class Hooks:
+    """What the user has asked for on one inspector."""
+
+    def __init__(self) -> None:
+        self._lock = lock_of(self)
+        # replaced as a whole: a pass keeps what it began with
+        self._asked: tuple[tuple[str, Change], ...] = ()
+
+    def asked(self, model: nn.Module, point: str, fn: Change, name: str) -> AbstractContextManager[None]:
+        """Holds for passes that begin inside the `with`; VitvizError, at once, for no such point."""
+        require_point(model, point, name)
+        if not callable(fn):
+            raise VitvizError(
+                f"Given {quoted(fn)} for {point}; expected a function that takes a tensor and returns"
+                " one, or None to leave it."
+            )
+        return self._held((point, fn))
+
+    @contextmanager
+    def _held(self, one: tuple[str, Change]) -> Iterator[None]:
+        with self._lock:
+            self._asked = (*self._asked, one)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asked = tuple(other for other in self._asked if other is not one)
+
+    def changes(self) -> Mapping[tuple[str, int], Sequence[Change]]:
+        """All of them as they are now, by place, for a pass that begins; empty where there are none."""
+        found: defaultdict[tuple[str, int], list[Change]] = defaultdict(list)
+        for point, fn in self._asked:
+            _, layer, moment = point.split(".")
+            found[moment, int(layer)].append(_checked(point, fn))
+        return dict(found)
+
+
+def require_point(model: nn.Module, point: str, name: str) -> None:
+    """VitvizError for what is no point of the model such as blocks.3.mlp."""
+    blocks, parts = transformer_blocks(model), point.split(".") if isinstance(point, str) else ()
+    known = len(parts) == 3 and parts[0] == "blocks" and parts[1].isdecimal() and parts[2] in MOMENTS
+    if not known or int(parts[1]) >= len(blocks):
+        expected = f"blocks.N.{{{'|'.join(MOMENTS)}}} with N from 0 to {len(blocks) - 1}"
+        raise VitvizError(f"There is no hook point {quoted(point)}: expected {expected}.")
+    part = getattr(blocks[int(parts[1])], parts[2], None)
+    if parts[2] in ("attn", "mlp") and not isinstance(part, nn.Module):
+        raise VitvizError(
+            f"The blocks of {name} have no part {quoted(parts[2])} of its own; hook"
+            f" blocks.{parts[1]}.input or .output."
+        )
+
+
+def _checked(point: str, fn: Change) -> Change:
+    def change(tensor: Tensor) -> Tensor | None:
+        given = fn(tensor)
+        if given is not None and not (isinstance(given, Tensor) and given.shape == tensor.shape):
+            shape = tuple(given.shape) if isinstance(given, Tensor) else None
+            what = f"a tensor of shape {shape}" if shape is not None else repr(given)[:80]
+            raise VitvizError(
+                f"The hook at {point} returned {what}; expected a tensor of shape {tuple(tensor.shape)}, "
+                "or None to leave it as it is."
+            )
+        if given is not None and (given.dtype, given.device) != (tensor.dtype, tensor.device):
+            kinds = [f"{one.dtype} on {one.device}".removeprefix("torch.") for one in (given, tensor)]
+            raise VitvizError(
+                f"The hook at {point} returned {kinds[0]}; expected {kinds[1]}. "
+                "Convert it with .to(tensor), the one it was given."
+            )
+        return given
+
+    return change

@@ -1,0 +1,138 @@
+"""What heads and MLPs hand on as a rule: means over a set of pictures, to put in the place of one.
+
+A head set to zero is one that the model never met; its mean over many pictures says nothing about this
+one, and is met every day. The mean is taken for every token of the sequence by itself, since a head does
+not hand on the same at every place. At another input size than the checkpoint's own, and where patches are
+left out, it is the mean over the patches' places. vitviz-tiny ships means over validation pictures of its
+data set (weights/vitviz-tiny/reference.py); for other checkpoints they are made of vitviz's few sample
+pictures, which say less. No mean says what a head does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError
+from torch import Tensor
+
+from vitviz.engine.checkpoint import Checkpoint
+from vitviz.engine.forks import lock_of
+from vitviz.engine.forward.interventions import Parts
+from vitviz.engine.images.preprocess import prepare
+from vitviz.traces.classes import tensors_in
+from vitviz.traces.samples import sample_image, samples
+
+if TYPE_CHECKING:
+    from vitviz.engine.runner import Forward
+
+FILE = "reference.safetensors"
+KEPT = 3  # input sizes whose means are kept; but for the own size's, they are one row for all patches
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Means over pictures by layer: a row for every token, or one for all patches behind the prefix's."""
+
+    heads: tuple[Float[Tensor, "head token dim"], ...]
+    mlps: tuple[Float[Tensor, "token width"], ...]
+    prefix: int
+    pictures: int
+    source: str  # of which pictures, as the end of a sentence
+    by_place: bool = True
+
+    @property
+    def sentence(self) -> str:
+        """What the means are of, for whoever reads a result."""
+        where = "at every place by itself" if self.by_place else "over all patches' places"
+        return f"Means over {self.pictures} {self.source}, {where}."
+
+    def even(self) -> Reference:
+        """The same with one row for all patches."""
+        if not self.by_place:
+            return self
+
+        def rows(tensor: Tensor) -> Tensor:
+            patches = tensor[..., self.prefix :, :].mean(dim=-2, keepdim=True)
+            return torch.cat([tensor[..., : self.prefix, :], patches], dim=-2)
+
+        heads, mlps = (tuple(map(rows, some)) for some in (self.heads, self.mlps))
+        return replace(self, heads=heads, mlps=mlps, by_place=False)
+
+    def parts(self, tokens: int, dropped: bool = False) -> Parts:
+        """For a sequence of so many tokens: by place where it is the same, else one row for all patches."""
+        if self.by_place and (dropped or self.mlps[0].shape[-2] != tokens):
+            return self.even().parts(tokens)
+        rows = slice(None) if self.by_place else [min(place, self.prefix) for place in range(tokens)]
+        spread = [[one[..., rows, :][None] for one in some] for some in (self.heads, self.mlps)]
+        return Parts(*(dict(enumerate(one)) for one in spread))
+
+
+class References:
+    """Those of one forward, each made when it is first asked for; the last few sizes are kept."""
+
+    def __init__(self) -> None:
+        self._lock = lock_of(self)
+        self._known: dict[tuple[int, int], Reference] = {}
+
+    def of(self, forward: Forward, size: tuple[int, int]) -> Reference:
+        """The means at an input size. Whoever asks while they are made waits for them."""
+        found = self._known.get(size)
+        if found is None:
+            with self._lock:
+                found = self._known.get(size) or self._made(forward, size)
+                while size not in self._known and len(self._known) >= KEPT:
+                    self._known.pop(next(iter(self._known)))
+                self._known[size] = found
+        return found
+
+    def _made(self, forward: Forward, size: tuple[int, int]) -> Reference:
+        own = size == forward.placed.preprocessing.size
+        shipped = shipped_with(forward.placed.checkpoint)
+        if shipped is None:
+            pictures = (sample_image(one.name) for one in samples())
+            shipped = measured(forward, pictures, size, "photographs that come with vitviz")
+        return shipped if own else shipped.even()
+
+
+def measured(
+    forward: Forward, pictures: Iterable, size: tuple[int, int], source: str,
+    progress: Callable[[int], object] | None = None,
+) -> Reference:  # fmt: skip
+    """The means over RGB pictures at an input size, one pass each, without any hooks of the user."""
+    placed, totals = forward.placed, []
+    preprocessing = placed.preprocessing.with_size(size)
+    for count, picture in enumerate(pictures, start=1):
+        seen = forward.watched(prepare(picture, preprocessing), size)
+        found = [one[layer][0].float().cpu() for one in (seen.heads, seen.mlps) for layer in range(len(one))]
+        del seen
+        totals = [total.add_(one) for total, one in zip(totals, found, strict=True)] if totals else found
+        if progress is not None:
+            progress(count)
+    means = [total.div_(count) for total in totals]
+    layers = len(means) // 2
+    return Reference(tuple(means[:layers]), tuple(means[layers:]), placed.grid(size).prefix, count, source)
+
+
+def shipped_with(checkpoint: Checkpoint) -> Reference | None:
+    """The means beside a shipped checkpoint's weights, where they were made with these and are whole."""
+    folder = Path(checkpoint.location)
+    weights, path = folder / "model.safetensors", folder / FILE
+    if checkpoint.source != "shipped" or not (weights.is_file() and path.is_file()):
+        return None
+    # not mapped into memory: a file that is overwritten meanwhile would end the process
+    data = path.read_bytes()
+    try:
+        about = tensors_in(data)  # and the texts beside them
+        if about["weights"] != hashlib.sha256(weights.read_bytes()).hexdigest():
+            return None
+        heads, mlps = (about[name].float().unbind() for name in ("heads", "mlps"))
+        told = int(about["prefix"]), int(about["pictures"]), str(about["source"])
+    except (KeyError, TypeError, ValueError, SafetensorError):
+        return None
+    return Reference(heads, mlps, *told)

@@ -1,0 +1,133 @@
+"""The answers to one picture without some of its patches, many sets at once.
+
+`dropped` leaves their tokens out after the position embedding, so that the model computes on the rest alone:
+with k patches kept a pass costs k / N. Where positions are rotary, blocks are handed a table for all tokens;
+there the same is done by masking the keys of what is removed in every block and dropping it before anything
+is read: equal up to rounding. Other ways to remove paint over the pixels, as `pictures.painted` says.
+
+All tokens removed from an average leave nothing to read, so the answer to an empty set is then that to a
+picture of the mean colour. Used by a trial, where interventions' `Without` takes one set of patches.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vitviz.engine.defaults import in_float32
+from vitviz.engine.device import plainly
+from vitviz.engine.forward import capture
+from vitviz.engine.forward.biases import additive
+from vitviz.engine.images.patch_fill import instead
+from vitviz.engine.images.preprocess import Preprocessing
+from vitviz.errors import UnsupportedModel, VitvizError, quoted
+from vitviz.traces import cancellation
+from vitviz.traces.grid import Grid
+from vitviz.traces.localized_text import Sentence
+from vitviz.traces.runs import PATCHES_AS
+
+POOLED = "Its attention pooling adds positions of all patches, so none can be dropped; paint over them."
+AT_ONCE = 10 * 197  # tokens: of 32 pictures what the MLPs make leaves the cache, and each takes half longer
+
+
+@in_float32()
+def answers_to(model: Callable[[Tensor], Tensor], batches: Iterable[Tensor]) -> Float[Tensor, "draw class"]:
+    """The logits of several pictures, or whatever each of a batch stands for; Stopped where nobody waits."""
+    found = []
+    for some in batches:
+        cancellation.check()
+        with plainly(some.device):
+            found.append(model(some))
+    return torch.cat(found).cpu()
+
+
+class Removal:
+    """One picture; VitvizError for no such way to remove, UnsupportedModel where none can be dropped."""
+
+    def __init__(
+        self, model: nn.Module, pixels: Tensor, grid: Grid, pool: str, patches_as: str,
+        preprocessing: Preprocessing,
+    ):  # fmt: skip
+        if patches_as not in PATCHES_AS:
+            raise VitvizError(
+                f"Given patches_as={quoted(patches_as)}; expected one of {', '.join(PATCHES_AS)}."
+            )
+        self._model, self._pixels, self._grid, self._as = model, pixels, grid, patches_as
+        self._blocks = capture.transformer_blocks(model)
+        self._needs_patches = not pool.startswith("class") or pool == "class and average" or grid.prefix == 0
+        dropped, pool = patches_as == "dropped", getattr(model, "attn_pool", None)
+        if dropped and getattr(pool, "pos_embed", None) is not None:
+            raise UnsupportedModel(Sentence(POOLED))
+        self._masked = getattr(model, "rope", None) is not None
+        self._painted = None if dropped else instead(self._pixels, preprocessing, grid, patches_as)
+
+    def answers(self, kept: Tensor) -> Tensor:
+        """Logits (batch, class) of the picture with the patches `kept` (batch, k) alone, by number from 0."""
+        dropped = self._painted is None and not self._masked
+        tokens = self._grid.prefix + (kept.shape[1] if dropped else self._grid.patches)
+        return answers_to(self._batch, kept.to(self._pixels.device).split(max(1, AT_ONCE // max(1, tokens))))
+
+    def _batch(self, kept: Tensor) -> Tensor:
+        count = len(kept)
+        if self._painted is not None:
+            return self._model(self._paint(kept))
+        if kept.shape[1] == self._grid.patches:
+            return self._model(self._pixels.expand(count, -1, -1, -1))
+        if kept.shape[1] == 0 and self._needs_patches:
+            return self._model(torch.zeros_like(self._pixels)).expand(count, -1)
+        prefix = torch.arange(self._grid.prefix, device=kept.device).expand(count, -1)
+        stay = torch.cat([prefix, kept + self._grid.prefix], dim=1)
+        one = _Removing(stay, self._grid, self._masked, len(self._blocks) - 1)
+        with capture.heard(self._model, self._blocks, one):
+            return self._model(self._pixels.expand(count, -1, -1, -1))
+
+    def _paint(self, kept: Tensor) -> Tensor:
+        grid, (height, width) = self._grid, self._grid.patch
+        cells = rearrange(_among(grid.patches, kept), "batch (row col) -> batch row col", row=grid.rows)
+        seen = cells.repeat_interleave(height, dim=1).repeat_interleave(width, dim=2)[:, None]
+        rows, cols = grid.pixels
+        painted = self._painted.expand(len(kept), -1, -1, -1).clone()
+        whole = self._pixels[..., :rows, :cols]
+        painted[..., :rows, :cols] = torch.where(seen, whole, painted[..., :rows, :cols])
+        return painted
+
+
+def _among(count: int, kept: Tensor) -> Tensor:
+    """Of so many, which are kept: (batch, count)."""
+    none = torch.zeros(len(kept), count, dtype=torch.bool, device=kept.device)
+    return none.scatter_(1, kept, True)
+
+
+class _Removing:
+    """One pass: which tokens stay, by picture of the batch, in sequence numbers."""
+
+    def __init__(self, kept: Tensor, grid: Grid, masked: bool, last: int):
+        self.kept, self.grid, self.masked, self._last = kept, grid, masked, last
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+        if moment == "input" and layer == 0 and not self.masked:
+            return (self._rows(args[0]), *args[1:]), output
+        return self._rows(output) if moment == "output" and layer == self._last and self.masked else None
+
+    def attend(
+        self, layer: int | None, kernel, query, key, value, attn_mask=None, *others, **named
+    ) -> Tensor:
+        mask = attn_mask if layer is None else self.mask(attn_mask, query)
+        return kernel(query, key, value, mask, *others, **named)
+
+    def _rows(self, tokens: Tensor) -> Tensor:
+        return tokens.take_along_dim(self.kept[..., None], 1)
+
+    def mask(self, mask: Tensor | None, queries: Tensor) -> Tensor | None:
+        """What a call's mask becomes: rows and columns of those that stay, or the keys of the others shut."""
+        if self.masked:
+            closed = additive(_among(self.grid.tokens, self.kept), queries.dtype)[:, None, None]
+            return closed if mask is None else additive(mask, queries.dtype) + closed
+        if mask is None or mask.shape[-1] != self.grid.tokens:
+            return mask
+        mask = mask[(None,) * (4 - mask.ndim)].expand(-1, -1, self.grid.tokens, -1)
+        rows, keys = self.kept[:, None, :, None], self.kept[:, None, None, :]
+        return mask.take_along_dim(rows, 2).take_along_dim(keys, 3)

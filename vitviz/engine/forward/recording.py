@@ -1,0 +1,151 @@
+"""What is seen of one forward pass, as it was on the device and with its batch axis; and what makes a plain
+Vision Transformer: one stack of blocks, each with one attention over all tokens.
+
+The truth check: softmax(q k^T scale + mask) v, by the record, must be what the model goes on with.
+
+It is made of the pass that is shown, once for each input size, and of some queries of every layer: the first
+eight (class, distillation and register tokens), the last, and one out of each 32nd part of the sequence,
+drawn anew for each layer by a fixed seed. What is wrong in capturing attention (scale, mask, layer, order of
+heads, something between the call and the projection) is wrong for most queries or for a stretch of them. A
+fault in a few single queries of a few layers can escape; all of them would cost more than two passes.
+
+Comparing with the fused call's own output would be blind to what happens between that and the projection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from vitviz.engine.forward.branches import Branches
+from vitviz.errors import UnsupportedModel
+from vitviz.traces.trace import Attention
+
+# How well softmax(q k^T scale + mask) v has to explain what a model goes on with: max|difference| /
+# max|output|. In float32, 33 architectures differ by 1.3e-6 at most. In bfloat16 the fused kernel rounds its
+# weights and its output to 8 bits, each by up to u = 2^-9; measured are 1.4 u to 2.1 u (16 families with
+# random weights, three genuine checkpoints, on the CPU). 4 u leaves twice that, and still notices a change of
+# 1 %.
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 4 * 2**-9}
+FIRST, PARTS = 8, 32
+
+
+@dataclass(frozen=True)
+class Entered:
+    """What entered the module after an attention call: the batch's first picture, and some queries."""
+
+    shape: tuple[int, ...]  # of the whole, without the batch
+    queries: Int[Tensor, " query"]
+    values: Float[Tensor, "query width"] | None  # None where it is no "token width" of as many tokens
+
+    @classmethod
+    def sampled(cls, whole: Tensor, layer: int, tokens: int) -> Entered:
+        """A copy of some rows, as whatever stands behind may write into the tensor."""
+        queries = sampled_queries(tokens, layer)
+        if not isinstance(whole, Tensor) or whole.ndim != 3 or whole.shape[1] != tokens:
+            return cls(tuple(getattr(whole, "shape", ()))[1:], queries, None)
+        return cls(tuple(whole.shape[1:]), queries, whole.detach()[0, queries.to(whole.device)])
+
+
+def sampled_queries(tokens: int, layer: int) -> Int[Tensor, " query"]:
+    """Which queries of a layer are looked at, in their order; all of a short sequence, the same every time.
+
+    >>> sampled_queries(40, 0).tolist() == list(range(40)), len(sampled_queries(4097, 3))
+    (True, 41)
+    """
+    if tokens <= FIRST + PARTS:
+        return torch.arange(tokens)
+    edges = np.linspace(FIRST, tokens - 1, PARTS + 1).astype(int)
+    drawn = np.random.default_rng([tokens, layer]).integers(edges[:-1], edges[1:])
+    return torch.from_numpy(np.concatenate([np.arange(FIRST), drawn, [tokens - 1]]))
+
+
+def check_truth(
+    entered: Sequence[Entered | None], layers: Sequence[Attention], name: str,
+    tolerance: float = TOLERANCE[torch.float32],
+) -> None:  # fmt: skip
+    """UnsupportedModel, with the figure, where a layer's max|difference| / max|output| is too large."""
+    for layer, (attention, given) in enumerate(zip(layers, entered, strict=True)):
+        heads, tokens, dim = attention.heads, attention.q.shape[1], attention.v.shape[-1]
+        if given is None or given.values is None or given.shape != (tokens, heads * dim):
+            found = "nothing" if given is None else f"a tensor of shape {given.shape}"
+            raise UnsupportedModel(
+                f"The attention of {name} cannot be read truthfully: after the attention call of block"
+                f" {layer + 1} the model goes on with {found} where {(tokens, heads * dim)} is expected."
+            )
+        queries = given.queries.to(attention.q.device)
+        with torch.autocast(attention.v.device.type, enabled=False):
+            handed = attention.weights(queries) @ attention.v
+        expected = rearrange(handed, "head query dim -> query (head dim)").cpu()
+        values = given.values.float().cpu()
+        error = ((values - expected).abs().max() / values.abs().max().clamp_min(1e-30)).item()
+        if not error <= tolerance:
+            raise UnsupportedModel(
+                f"The attention of {name} cannot be read truthfully: in block {layer + 1} the recorded"
+                f" attention explains the model's own values only to {error:.1e} where {tolerance:.0e} is"
+                " expected. vitviz shows no map rather than a wrong one."
+            )
+
+
+Change = Callable[[Tensor], "Tensor | None"]  # at a place in a pass: reads a tensor, or gives another
+
+
+@dataclass
+class Call:
+    """One attention call, with the batch axis: batch x head x token x dim."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None
+    scale: float
+    replaced: tuple[int, ...] = ()  # heads whose output the model did not go on with
+    given: Tensor | None = None  # batch x replaced x token x dim: what it went on with instead
+
+
+@dataclass
+class Recording:
+    """What one forward pass left behind, still on the device and with its batch axis."""
+
+    calls: list[list[Call]]  # by layer; a plain Vision Transformer makes one a block
+    tokens: list[Tensor]  # input of the first block, output of every block
+    patch_embedding: Tensor | None = None
+    position_embedded: Tensor | None = None
+    outside: list[Call] = field(default_factory=list)  # calls after the last block: attention pooling
+    # By layer, for the truth check: what followed the call.
+    entered: list[Entered | None] = field(default_factory=list)
+    branches: Branches | None = None  # what is added to the tokens that are read
+
+
+def transformer_blocks(model: nn.Module) -> list[nn.Module]:
+    """The blocks in order of depth; UnsupportedModel where there are none."""
+    blocks = getattr(model, "blocks", None)
+    if not isinstance(blocks, (nn.Sequential, nn.ModuleList)) or len(blocks) == 0:
+        raise UnsupportedModel(
+            f"{type(model).__name__} is no plain Vision Transformer: it has no single stack of transformer"
+            " blocks. Choose a ViT, DeiT, BEiT, DINO, CLIP, EVA or SigLIP model."
+        )
+    return list(blocks)
+
+
+def check_plain(recording: Recording, tokens: int, name: str) -> None:
+    """Raises UnsupportedModel unless every block made exactly one attention call over all tokens."""
+    for layer, calls in enumerate(recording.calls):
+        if len(calls) != 1:
+            raise UnsupportedModel(
+                f"{name} is no plain Vision Transformer: block {layer + 1} makes {len(calls)} attention calls"
+                " where exactly one is expected, so there is no single attention map to show."
+            )
+        call = calls[0]
+        if call.q.ndim != 4 or call.q.shape[2] != tokens or call.k.shape[2] != tokens:
+            raise UnsupportedModel(
+                f"{name} is no plain Vision Transformer: block {layer + 1} attends within"
+                f" {tuple(call.q.shape)} (batch, heads, tokens, dim) where all {tokens} tokens are expected"
+                " to see each other."
+            )

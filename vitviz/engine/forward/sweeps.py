@@ -1,0 +1,150 @@
+"""All heads and MLPs taken away in turn: each by itself, several as one batch, from its layer on only.
+
+What enters a layer does not depend on what that layer or a later one loses. So the tokens that enter every
+layer are kept from one pass, and for a head of layer l the blocks from l on are run again, with what the
+family hands to its blocks (rotary tables, shared bias) as it was. Only answers are recorded.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitviz.analyses.effects import Effects
+from vitviz.analyses.target import classes_of, score_of
+from vitviz.engine.defaults import in_float32
+from vitviz.engine.device import memory_guard, plainly
+from vitviz.engine.forward import capture, hooks
+from vitviz.engine.forward.interventions import heads_of, in_place, put_instead
+from vitviz.engine.images.preprocess import Prepared
+from vitviz.engine.runner import Forward
+from vitviz.errors import VitvizError, quoted, whole_number
+from vitviz.traces.runs import Without
+
+BATCH = 16  # parts that are taken away at once
+
+
+class _Quiet:
+    """A pass through some blocks in which picture i of the batch loses part i, and nothing is recorded."""
+
+    def __init__(self, change: Callable[[str, Tensor], Tensor], at: int):
+        self._change, self._at = change, at
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+        return self._change("mlp", output) if moment == "mlp" and layer == self._at else None
+
+    def attend(self, layer: int | None, kernel, *args, **named) -> Tensor:
+        given = kernel(*args, **named)
+        return self._change("heads", given) if layer == self._at else given
+
+
+class _Ready:
+    """A picture whose parts can be taken away: what every block was given, and what takes a part's place.
+
+    It hears the one pass in which nothing is.
+    """
+
+    def __init__(
+        self, forward: Forward, prepared: Prepared, size: tuple[int, int], heads_as: str, mlps=True,
+        other=None,
+    ):  # fmt: skip
+        self.model, self.heads_as = forward.placed.at(size), heads_as
+        self.given: list[tuple[tuple, dict[str, Any]]] = []  # a block's tokens, and its named arguments
+        self.blocks = capture.transformer_blocks(self.model)
+        layers, heads = range(len(self.blocks)), range(heads_of(self.blocks[0]))
+        own = [None] if mlps and isinstance(hooks.mlp_of(self.blocks[0]), nn.Module) else []
+        self.parts: list[int | None] = [*heads, *own]  # of every layer: its heads, then None for its MLP
+        everything = Without(
+            heads=list(itertools.product(layers, heads)), mlps=layers if own else (), heads_as=heads_as,
+            other="other" if heads_as == "other" else None,
+        )  # fmt: skip
+        self.instead = put_instead(forward, size, everything, other, None)
+        with capture.heard(self.model, self.blocks, self):
+            self.whole = self.model(forward.pixels([prepared]))  # logits with everything in its place
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> None:
+        if moment == "input":
+            self.given.append(((args[0].detach().clone(), *args[1:]), dict(output)))
+
+    def attend(self, layer: int | None, kernel, *args, **named) -> Tensor:
+        return kernel(*args, **named)
+
+    def without(self, layer: int, some: list[int | None]) -> Tensor:
+        """Logits, part x class, with each part of a layer taken away alone, from its copy of the tokens."""
+
+        def change(kind: str, handed: Tensor) -> Tensor:
+            known: Mapping[int, Tensor] = self.instead.heads if kind == "heads" else self.instead.mlps
+            mean, changed = known.get(layer), handed.clone()
+            for image, part in enumerate(some):
+                if (part is None) == (kind == "mlp"):
+                    own = mean if mean is None else mean[0] if part is None else mean[0, part]
+                    where = image if part is None else (image, part)
+                    changed[where] = in_place(self.heads_as, handed[where], own)
+            return changed
+
+        with capture.heard(self.model, self.blocks, _Quiet(change, layer)):
+            tokens = self.given[layer][0][0].expand(len(some), -1, -1).contiguous()
+            for block, (args, named) in list(zip(self.blocks, self.given, strict=True))[layer:]:
+                tokens = block(tokens, *args[1:], **named)
+            return self.model.forward_head(self.model.norm(tokens))
+
+
+@contextmanager
+def _passing(forward: Forward) -> Iterator[None]:
+    device, name = forward.placed.device, f"Taking parts of {forward.placed.checkpoint.name} away"
+    with plainly(device), memory_guard(device, name):
+        yield
+
+
+@in_float32()
+def swept(
+    forward: Forward, prepared: Prepared, size: tuple[int, int], target: Any, heads_as: str, mlps: bool,
+    other: Any, batch: int, progress: Callable[[int, int], bool | None] | None,
+) -> Effects:  # fmt: skip
+    """All heads' and MLPs' effects on a target; VitvizError for what cannot be asked, Stopped as always."""
+    if whole_number(batch, least=1) is None:
+        raise VitvizError(
+            f"Given batch={quoted(batch)}; expected how many parts are taken away at once, from 1."
+        )
+    stands = forward.reference(size).sentence if heads_as == "mean" else ""
+    trace = forward.traces([prepared], size)[0]
+    trace.require_logits("there is no answer on which to see an effect")
+    classes = classes_of(trace, target)
+    with _passing(forward):
+        ready = _Ready(forward, prepared, size, heads_as, mlps, other)
+        whole = score_of(ready.whole.double().cpu(), classes)
+        layers, parts = len(ready.blocks), ready.parts
+        found = torch.full((layers, heads_of(ready.blocks[0]) + 1), float("nan"), dtype=torch.float64)
+        done, of, firsts = 0, layers * len(parts), range(0, len(parts), batch)
+        # the cheapest layer first: progress begins at its worst
+        for layer, first in itertools.product(reversed(range(layers)), firsts):
+            some = parts[first : first + batch]
+            without = score_of(ready.without(layer, some).double().cpu(), classes)
+            found[layer, [-1 if part is None else part for part in some]] = whole - without
+            done += len(some)
+            if progress is not None and progress(done, of) is False:
+                break
+    return Effects(whole.item(), found[:, :-1].float(), found[:, -1].float(), heads_as, stands)
+
+
+@in_float32()
+def of_layer(
+    forward: Forward, prepared: Prepared, size: tuple[int, int], layer: int, heads_as: str
+) -> Tensor:
+    """One layer's effects, part x class: heads, then the MLP (NaN for none); IndexError for no such layer."""
+    with _passing(forward):
+        ready = _Ready(forward, prepared, size, heads_as)
+        if not 0 <= layer < len(ready.blocks):
+            raise IndexError(
+                f"Layer {layer} does not exist: {forward.placed.checkpoint.name} has layers 0 to"
+                f" {len(ready.blocks) - 1}."
+            )
+        heads = heads_of(ready.blocks[0])
+        found = ready.whole.new_full((heads + 1, ready.whole.shape[-1]), float("nan"))
+        for first in range(0, len(ready.parts), BATCH):
+            some = ready.parts[first : first + BATCH]
+            found[[-1 if part is None else part for part in some]] = ready.whole - ready.without(layer, some)
+    return found.float().cpu()

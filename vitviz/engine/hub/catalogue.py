@@ -1,0 +1,269 @@
+"""Which checkpoints there are, and which one a name means.
+
+First the folder `weights/`: what vitviz ships and what the user dropped in. Then timm's pretrained plain
+ViTs, which the hub delivers. Listing reads folders, small JSON files and timm's registry, and no network.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import lru_cache
+from math import prod
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import timm
+from timm.models import PretrainedCfg, get_deprecated_models, get_pretrained_cfg
+
+from vitviz.engine.checkpoint import Checkpoint
+from vitviz.engine.formats.contrastive import CONFIG
+from vitviz.engine.formats.families import architectures, require_plain
+from vitviz.engine.formats.folder import SUFFIXES, config_beside, config_file, permitted, weights_file
+from vitviz.engine.formats.mapping import mapping_file
+from vitviz.engine.formats.overrides import split
+from vitviz.engine.formats.weights import shapes
+from vitviz.engine.hub import downloads
+from vitviz.engine.hub.snapshots import snapshot
+from vitviz.errors import CheckpointError, quoted
+
+PREPROCESSORS = ("processor_config.json", "preprocessor_config.json")  # of transformers, the first preferred
+BESIDE = ("config.json", *PREPROCESSORS, CONFIG)  # what is read with a weights file
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
+# Parts of a tag, longest first where one contains another.
+_DATA = {
+    "in1k": "ImageNet-1k", "in12k": "ImageNet-12k", "in21k": "ImageNet-21k", "in22k": "ImageNet-22k",
+    "laion2b": "LAION-2B", "laion400m": "LAION-400M", "openai": "OpenAI's 400 M image-text pairs",
+    "webli": "WebLI", "datacompxl": "DataComp-1B",
+    "dfn2b": "DFN-2B", "dfndr2b": "DFNDR-2B", "dfn5b": "DFN-5B", "metaclip_400m": "MetaCLIP-400M",
+    "metaclip_2pt5b": "MetaCLIP-2.5B", "metaclip2_worldwide": "MetaCLIP 2 worldwide",
+    "merged2b": "Merged-2B", "m30m": "Merged-30M", "m38m": "Merged-38M",
+    "lvd142m": "LVD-142M", "lvd1689m": "LVD-1689M", "sat493m": "SAT-493M",
+    "yfcc15m": "YFCC-15M", "bamboo": "Bamboo", "tiny_imagenet": "Tiny-ImageNet",
+    # Facebook's self-supervised checkpoints, whose tag is the method.
+    "dino": "ImageNet-1k, without labels (DINO)", "mae": "ImageNet-1k, without labels (MAE)",
+}  # fmt: skip
+
+
+def checkpoints(folder: str | PathLike | None = None) -> list[Checkpoint]:
+    """Everything that can be picked: shipped, dropped into `folder` (see `weights_folder`), then the hub's.
+
+    >>> "vitviz-tiny" in [c.name for c in checkpoints() if c.source == "shipped"]
+    True
+    """
+    cached = downloads.cached_repositories()
+    return [
+        *in_folder(weights_folder(folder)),
+        *(replace(c, on_disk=c.location in cached and downloads.is_cached(c)) for c in _on_hub().values()),
+    ]
+
+
+def find(
+    name: str, folder: str | PathLike | None = None, architecture: str | None = None, trusted: bool = True
+) -> Checkpoint:
+    """The checkpoint that a name means.
+
+    A name is one of `checkpoints(folder)`, a timm name with or without its tag, a step of a training film
+    ("vitviz-tiny@3000"), a hub id ("timm/…", "hf-hub:…", "organisation/name@revision"), or the path of a
+    folder or file; what ends like a file or holds a separator and is there is that path. A name from a
+    stranger is not `trusted`: it can only be one that is listed, never a path or another repository.
+    Behind a question mark a name says what the file does not: "vit.pth?heads=6&mean=0.5,0.5,0.5" (see
+    `Given`). `architecture` (timm's name) takes precedence over what the checkpoint says of itself. Raises
+    CheckpointError for an unknown name, with those that are close; UnsupportedModel for no plain ViT.
+
+    >>> find("vit_base_patch16_224.augreg_in21k").trained_on
+    'ImageNet-21k'
+    """
+    name, given = split(name)
+    if architecture:
+        require_plain(architecture)
+    local = list(in_folder(weights_folder(folder)))
+    found = named(name, local) or (_elsewhere(name) if trusted and _is_path(name) else None)
+    found = found or _registered(name, trusted) or (_elsewhere(name) if trusted else None)
+    if found is None:
+        names = [checkpoint.name for checkpoint in local]
+        close = get_close_matches(name, [*names, *_on_hub(), *architectures()], n=4, cutoff=0.5)
+        here = ", ".join([*names, "timm's names such as vit_base_patch16_224"])
+        instead = f"Close to it: {', '.join(close)}." if close else f"There are {here}."
+        raise CheckpointError(f"There is no checkpoint {quoted(name)}. {instead}")
+    found = replace(found, architecture=architecture) if architecture else found
+    return replace(found, name=f"{found.name}?{given.text()}") if given else found
+
+
+@lru_cache(maxsize=1)
+def _on_hub() -> dict[str, Checkpoint]:
+    """timm's pretrained plain ViTs by name and family, but for a few whose weights are not on the hub."""
+    names = [name for one in architectures() for name in timm.list_models(one, pretrained=True)]
+    records = ((name, get_pretrained_cfg(name)) for name in names)
+    # how many parameters each architecture has, counted beforehand: that means building it
+    counted = json.loads(Path(__file__).with_name("parameters.json").read_text(encoding="utf-8"))
+    return {one[0]: _from_record(*one, counted) for one in records if one[1] and one[1].hf_hub_id}
+
+
+def _from_record(name: str, record: PretrainedCfg, counted: dict[str, int]) -> Checkpoint:
+    architecture = name.partition(".")[0]
+    note = " ".join(filter(None, (record.description, *(record.notes or ()))))
+    return Checkpoint(
+        name, architecture, "hub", str(record.hf_hub_id), tuple(record.input_size), counted.get(architecture),
+        in_words(record.tag or ""), record.license or "", joined(record.paper_ids), note, on_disk=False,
+    )  # fmt: skip
+
+
+def _registered(name: str, trusted: bool) -> Checkpoint | None:
+    """A timm name, with or without tag, or its hub id; raises for a name of timm's that is not to be had."""
+    plain = re.sub(r"^(hf[-_]hub:)?(timm/)?", "", name)
+    plain = get_deprecated_models().get(plain) or plain
+    architecture, _, tag = plain.partition(".")
+    if "/" in plain or not timm.is_model(architecture):
+        return None
+    require_plain(architecture)
+    known = _on_hub()
+    record = get_pretrained_cfg(architecture)
+    if not tag and record is not None:
+        plain = f"{architecture}.{record.tag}" if record.tag else architecture
+    if plain in known:
+        return replace(known[plain], on_disk=downloads.is_cached(known[plain]))
+    if trusted and name != plain and "/" in name:  # a repository of timm's that is newer than this timm
+        return None
+    tags = [one for one in known if one.partition(".")[0] == architecture]
+    raise CheckpointError(
+        f"timm has no trained weights {quoted(plain)} on the hub. Of {architecture} there are:"
+        f" {', '.join(tags) or 'none'}."
+    )
+
+
+def _is_path(name: str) -> bool:
+    """Whether it looks like a path and something is there: timm's names look like folders, too."""
+    looks = name.endswith((*SUFFIXES, os.sep))
+    try:
+        return looks and Path(name).exists()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
+def _elsewhere(name: str) -> Checkpoint | None:
+    """A path on this machine, or a repository on the hub."""
+    path = Path(name.removeprefix("local-dir:"))
+    try:
+        with permitted(path.name):
+            path = path.expanduser()
+            path.stat()
+    except CheckpointError:  # one that is there, but may not be read
+        raise
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have, or a home that nobody has
+        pass
+    else:
+        with permitted(path.name):
+            weights = weights_file(path) if path.is_dir() else path if path.is_file() else None
+        if weights is None or not weights.name.endswith(SUFFIXES):
+            raise CheckpointError(
+                f"{path.name} holds no checkpoint: expected one file ending in {', '.join(SUFFIXES)}, "
+                "best model.safetensors with a config.json."
+            )
+        return described(path, weights, "local")
+    if name.endswith(SUFFIXES) or name.startswith((".", "~", os.sep, "local-dir:")):
+        raise CheckpointError(f"There is no file or folder {quoted(name)}. Check the path.")
+    repository = re.sub(r"^hf[-_]hub:", "", name)
+    if not _HUB_ID.fullmatch(repository):
+        return None
+    found = Checkpoint(repository, None, "hub", repository)
+    return replace(found, on_disk=downloads.is_cached(found))
+
+
+def in_words(tag: str) -> str:
+    """The data sets of a tag in the order of training; empty where it names none that is known.
+
+    >>> in_words("augreg_in21k_ft_in1k"), in_words("in22k_ft_in22k_in1k"), in_words("pt")
+    ('ImageNet-21k, then ImageNet-1k', 'ImageNet-22k, then ImageNet-1k', '')
+    """
+    places = ((re.search(rf"(?:^|_){name}(?=_|$)", tag or ""), words) for name, words in _DATA.items())
+    found = {words: match.start() for match, words in places if match}
+    return ", then ".join(sorted(found, key=found.__getitem__))
+
+
+def weights_folder(folder: str | PathLike | None = None) -> Path:
+    """Where checkpoints are dropped: `folder`, else $VITVIZ_WEIGHTS, else weights/ by or in the package."""
+    if folder or os.environ.get("VITVIZ_WEIGHTS"):
+        return Path(folder or os.environ["VITVIZ_WEIGHTS"]).expanduser()
+    package = Path(__file__).resolve().parents[2]
+    near = (package.parent / "weights", package / "weights")
+    return next(filter(Path.is_dir, near), Path("weights"))
+
+
+def in_folder(root: Path) -> Iterator[Checkpoint]:
+    """What in a folder holds weights, by name; without what cannot be read, and links that lead out of it."""
+    try:
+        entries, within = sorted(root.iterdir()), root.resolve()
+    except (OSError, RuntimeError):
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        try:
+            entry.name.encode()  # its bytes may be of no character at all, and could not be told
+            file = entry if entry.name.endswith(SUFFIXES) and entry.is_file() else None
+            weights = weights_file(entry) if entry.is_dir() else file
+            if weights is None:
+                continue
+            beside = (config_file(weights), mapping_file(weights), *map(weights.with_name, BESIDE))
+            # A link may point anywhere on the machine; what the page offers stays inside of the folder.
+            if all(path.resolve().is_relative_to(within) for path in (weights, *beside)):
+                shipped = entry.is_dir() and entry.name.startswith("vitviz-")
+                yield described(entry, weights, "shipped" if shipped else "local")
+        # a folder of somebody else's, a link to itself: no reason to hide the others
+        except (OSError, RuntimeError, UnicodeEncodeError):
+            continue
+
+
+def described(path: Path, weights: Path, source: Any) -> Checkpoint:
+    """A checkpoint from its config.json alone; a config that cannot be read becomes its note."""
+    parameters = sum(map(prod, shapes(weights).values())) or None
+    blank = Checkpoint(path.name, None, source, str(path), parameters=parameters)
+    try:
+        config = config_beside(weights)
+        nested = config.get("pretrained_cfg") or {}
+        if not isinstance(config.get("architecture") or "", str):
+            raise ValueError(f"architecture is {quoted(config['architecture'])} where a name was expected")
+        about = {"licence": nested.get("license"), "note": nested.get("description")}
+        about |= config.get("vitviz") or {}
+        return replace(
+            blank, architecture=config.get("architecture"), input_size=_input_size(config),
+            trained_on=str(about.get("trained_on") or in_words(nested.get("tag") or "")),
+            licence=str(about.get("licence") or about.get("license") or ""),
+            paper=str(about.get("paper") or joined(nested.get("paper_ids"))),
+            note=str(about.get("note") or ""),
+        )  # fmt: skip
+    except CheckpointError as error:
+        return replace(blank, note=str(error))
+    except (TypeError, ValueError, AttributeError) as error:
+        return replace(blank, note=f"Its config.json cannot be understood ({error}).")
+
+
+def _input_size(config: dict[str, Any]) -> tuple[int, int, int] | None:
+    """Channels, height, width by a config: timm's model_args, its pretrained_cfg, transformers' keys."""
+    args, nested = config.get("model_args") or {}, config.get("pretrained_cfg") or {}
+    channels, *size = nested.get("input_size") or config.get("input_size") or (3,)
+    given = args.get("img_size") or config.get("image_size") or size
+    if not given:
+        return None
+    height, width = (given, given) if isinstance(given, int) else given
+    return int(args.get("in_chans") or config.get("num_channels") or channels), int(height), int(width)
+
+
+def named(name: str, local: list[Checkpoint]) -> Checkpoint | None:
+    """The one of them with this name, with or without its ending, or the step that "name@step" means."""
+    base, _, step = name.partition("@")
+    by_name = {checkpoint.name: checkpoint for checkpoint in local}
+    found = by_name.get(name) or (by_name.get(base) if step.isdecimal() and len(step) <= 12 else None)
+    if found is None:  # a file without its ending, where that is not ambiguous
+        alike = [by_name[name + suffix] for suffix in SUFFIXES if name + suffix in by_name]
+        return alike[0] if len(alike) == 1 else None
+    return snapshot(found, int(step)) if found.name != name else found
+
+
+def joined(ids: Any) -> str:
+    """timm's paper ids, one or several, as a text."""
+    return ids if isinstance(ids, str) else ", ".join(ids or ())

@@ -1,0 +1,427 @@
+"""Downloads from the model hub that end: with a file, or with a sentence within seconds.
+
+huggingface_hub does the work (its cache, its endpoint and its token are respected); what is added here is a
+clock. A socket that accepts and never answers can hold the library for minutes, so the first answer has a
+deadline of its own, and a download that stands still is given up. Both run in threads, because nothing else
+bounds DNS, TLS and trickling servers alike. Of each file there is one download at a time, shared by all who
+wait for it; it is checked against the hub's hash, as plain HTTP's is not.
+
+The hub's answers become names of files in the cache, so they are checked before the library uses them:
+whoever plays the hub (a mirror, somebody on a line without TLS) chooses the hash and the revision that it
+announces, and with "../" in one of them a file is written anywhere.
+
+This module imports neither torch nor timm.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
+from huggingface_hub import (
+    constants,
+    errors,
+    get_hf_file_metadata,
+    get_session,
+    hf_hub_download,
+    hf_hub_url,
+    try_to_load_from_cache,
+)
+
+from vitviz.engine.formats.folder import HUB_FILES, is_index, listed, read_json
+from vitviz.errors import CheckpointError, HubError, quoted, said
+
+if TYPE_CHECKING:
+    from vitviz.engine.checkpoint import Checkpoint
+
+ANSWER_SECONDS = 4.5  # the page promises a sentence within 5
+STALL_SECONDS = 20.0  # no byte for so long: given up
+IDLE_SECONDS = 5.0  # since which an unlocked file that is no longer written is left over
+Progress = Callable[[int, int], Any]  # bytes done, bytes in all (0 where unknown)
+Wanted = tuple[str, str | None, str]  # repository, revision, file
+
+# The library hands bytes on in chunks of 10 MiB, between which a slow line looks like a dead one.
+constants.DOWNLOAD_CHUNK_SIZE = 256 * 1024
+# bytes that must be new within the time that a download may stand still, all retries together
+_STEP = 64 * 1024
+_UNANNOUNCED = 20_000_000  # bytes of a file whose size the hub does not tell
+
+
+class NoSuchFile(HubError):
+    """The repository exists, but not this file in it."""
+
+
+def fetch(location: str, filename: str, progress: Progress | None = None, *, stall=STALL_SECONDS) -> Path:
+    """One file of a repository ("organisation/name" or "organisation/name@revision"), from cache or hub.
+
+    Already cached: no network. `progress(done, total)` is called a few times a second with bytes; what it
+    raises ends the waiting. Raises HubError within 5 s where the hub does not answer, later where it refuses,
+    breaks off, stands still for `stall` seconds or sends something else; NoSuchFile where there is none.
+
+    >>> fetch("timm/vit_tiny_patch16_224.augreg_in21k", "model.safetensors")  # doctest: +SKIP
+    PosixPath('…/model.safetensors')
+    """
+    if found := cached(location, filename):
+        return found
+    wanted = (*_split(location), filename)
+    told = _answer(*wanted)
+    return _downloaded(wanted, told.size or 0, _require_hash(told.etag), progress, stall)
+
+
+def fetch_weights(location: str, filename: str, progress: Progress | None = None) -> Path:
+    """A weights file like `fetch`; an index with all its shards, whose bytes are told as those of one file.
+
+    Raises NoSuchFile only where `filename` itself does not exist, and HubError for a shard that does not.
+    """
+    if not filename.endswith(".index.json"):
+        return fetch(location, filename, progress)
+    index = fetch(location, filename)
+    metadata = read_json(index).get("metadata")
+    size = metadata.get("total_size") if isinstance(metadata, dict) else None
+    announced = int(size) if isinstance(size, (int, float)) else 0  # of all shards, headers left out
+    done = 0
+    for name in listed(index):
+
+        def onward(got: int, size: int, before: int = done) -> None:
+            if progress is not None:
+                progress(before + got, max(announced, before + size))
+
+        try:
+            done += fetch(location, name, onward).stat().st_size
+        except NoSuchFile as error:
+            raise HubError(
+                f"{error} Its {filename} names it, so the repository is not whole. Choose another."
+            ) from error
+    return index
+
+
+def cached(location: str, filename: str) -> Path | None:
+    """Where a file lies in the hub's cache on this machine; None where it does not."""
+    repo, revision = _split(location)
+    try:
+        found = try_to_load_from_cache(repo, filename, revision=revision)
+    except errors.HFValidationError:  # no repository can have this name; the download will say so
+        return None
+    return Path(found) if isinstance(found, str) else None
+
+
+def cached_weights(location: str) -> Path | None:
+    """The same for whichever weights file of a repository lies in the cache; an index with all its shards."""
+    there = (cached(location, name) for name in HUB_FILES)
+    return next((found for found in there if found and _whole(location, found)), None)
+
+
+def is_cached(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint can be loaded without any network."""
+    if checkpoint.source != "hub":
+        return Path(checkpoint.location).exists()
+    return cached_weights(checkpoint.location) is not None
+
+
+def cached_repositories() -> set[str]:
+    """The ids of all repositories of which anything lies in the cache, read from one folder."""
+    folders = Path(constants.HF_HUB_CACHE).glob("models--*")
+    return {one.name.removeprefix("models--").replace("--", "/") for one in folders}
+
+
+def remove_leftovers() -> None:
+    """Remove what killed downloads have left in the cache, of this and of other programs that use the hub.
+
+    Whoever downloads a file holds a lock on its name, and writes; on a filesystem where locks mean nothing
+    the writing tells.
+    """
+    cache = Path(constants.HF_HUB_CACHE)
+    for path in cache.glob("models--*/blobs/*.incomplete"):
+        lock = cache / ".locks" / path.parent.parent.name / f"{path.name.partition('.')[0]}.lock"
+        with suppress(OSError, Timeout), FileLock(lock, timeout=0) if lock.exists() else nullcontext():
+            if time.time() - path.stat().st_mtime > IDLE_SECONDS:
+                path.unlink()
+
+
+def _answer(repo: str, revision: str | None, filename: str) -> Any:
+    """The hub's first answer about a file (size, hash), or HubError within ANSWER_SECONDS."""
+    result: list[Any] = []
+    patience = 2 * ANSWER_SECONDS  # of the thread that asks: it ends some day, after we have spoken
+
+    def ask() -> None:
+        try:
+            url = hf_hub_url(repo, filename, revision=revision)
+            with _checked_answers():
+                result.append(get_hf_file_metadata(url, timeout=patience))
+        except Exception as error:  # noqa: BLE001 - handed over to the waiting thread
+            result.append(error)
+
+    thread = threading.Thread(target=ask, daemon=True, name=f"ask hub for {repo}")
+    thread.start()
+    thread.join(ANSWER_SECONDS)
+    if not result:
+        raise HubError(f"The hub ({constants.ENDPOINT}) did not answer within {ANSWER_SECONDS:g} seconds.")
+    if isinstance(result[0], Exception):
+        raise _in_words(result[0], repo, filename) from result[0]
+    return result[0]
+
+
+@dataclass
+class _Job:
+    """A download on its way. Its thread cannot be killed: with nobody waiting it ends at its next byte."""
+
+    total: int
+    etag: str
+    done: int = 0
+    wire: int = 0
+    heard: int = 0  # the same on the wire
+    farthest: int = 0  # the bytes at which the clock was last set back
+    moved: float = field(default_factory=time.monotonic)
+    waiting: int = 0
+    path: str = ""
+    error: Exception | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
+class _Abandoned(Exception):
+    pass
+
+
+_jobs: dict[Wanted, _Job] = {}
+_lock = threading.Lock()
+
+
+def _forget() -> None:
+    """In a forked process nobody goes on with what the parent's threads had begun, or opens their lock."""
+    global _lock
+    _lock = threading.Lock()
+    _jobs.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def _downloaded(wanted: Wanted, total: int, etag: str, progress: Progress | None, stall: float) -> Path:
+    """Where the file of `total` bytes and this hash lies; joins a download of it on its way."""
+    repo, _, filename = wanted
+    with _lock:
+        job = _jobs.get(wanted)
+        if job is None:
+            job = _jobs[wanted] = _Job(total, etag)
+            name = f"download {repo}"
+            threading.Thread(target=_run, args=(wanted, job), daemon=True, name=name).start()
+        job.waiting += 1
+        job.moved = time.monotonic()
+    try:
+        while not job.ended.wait(0.2):
+            if progress is not None:
+                progress(job.done, job.total)
+            if time.monotonic() - job.moved > stall:
+                raise HubError(
+                    f"The download of {filename} of {repo} stood still for {stall:g} seconds, "
+                    f"{job.done:,} of {job.total:,} bytes in. Try again later."
+                )
+    finally:
+        with _lock:
+            job.waiting -= 1
+    if isinstance(job.error, _Abandoned):  # left by others just before we came
+        return _downloaded(wanted, total, etag, progress, stall)
+    if job.error is not None:
+        raise _in_words(job.error, repo, filename) from job.error
+    if progress is not None:
+        progress(job.total or job.done, job.total or job.done)
+    return Path(job.path)
+
+
+def _run(wanted: Wanted, job: _Job) -> None:
+    repo, revision, filename = wanted
+    counter = _counter(job)
+    try:
+        with _checked_answers():
+            job.path = hf_hub_download(repo, filename, revision=revision, tqdm_class=counter)
+        _verify(Path(job.path), job, f"{filename} of {repo}")
+    except Exception as error:  # noqa: BLE001 - handed over to whoever waits
+        job.error = error
+    finally:
+        with _lock:
+            _jobs.pop(wanted, None)
+        job.ended.set()
+
+
+def _counter(job: _Job) -> type:
+    """A stand-in for tqdm's bar that counts bytes for the page, and ends a download that nobody waits for."""
+
+    class Counter:
+        def __init__(self, *_: Any, total: float | None = None, **__: Any):
+            self.total = total
+
+        def update(self, count: float | None = 1) -> None:
+            if job.waiting == 0:
+                raise _Abandoned
+            job.done += int(count or 0)
+            if job.done > (job.total or _UNANNOUNCED):
+                raise HubError(
+                    f"The hub sends more than the {job.total or _UNANNOUNCED:,} bytes that it announced; the"
+                    " download was cut off."
+                )
+            # A line that trickles, or begins anew for ever, gets no farther: only many new bytes count.
+            if job.done >= min(job.farthest + _STEP, job.total or _STEP):
+                job.farthest, job.moved = job.done, time.monotonic()
+
+        def update_transfer(self, count: float | None = 1) -> None:  # on the wire, but not yet on disk
+            job.wire += int(count or 0)
+            if job.heard + _STEP <= job.wire <= job.total:  # more than all of it has begun anew
+                job.heard, job.moved = job.wire, time.monotonic()
+
+        def __enter__(self) -> Any:
+            return self
+
+        def nothing(self, *_: Any, **__: Any) -> None: ...
+
+        __exit__ = close = refresh = set_postfix_str = set_transfer_postfix_str = nothing
+
+    return Counter
+
+
+def _verify(path: Path, job: _Job, what: str) -> None:
+    """Compares a file with the hash that the hub told: SHA-256 of large files, git's SHA-1 of small ones."""
+    git = b"blob %d\0" % path.stat().st_size
+    digest = hashlib.sha256() if len(job.etag) == 64 else hashlib.sha1(git, usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+            job.moved = time.monotonic()
+    if digest.hexdigest() != job.etag:
+        blob = path.resolve()
+        path.unlink(missing_ok=True)
+        blob.unlink(missing_ok=True)
+        raise HubError(
+            f"{what} arrived damaged: its hash is not the one that the hub announced. It was thrown away; try"
+            " again."
+        )
+
+
+def _whole(location: str, weights: Path) -> bool:
+    try:
+        return not is_index(weights) or all(cached(location, name) for name in listed(weights))
+    except CheckpointError:  # to be told when it is loaded, not when it is listed
+        return False
+
+
+def _split(location: str) -> tuple[str, str | None]:
+    repo, _, revision = location.partition("@")
+    return repo, revision or None
+
+
+def _in_words(error: Exception, repo: str, filename: str) -> HubError:
+    """The HubError that says what went wrong with a file of a repository, and what to do."""
+    if isinstance(error, HubError):
+        return error
+    if isinstance(error, errors.RemoteEntryNotFoundError):
+        return NoSuchFile(f"{repo} has no file {filename} on the hub.")
+    page, log_in = f"{constants.ENDPOINT}/{repo}", "log in with `hf auth login` or set HF_TOKEN"
+    offline = "HF_HUB_OFFLINE forbids to ask the hub for it"
+    private = "or it is private. Check its name; for a private one"
+    for kind, sentence in (  # what is more special first
+        (errors.OfflineModeIsEnabled, f"{repo} is not on this machine, and {offline}."),
+        (errors.GatedRepoError, f"{repo} is gated: accept its conditions at {page}, then {log_in}."),
+        (errors.RevisionNotFoundError, f"{repo} does not have the revision that was asked for."),
+        (errors.RepositoryNotFoundError, f"The hub has no repository {repo}, {private} {log_in}."),
+        (
+            errors.HFValidationError,
+            f"{quoted(repo)} cannot be a repository's name; expected is organisation/name.",
+        ),
+        (errors.FileMetadataError, _no_hub()),
+    ):
+        if isinstance(error, kind):
+            return HubError(sentence)
+    if isinstance(error, errors.HfHubHTTPError):
+        return HubError(_status(error.response.status_code, repo))
+    if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+        return _in_words(error.__cause__, repo, filename)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return HubError(
+            f"The disk is full: {filename} of {repo} could not be stored in the hub's cache. Make room on the"
+            " server."
+        )
+    return HubError(_connection(error, repo, filename))
+
+
+def _no_hub() -> str:
+    proxy = "Check HF_ENDPOINT and the proxy settings"
+    return f"{constants.ENDPOINT} answered, but not as a model hub does. {proxy}."
+
+
+def _status(status: int, repo: str) -> str:
+    log_in, many = "Log in with `hf auth login`", "The hub has had too many requests from here (429)"
+    refused = (
+        f"The hub refuses access to {repo} ({status}). {log_in}, or set HF_TOKEN to a token that may read it."
+    )
+    return {
+        401: refused, 403: refused, 404: f"The hub has no repository {repo}. Check its name.",
+        429: f"{many}. Wait a few minutes before asking for {repo} again.",
+    }.get(status, f"The hub answered {status} when asked for {repo}. Try again later.")  # fmt: skip
+
+
+def _connection(error: Exception, repo: str, filename: str) -> str:
+    # httpx's, whose module's name changes with the library
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if kinds & {"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"}:
+        return f"The hub ({constants.ENDPOINT}) cannot be reached from here ({said(error)})."
+    if "TimeoutException" in kinds:
+        return f"The hub ({constants.ENDPOINT}) stopped answering when asked for {repo}. Try again later."
+    if kinds & {"RemoteProtocolError", "ReadError"} or "Consistency check" in str(error):
+        return f"The download of {filename} of {repo} broke off half-way; nothing of it was kept. Try again."
+    return f"{filename} of {repo} could not be downloaded: {said(error)}."
+
+
+_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")  # git's SHA-1 of a small file, SHA-256 of a large one
+_REVISION = re.compile(r"[0-9a-f]{40}")
+_ours = threading.local()
+
+
+def _require_hash(etag: str | None) -> str:
+    """The announced hash of a file; HubError for none, and for what can be none."""
+    if not etag:
+        raise HubError(_no_hub())
+    if not _HASH.fullmatch(etag):
+        raise HubError(
+            f"The hub ({constants.ENDPOINT}) announces something else than a file's hash, so nothing was"
+            " downloaded. Check HF_ENDPOINT."
+        )
+    return etag
+
+
+@contextmanager
+def _checked_answers() -> Iterator[None]:
+    """Within it, this thread's answers of the hub may not lead out of the cache: HubError."""
+    client = get_session()
+    hooks = client.event_hooks
+    if _check not in hooks.get("response", []):
+        client.event_hooks = {**hooks, "response": [*hooks.get("response", []), _check]}
+    _ours.asking = True
+    try:
+        yield
+    finally:
+        _ours.asking = False
+
+
+def _check(response: Any) -> None:
+    if not getattr(_ours, "asking", False):
+        return
+    headers = response.headers
+    revision = headers.get(constants.HUGGINGFACE_HEADER_X_REPO_COMMIT)
+    if revision is not None and not _REVISION.fullmatch(revision):
+        raise HubError(
+            f"The hub ({constants.ENDPOINT}) names a revision that can be none, so nothing was downloaded."
+            " Check HF_ENDPOINT."
+        )
+    etag = headers.get(constants.HUGGINGFACE_HEADER_X_LINKED_ETAG) or headers.get("ETag")
+    if response.request.method == "HEAD" and response.status_code == 200 and etag is not None:
+        _require_hash(etag.removeprefix("W/").strip('"'))

@@ -1,0 +1,158 @@
+"""A checkpoint's files, fetched from the hub where needed, and which they were when it was loaded."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import timm
+from timm.models import PretrainedCfg, get_pretrained_cfg
+
+from vitviz.engine.checkpoint import Checkpoint, Identity
+from vitviz.engine.formats import folder
+from vitviz.engine.formats.folder import HUB_FILES, SUFFIXES, permitted, weights_file
+from vitviz.engine.formats.mapping import mapping_file
+from vitviz.engine.hub import downloads
+from vitviz.engine.hub.catalogue import BESIDE, PREPROCESSORS
+from vitviz.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class Files:
+    """A weights file, its config.json ({} for none), and the fields of transformers' image processor."""
+
+    weights: Path
+    config: Mapping[str, Any]
+    preprocessor: Mapping[str, Any] | None
+
+
+def files_of(checkpoint: Checkpoint, progress: downloads.Progress | None = None) -> Files:
+    """Raises CheckpointError where there are no weights (any more), HubError where the hub gives none."""
+    if checkpoint.source == "hub":
+        return _from_hub(checkpoint, progress)
+    with permitted(checkpoint.name):
+        weights = weights_of(checkpoint)
+        if weights is None or not weights.is_file():
+            place = Path(checkpoint.location).name
+            raise CheckpointError(
+                f"{checkpoint.name} has no weights (any more): expected {place} to be or to hold a file"
+                f" ending in {', '.join(SUFFIXES)}. Put it back, or choose another checkpoint."
+            )
+        beside = (weights.with_name(name) for name in PREPROCESSORS)
+        told = _preprocessor(folder.read_json(path) if path.is_file() else None for path in beside)
+        return Files(weights, folder.config_beside(weights), told)
+
+
+def weights_of(checkpoint: Checkpoint) -> Path | None:
+    """Where its weights, or their index, lie on this machine, as far as its folder or the cache tells."""
+    if checkpoint.source == "hub":
+        return downloads.cached_weights(checkpoint.location)
+    place = Path(checkpoint.location)
+    return weights_file(place) if place.is_dir() else place
+
+
+def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
+    """timm's own record of a hub checkpoint, where it is timm's and no other architecture was asked for.
+
+    Its repository's config.json is then not needed.
+    """
+    architecture, of_hub = checkpoint.name.partition(".")[0], checkpoint.source == "hub"
+    if not of_hub or checkpoint.architecture != architecture or not timm.is_model(architecture):
+        return None
+    config = get_pretrained_cfg(checkpoint.name)
+    return config if config and config.hf_hub_id == checkpoint.location else None
+
+
+def _from_hub(checkpoint: Checkpoint, progress: downloads.Progress | None) -> Files:
+    weights, config, preprocessor = weights_of(checkpoint), None, None
+    if not registered(checkpoint):
+        small = partial(_small, checkpoint.location, needed=weights is None)
+        config = small("config.json")
+        theirs = PREPROCESSORS if config and "model_type" in config else ()
+        preprocessor = _preprocessor(map(small, theirs))
+    for name in HUB_FILES:
+        weights = weights or if_there(checkpoint.location, name, progress)
+    if weights is None:
+        raise CheckpointError(
+            f"{checkpoint.location} has no {' or '.join(HUB_FILES)} on the hub. "
+            "Choose a repository with weights of timm or transformers."
+        )
+    return Files(weights, config or {}, preprocessor)
+
+
+def _preprocessor(found: Iterable[Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
+    """The image processor's fields of `PREPROCESSORS`, in transformers' order; None where there is none."""
+    nested, own = [*found, None, None][:2]
+    nested = (nested or {}).get("image_processor")
+    return nested if isinstance(nested, Mapping) else own
+
+
+def _small(location: str, name: str, needed: bool) -> dict[str, Any] | None:
+    """A small file of a repository; unless it is `needed`, a hub out of reach is as good as none."""
+    try:
+        path = if_there(location, name)
+    except downloads.HubError:
+        if needed:
+            raise
+        return None
+    return folder.read_json(path) if path else None
+
+
+def if_there(location: str, name: str, progress: downloads.Progress | None = None) -> Path | None:
+    """What is fetched; None where the repository does not have it."""
+    try:
+        return downloads.fetch_weights(location, name, progress)
+    except downloads.NoSuchFile:
+        return None
+
+
+def identity_of(checkpoint: Checkpoint) -> Identity:
+    """The present identity of a checkpoint's files; CheckpointError or OSError where they are not there."""
+    stamps = _stamps(checkpoint)
+    return Identity(_digest(stamps), stamps)
+
+
+def unchanged(checkpoint: Checkpoint) -> bool:
+    """Whether a loaded checkpoint's files hold what they held then; also where they were taken away since.
+
+    One look at each file's size and times as a rule; only where these differ is a file read, once.
+    """
+    known = checkpoint.identity
+    try:
+        return known is None or known.stamps == _stamps(checkpoint) or known == identity_of(checkpoint)
+    except (CheckpointError, OSError):
+        return True
+
+
+def _stamps(checkpoint: Checkpoint) -> tuple[tuple[str | int, ...], ...]:
+    """What tells cheaply that a file is still the one it was; a change's own time nobody can set back."""
+    found = [(str(path), os.stat(path)) for path in _files(checkpoint)]
+    return tuple((path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for path, s in found)
+
+
+def _files(checkpoint: Checkpoint) -> list[Path]:
+    """The weights, all shards of them, and what is read with them."""
+    weights = weights_of(checkpoint)
+    if weights is None:
+        raise FileNotFoundError(checkpoint.name)
+    if checkpoint.source == "hub":
+        beside = [downloads.cached(checkpoint.location, name) for name in BESIDE]
+    else:
+        beside = [folder.config_file(weights), *map(weights.with_name, BESIDE[1:]), mapping_file(weights)]
+    there = (path for path in beside if path and path.is_file())
+    return [weights, *(folder.shards(weights) if folder.is_index(weights) else ()), *there]
+
+
+@lru_cache(maxsize=256)
+def _digest(stamps: tuple[tuple[str | int, ...], ...]) -> str:
+    """SHA-256 of all that is in the files, one after the other."""
+    digest = hashlib.sha256()
+    for path, size, *_ in stamps:
+        digest.update(b"%s %d\n" % (os.path.basename(path).encode(), size))
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()

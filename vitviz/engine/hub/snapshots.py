@@ -1,0 +1,117 @@
+"""The film of a training: the snapshots kept on the way, and what the model could do at each of them.
+
+It lies beside a checkpoint as `snapshots/step-<number>.safetensors`, and `film.csv` with a row for each.
+"""
+
+import csv
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from safetensors import safe_open
+from torch import Tensor
+
+from vitviz.engine.checkpoint import Checkpoint
+from vitviz.errors import CheckpointError
+from vitviz.traces.localized_text import Sentence
+
+_STEP = re.compile(r"step-(\d{1,12})\.safetensors")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One moment of a training; None where film.csv does not tell.
+
+    `name` is what `vitviz.load` takes, "vitviz-tiny@300" or, of the last one, the finished model
+    "vitviz-tiny". Losses are cross-entropies in nats, `top1` the share of validation pictures named rightly.
+    `averaged`: an average of weights on the way; before the last frame, a part of the training ended there.
+    """
+
+    name: str
+    step: int | None
+    epoch: float | None = None
+    train_loss: float | None = None
+    val_loss: float | None = None
+    top1: float | None = None
+    averaged: bool = False
+
+
+def frames(checkpoint: Checkpoint) -> list[Frame]:
+    """The frames of a checkpoint's training, first step first, the finished model last; empty for none kept.
+
+    `checkpoint` may be one of its snapshots as well.
+    """
+    kept, name = snapshots(checkpoint), checkpoint.name.partition("@")[0]
+    if not kept:
+        return []
+    rows = _rows(_root(checkpoint) / "film.csv")
+    last = rows.get("model.safetensors", {})
+    step_of = _number(last.get("step"))
+    found = [_frame(f"{name}@{step}", step, rows.get(f"snapshots/{path.name}", {})) for step, path in kept]
+    return [*found, _frame(name, None if step_of is None else int(step_of), last)]
+
+
+def snapshots(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
+    """The steps of a checkpoint's training film with their files, in order; empty where there is none."""
+    root = _root(checkpoint)
+    if checkpoint.source in ("hub", "memory") or not (root / "snapshots").is_dir():
+        return []
+    files, within = (root / "snapshots").iterdir(), root.resolve()
+    # A link may point anywhere on the machine; what the page offers stays inside of the folder.
+    return sorted(
+        (int(step[1]), path)
+        for path in files
+        if (step := _STEP.fullmatch(path.name)) and path.resolve().is_relative_to(within)
+    )
+
+
+def snapshot(checkpoint: Checkpoint, step: int) -> Checkpoint:
+    """One step of a training film as a checkpoint of its own; CheckpointError for one that was not kept."""
+    kept = dict(snapshots(checkpoint))
+    if step not in kept:
+        steps = ", ".join(map(str, kept)) or "none"
+        raise CheckpointError(f"{checkpoint.name} has no snapshot of step {step}; kept are: {steps}.")
+    note = Sentence("After {step} steps of training.", step=f"{step:,}")
+    return replace(checkpoint, name=f"{checkpoint.name}@{step}", location=str(kept[step]), note=note)
+
+
+def kept_tensors(checkpoint: Checkpoint, *names: str) -> list[Tensor]:
+    """A tensor by its name's end at every snapshot and of the finished model, alone; empty without a film."""
+    kept = [path for _, path in snapshots(checkpoint)]
+    found = []
+    for path in [*kept, *([_root(checkpoint) / "model.safetensors"] if kept else [])]:
+        if path.is_file():
+            with safe_open(path, framework="pt") as file:
+                found += [file.get_tensor(name) for name in file.keys() if name.endswith(names)]
+    return found
+
+
+def folder_of(checkpoint: Checkpoint) -> Path:
+    """The folder in which a checkpoint of this name, and its snapshots, are found."""
+    return _root(checkpoint).parent
+
+
+def _root(checkpoint: Checkpoint) -> Path:
+    place = Path(checkpoint.location)
+    return place.parent.parent if place.parent.name == "snapshots" else place
+
+
+def _rows(table: Path) -> dict[str, dict[str, str]]:
+    try:
+        with table.open(newline="", encoding="utf-8") as file:
+            return {row.get("file") or "": row for row in csv.DictReader(file)}
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return {}
+
+
+def _frame(name: str, step: int | None, row: dict[str, str]) -> Frame:
+    figures = (_number(row.get(key)) for key in ("epoch", "train_loss", "val_loss", "val_top1"))
+    return Frame(name, step, *figures, averaged=row.get("weights") == "average")
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "nan")
+    except ValueError:
+        return None
+    return value if abs(value) < float("inf") else None  # also false for "nan"

@@ -1,0 +1,277 @@
+"""A photograph retouched by strokes, one after the other, each rounded to 8 bits: the same bytes every time.
+
+    brush       a path with round ends as wide as it says, in a colour, the mean colour of the picture as it
+                was, noise (PCG64 of its seed, each byte as likely), or the picture so far, blurred by a
+                Gaussian of a quarter of that width
+    erase       the picture as it was before all strokes
+    move, copy  a rectangle, or what lies within an outline and on it, laid down further on; where it says so
+                scaled (bilinear, an outline by the nearest pixel) and mirrored, its upper left corner where
+                it would be otherwise; behind a moved one the mean colour is left, likewise shift
+    onto        the same onto another photograph, which is the picture as it was for all that follows
+    brightness  v + 255 b / 100; contrast 128 + (v - 128)(1 + c / 100); hue: H turned in HSV
+    rotate      against the clock about the middle, bilinear, the mean colour where nothing is
+
+Everything is painted in place, in bands or one channel after the other, and asked between two of them whether
+somebody still waits: a picture of 80 million pixels takes 240 MB, and each copy as much again.
+
+What it does not show: no photograph in training was painted over; a hard edge is part of what is answered.
+"""
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+import cv2
+import numpy as np
+from jaxtyping import Bool, UInt8
+from PIL import Image, ImageFilter
+
+from vitviz.engine.images.opening import BAND, open_image, pixels_of
+from vitviz.errors import ImageError
+from vitviz.traces import cancellation
+from vitviz.traces.image_edits import NONE, Stroke, Strokes
+from vitviz.traces.samples import sample_image
+
+MARK = "retouched"  # in a picture's info, where a file may say so too, but only in words
+WORK = 1_000_000_000  # pixels that all strokes may go over: a minute
+FILLED = 20  # pixels of a path's shape are filled in the time in which one is painted
+_PIECES = ("move", "copy", "onto", "shift")
+Pixels = UInt8[np.ndarray, "height width 3"]
+
+
+def retouched(image: Any, strokes: str | Strokes, other: Any = None) -> Image.Image:
+    """The picture with strokes painted over it, upright, in RGB and of its own size; itself stays as it was.
+
+    `image`: a path, PIL image or array, as for `Inspector.trace`, whose trace then says how it was retouched;
+    `strokes`: such as "brush.mean_24.10.20.5.3 erase_9.4.4 move_0.0.16.16.32.0 rotate_15", in pixels of the
+    upright picture: tools brush, erase, move, copy, brightness, contrast, hue, rotate and shift; and such as
+    "onto.coffee_0.0.16.16.32.0", which lays a piece as `copy` does, but onto a sample by its name or onto
+    `other` ("onto.other_"): the picture is then that one. Raises VitvizError for other strokes, ImageError
+    for a bad picture or a photograph that there is not, and where they go over too many pixels.
+
+    >>> picture = retouched(np.zeros((8, 8, 3), np.uint8), "brush.ff8800_3.4.4")
+    >>> picture.getpixel((4, 4)), picture.getpixel((0, 0))
+    ((255, 136, 0), (0, 0, 0))
+    """
+    strokes = strokes if isinstance(strokes, Strokes) else Strokes.parse(strokes)
+    return marked(painted_over(image, strokes, other), strokes)
+
+
+def painted_over(image: Any, strokes: Strokes, other: Any = None) -> Pixels:
+    """Return the pixels of `retouched(image, strokes, other)`, an array of their own."""
+    original = pixels_of(open_image(image))
+    erases = any(stroke.tool == "erase" for stroke in strokes.each)  # and so needs the pixels as they were
+    found, left = original.copy() if erases else original, WORK
+    mean = _mean(original)
+    for stroke in strokes.each:
+        cancellation.check()
+        box = _box(stroke, original.shape)
+        across, down = max(0, box[2] - box[0]), max(0, box[3] - box[1])
+        left -= across * down + abs(prod(stroke.goal or (0,))) + _filled(stroke, across * down) // FILLED
+        if stroke.tool == "onto" and stroke.ink == "other" and other is None:
+            raise ImageError("Given a piece to be laid onto.other, but no other photograph; expected one.")
+        if left < 0:
+            _refuse(original.shape)
+        piece = _cut(found, stroke, box) if stroke.tool in _PIECES and across and down else None
+        if stroke.tool == "onto":
+            del found, original  # one picture in memory at a time
+            original = pixels_of(open_image(other) if stroke.ink == "other" else sample_image(stroke.ink))
+            found = original.copy() if erases else original
+            mean, left = _mean(original), left - original.size // 3
+            if left < 0:
+                _refuse(original.shape)
+        if piece is not None:
+            _laid_down(found, piece, mean, stroke, box)
+        elif across and down:
+            _painted(found, original, mean, stroke, box)
+    return found
+
+
+def _refuse(shape: tuple[int, ...]) -> None:
+    raise ImageError(
+        f"Given strokes that go over more than {WORK // 10**6:,} million pixels of a picture of"
+        f" {shape[1]} x {shape[0]}; take some back, or make the picture smaller."
+    )
+
+
+def marked(pixels: Pixels, strokes: Strokes) -> Image.Image:
+    """A picture that knows how it was retouched."""
+    image = Image.fromarray(pixels)
+    image.info[MARK] = strokes
+    return image
+
+
+def strokes_on(image: Image.Image) -> Strokes:
+    """How a picture was retouched; none where it was not, whatever its file says."""
+    found = image.info.get(MARK)
+    return found if isinstance(found, Strokes) else NONE
+
+
+def _mean(pixels: Pixels) -> tuple[int, ...]:
+    """The mean colour, to the nearest."""
+    sums = sum(pixels[rows].sum((0, 1), np.int64) for rows in _bands(pixels))
+    return tuple(map(int, (2 * sums // (pixels.size // 3) + 1) // 2))
+
+
+def _box(stroke: Stroke, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of what a stroke changes, or takes, of the picture."""
+    height, width, _ = shape
+    if stroke.tool in ("brush", "erase"):
+        path, wide = _path(stroke), stroke.numbers[0]
+        (left, top), (right, bottom) = path.min(0) - wide, path.max(0) + wide + 1
+    elif stroke.tool in ("move", "copy", "onto"):
+        left, top, across, down = stroke.numbers[:4]
+        right, bottom = left + across, top + down
+    else:
+        return 0, 0, width, height
+    return max(0, int(left)), max(0, int(top)), min(width, int(right)), min(height, int(bottom))
+
+
+def _path(stroke: Stroke) -> np.ndarray:
+    first = 1 if stroke.tool in ("brush", "erase") else 8
+    return np.cumsum(np.reshape(stroke.numbers[first:], (-1, 2)), axis=0)
+
+
+def _filled(stroke: Stroke, area: int) -> int:
+    """Return how many pixels are filled, again and again, for the shape of a path within a box of `area`."""
+    if stroke.tool not in ("brush", "erase"):
+        return 0
+    wide = stroke.numbers[0]
+    steps = np.diff(_path(stroke), axis=0, prepend=_path(stroke)[:1])
+    return int(np.minimum(area, wide * (wide + np.hypot(*steps.T))).sum())
+
+
+def _bands(pixels: np.ndarray, rows: int = 8) -> Iterator[slice]:
+    """Yield bands of about `BAND` pixels, each of a multiple of `rows` rows but the last."""
+    step = rows * max(1, BAND // (rows * pixels.shape[1]))
+    for top in range(0, len(pixels), step):
+        cancellation.check()
+        yield slice(top, top + step)
+
+
+def _channels(pixels: Pixels) -> Iterator[tuple[int, Image.Image]]:
+    """Yield each channel as a picture of its own, a quarter of what Pillow takes for RGB."""
+    for channel in range(3):
+        cancellation.check()
+        yield channel, Image.fromarray(np.ascontiguousarray(pixels[..., channel]))
+
+
+def _brushed(stroke: Stroke, box: tuple[int, int, int, int]) -> Bool[np.ndarray, "height width"]:
+    """Return where in its box a path is, painted piece by piece until it covers the whole box."""
+    left, top, right, bottom = box
+    under = np.zeros((bottom - top, right - left), np.uint8)
+    path = (_path(stroke) - (left, top)).astype(np.int32)
+    path = path if len(path) > 1 else np.repeat(path, 2, 0)
+    step = max(1, BAND // under.size)
+    for start in range(0, len(path) - 1, step):
+        cancellation.check()
+        cv2.polylines(under, [path[start : start + step + 1]], False, 1, stroke.numbers[0])
+        if step == 1 and under.view(bool).all():
+            break
+    return under.view(bool)
+
+
+def _painted(
+    pixels: Pixels, original: Pixels, mean: tuple[int, ...], stroke: Stroke, box: tuple[int, int, int, int]
+) -> None:
+    left, top, right, bottom = box
+    here = np.s_[top:bottom, left:right]
+    if stroke.tool in ("brush", "erase"):
+        under, region = _brushed(stroke, box)[..., None], pixels[here]
+        if stroke.ink == "blur":
+            return _blurred(pixels, under, stroke.numbers[0], box)
+        noise = np.random.PCG64(int(stroke.ink[5:])) if stroke.ink.startswith("noise") else None
+        colour = (
+            mean if noise or stroke.tool == "erase" or stroke.ink == "mean" else bytes.fromhex(stroke.ink)
+        )
+        for rows in _bands(region):
+            new, shape = np.uint8(list(colour)), region[rows].shape
+            if noise:
+                raw = noise.random_raw(-(-prod(shape) // 8)).astype("<u8", copy=False)
+                new = raw.view(np.uint8)[: prod(shape)].reshape(shape)
+            elif stroke.tool == "erase":
+                new = original[here][rows]
+            np.copyto(region[rows], new, where=under[rows])
+    elif stroke.tool == "rotate":
+        for channel, image in _channels(pixels):
+            how = {"resample": Image.Resampling.BILINEAR, "fillcolor": mean[channel]}
+            pixels[..., channel] = image.rotate(stroke.numbers[0], **how)
+    else:
+        for rows in _bands(pixels):
+            pixels[rows] = _recoloured(pixels[rows], stroke.tool, stroke.numbers[0])
+
+
+def _blurred(pixels: Pixels, under: np.ndarray, wide: int, box: tuple[int, int, int, int]) -> None:
+    """Blur what is under a brush."""
+    left, top, right, bottom = box  # four deviations: nothing from further away reaches the box
+    x, y = max(0, left - wide), max(0, top - wide)
+    for channel, image in _channels(pixels[y : bottom + wide, x : right + wide]):
+        smooth = np.asarray(image.filter(ImageFilter.GaussianBlur(wide / 4)))
+        smooth = smooth[top - y : bottom - y, left - x : right - x]
+        np.copyto(pixels[top:bottom, left:right, channel], smooth, where=under[..., 0])
+
+
+def _cut(
+    pixels: Pixels, stroke: Stroke, box: tuple[int, int, int, int]
+) -> tuple[Pixels, Bool[np.ndarray, "height width"]]:
+    """Return a piece of the picture, and where within it the outline is."""
+    left, top, right, bottom = box
+    under = np.broadcast_to(True, (bottom - top, right - left))  # takes no memory
+    if len(stroke.numbers) > 8:
+        outline = np.zeros(under.shape, np.uint8)
+        cv2.fillPoly(outline, [(_path(stroke) - (left, top)).astype(np.int32)], 1)
+        under = outline.view(bool)
+    return pixels[top:bottom, left:right].copy(), under
+
+
+def _laid_down(
+    pixels: Pixels, cut: tuple[Pixels, np.ndarray], mean: tuple[int, ...], stroke: Stroke,
+    box: tuple[int, int, int, int],
+) -> None:  # fmt: skip
+    """Lay a piece down further on, and where it is taken away leave the mean colour behind."""
+    piece, under = cut
+    if stroke.tool in ("move", "shift"):
+        left, top, right, bottom = box
+        region = pixels[top:bottom, left:right]
+        for rows in _bands(region):
+            np.copyto(region[rows], np.uint8(mean), where=under[rows, :, None])
+    if stroke.goal:
+        outline = _scaled(Image.fromarray(np.uint8(under)), stroke, Image.Resampling.NEAREST)
+        under = np.asarray(outline).view(bool)
+        scaled = np.empty((*under.shape, 3), np.uint8)
+        for channel, image in _channels(piece):  # one at a time, for the memory
+            scaled[..., channel] = _scaled(image, stroke, Image.Resampling.BILINEAR)
+        piece = scaled
+    across, down = stroke.numbers if stroke.tool == "shift" else stroke.numbers[4:6]
+    left, top = box[0] + across, box[1] + down
+    x, y, left, top = max(0, -left), max(0, -top), max(0, left), max(0, top)
+    piece, under = piece[y:, x:], under[y:, x:]
+    region = pixels[top : top + len(piece), left : left + piece.shape[1]]
+    piece, under = piece[: len(region), : region.shape[1]], under[: len(region), : region.shape[1], None]
+    if region.size:
+        for rows in _bands(region):
+            np.copyto(region[rows], piece[rows], where=under[rows])
+
+
+def _scaled(piece: Image.Image, stroke: Stroke, how: Image.Resampling) -> Image.Image:
+    """Return a piece, or its outline, as wide and high as it becomes, mirrored where that is negative."""
+    sides = zip(piece.size, stroke.numbers[2:4], stroke.goal, strict=True)
+    piece = piece.resize([max(1, abs(now) * one // was) for one, was, now in sides], how)
+    for side, way in zip(stroke.goal, Image.Transpose, strict=False):  # left to right, then top to bottom
+        piece = piece.transpose(way) if side < 0 else piece
+    return piece
+
+
+def _recoloured(pixels: Pixels, tool: str, number: int) -> Pixels:
+    """Return pixels with another brightness, contrast or hue."""
+    values = np.arange(256)
+    if tool == "hue":
+        turn = round(number * 256 / 360)
+        hue, *rest = Image.fromarray(pixels).convert("HSV").split()
+        turned = Image.merge("HSV", (hue.point([(value + turn) % 256 for value in range(256)]), *rest))
+        return np.asarray(turned.convert("RGB"))
+    if tool == "brightness":
+        table = values + (255 * number + 50) // 100
+    else:
+        table = 128 + ((values - 128) * (100 + number) + 50) // 100
+    return cv2.LUT(np.ascontiguousarray(pixels), np.clip(table, 0, 255).astype(np.uint8))

@@ -1,0 +1,419 @@
+"""From whatever a person hands over to an upright RGB picture, or to a sentence that says why not.
+
+What can be refused is refused from the header, before a pixel is decoded: the file's size, its format, how
+many pixels it declares, how elongated it is, and how often a JPEG goes over it. A progressive one comes in
+scans, each at the whole's cost, and a file of 2.6 MB can ask for 20,000 of them, which keeps a core busy for
+an hour; usual are about ten (10 for colour and 6 for grey by libjpeg's own script, 9 to 12 by mozjpeg's), in
+baseline files one to four. The model's input and strokes are made of the picture at full resolution; what is
+drawn is made smaller first (`for_drawing`). Conversions go band by band, and large pictures are decoded one
+at a time, because 80 million pixels take 320 MB however few bytes the file has. Colour profiles are not
+applied, as the models were trained without them.
+
+A value is always scaled to 8 bits from the range of its type, never from the darkest and brightest pixel
+found, so that a dark picture stays dark; where a type has no range of its own (floating point), 0 to 1 is
+expected.
+"""
+
+import io
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Num, Shaped, UInt8
+from PIL import ExifTags, Image
+
+from vitviz.errors import ImageError
+from vitviz.traces import cancellation
+
+MAX_BYTES = 20 * 2**20  # of a picture
+MAX_PIXELS = 80_000_000  # phones deliver 50 million; decoded, a pixel takes 4 bytes
+MOST_OF = {"WEBP": 50_000_000}  # its decoder takes 16 bytes a pixel, three times what others do
+MAX_DRAWN = 3_200  # pixels of a side of what is drawn: 400 mm, the widest figure, at 200 pixels an inch
+BAND = 2**21  # pixels that are converted at once
+LARGE = 10 * BAND  # pixels of a picture of which one is decoded at a time
+MAX_ELONGATION = 20  # longer side to shorter; beyond, the model would see next to nothing of the picture
+
+# Pillow's names and the usual ones. No formats beyond these: reading EPS, for one, starts a program.
+FORMATS = {name.upper(): name for name in ("JPEG", "PNG", "WebP", "GIF", "TIFF", "BMP", "AVIF")}
+READABLE = "JPEG, PNG, WebP, GIF, TIFF, BMP or AVIF"
+HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis")  # what iPhones write; Pillow cannot read it
+
+# EXIF 2.32, tag 0x0112: what makes the picture upright, from 2 on
+_UPRIGHT = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
+TURNS = {tag: Image.Transpose[name] for tag, name in enumerate(_UPRIGHT.split(), start=2)}
+
+MAX_SCANS = 100  # what libtiff allows, too
+MAX_WORK = 1_200_000_000  # scans x pixels: 15 scans of the largest picture, 100 of one of 12 million pixels
+
+_MARKER = re.compile(rb"\xff+([^\x00\xff])")  # fill bytes may stand before one; a zero behind 0xff is data
+_SCAN, _END, _ALONE = 0xDA, 0xD9, {0x01, *range(0xD0, 0xD9)}  # T.81, table B.1: these have no length
+
+# TIFF 6.0: BitsPerSample, PhotometricInterpretation, SamplesPerPixel, PlanarConfiguration, SampleFormat
+BITS, PHOTOMETRIC, SAMPLES, PLANAR, SAMPLE_FORMAT = 258, 262, 277, 284, 339
+SIGNED = 2  # a SampleFormat
+OVERSHOOT = 1e-3  # resampling leaves floating-point pictures this little outside of 0 to 1
+
+
+def open_image(source: Any) -> Image.Image:
+    """An upright RGB picture from a path, bytes, an open binary file, a PIL image, or an array.
+
+    Arrays are height x width, alone or with 1, 3 or 4 channels last: uint8, uint16 (0 to 65535), bool, or
+    floating point from 0 to 1. Transparency is laid on white; of animations and multi-page files the first
+    frame is taken; 16-bit grey is scaled from 0..65535. A PIL image that is upright RGB already is handed
+    back itself, not a copy. Raises ImageError, with a sentence for the page, for what is no picture, is
+    damaged, has more than 20 MB or 80 million pixels (a WebP 50), is 20 times longer than wide, or is
+    anything else.
+
+    >>> open_image(np.full((2, 3), 65535, dtype=np.uint16)).getpixel((0, 0))
+    (255, 255, 255)
+    >>> open_image(b"Dear diary")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    vitviz.errors.ImageError: The upload is not a picture that can be read: expected a JPEG, PNG, WebP, ...
+    """
+    if isinstance(source, np.ndarray):
+        check_size("The array", width_and_height(source))
+        return rgb_of_array(source)
+    if isinstance(source, Image.Image):
+        name, image = "The picture", source
+    else:
+        name, data = _read(source)
+        image = _identified(name, data)
+        if data[:3] == b"\xff\xd8\xff":
+            require_few_scans(name, data, image.size)
+    check_size(name, image.size, MOST_OF.get(image.format, MAX_PIXELS))
+    with _turn_of_large(image.size):
+        return _upright_rgb(name, image)
+
+
+def for_drawing(source: Any) -> UInt8[np.ndarray, "height width 3"]:
+    """Return the pixels of `open_image(source)`, at most `MAX_DRAWN` a side; a larger picture is averaged.
+
+    >>> for_drawing(np.zeros((100, 1000), np.uint8)).shape, for_drawing(np.zeros((400, 8000), np.uint8)).shape
+    ((100, 1000, 3), (160, 3200, 3))
+    """
+    image = open_image(source)
+    share = MAX_DRAWN / max(image.size)
+    if share < 1:
+        image = image.resize([max(1, round(share * side)) for side in image.size], Image.Resampling.BOX)
+    return np.asarray(image)
+
+
+def pixels_of(image: Image.Image) -> UInt8[np.ndarray, "height width 3"]:
+    """Return an RGB picture's pixels as an array of its own; np.array would hold them three times for it."""
+    pixels = np.empty((image.height, image.width, 3), np.uint8)
+    for top, band in _bands(image):
+        pixels[top : top + band.height] = np.asarray(band)
+    return pixels
+
+
+def _bands(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    """Yield the picture in bands of about `BAND` pixels, each with its first row."""
+    rows = max(1, BAND // image.width)
+    for top in range(0, image.height, rows):
+        cancellation.check()
+        yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
+
+
+_large = threading.Lock()
+
+
+@contextmanager
+def _turn_of_large(size: tuple[int, int]) -> Iterator[None]:
+    """Wait until no other large picture is being decoded, where one of this (width, height) is large."""
+    if size[0] * size[1] <= LARGE:
+        yield
+        return
+    lock = _large
+    while not lock.acquire(timeout=0.2):
+        cancellation.check()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _forget() -> None:
+    """In a forked process nobody opens a lock that a thread of the parent's holds."""
+    global _large
+    _large = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def _read(source: object) -> tuple[str, bytes]:
+    """What to call a source in a sentence, and its bytes."""
+    name = "The upload"
+    try:
+        if isinstance(source, (str, os.PathLike)):
+            path = Path(source)
+            name = plain_name(path)
+            if not path.is_file():  # nothing there, a folder, or a pipe that would never end
+                there = "expected the path of a picture on this machine"
+                raise ImageError(f"There is no file {name}: {there}. Check the path.")
+            with path.open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+        elif isinstance(source, (bytes, bytearray, memoryview)):
+            data = bytes(source)
+        elif hasattr(source, "read"):  # an open binary file, or what behaves like one
+            if isinstance(source, io.IOBase) and source.seekable():
+                source.seek(0)  # it may just have been written
+            data = source.read(MAX_BYTES + 1)
+        else:
+            data = None
+    except ImageError:
+        raise
+    except (OSError, ValueError, TypeError) as error:
+        raise ImageError(
+            f"{name} could not be read ({type(error).__name__}): expected a readable picture file. Check the"
+            " path and its permissions."
+        ) from error
+    if not isinstance(data, bytes):
+        raise ImageError(
+            "Expected a picture as a path, bytes, a file opened with 'rb', a PIL image or a NumPy array, "
+            f"but was given {type(source).__name__}. Convert it to one of these."
+        )
+    if len(data) > MAX_BYTES:
+        raise ImageError(
+            f"{name} is larger than {MAX_BYTES // 2**20} MB, the most that is accepted. Save it smaller and"
+            " try again."
+        )
+    return name, data
+
+
+def _identified(name: str, data: bytes) -> Image.Image:
+    """The picture with its header read and nothing decoded."""
+    if data[4:8] == b"ftyp" and any(brand in data[8:40] for brand in HEIC_BRANDS):
+        raise ImageError(
+            f"{name} is a HEIC photograph, which cannot be read here: expected {READABLE}. Export it as JPEG"
+            " and try again."
+        )
+    # Pillow's own table of readers rather than Image.open, which raises or warns about size by a global limit
+    # before the size is known, and cannot tell a damaged picture from what is none.
+    Image.init()
+    for key, title in FORMATS.items():
+        reader, accepts = Image.OPEN.get(key, (None, None))
+        if reader is None or accepts(data[:16]) is not True:
+            continue
+        try:
+            return reader(io.BytesIO(data), "")
+        except Exception as error:  # readers raise nearly anything on broken headers
+            raise _undecodable(name, title) from error
+    what = "is not a picture that can be read" if data else "is empty"
+    raise ImageError(
+        f"{name} {what}: expected a {READABLE} file. Choose another file, or save the picture as one of"
+        " these."
+    )
+
+
+def check_size(name: str, size: tuple[int, int], most: int = MAX_PIXELS) -> None:
+    """Raises ImageError where a picture (width, height) is empty, too large, or too elongated."""
+    width, height = size
+    this = f"{name} is {width} x {height} pixels"
+    if min(size) < 1:
+        raise ImageError(f"{this}: expected at least 1 x 1. Choose another picture.")
+    if width * height > most:
+        raise ImageError(
+            f"{this}, {width * height / 1e6:.4g} million: at most {most // 10**6} million are accepted."
+            " Make it smaller and try again."
+        )
+    if max(size) > MAX_ELONGATION * min(size):
+        raise ImageError(
+            f"{this}, its longer side {max(size) / min(size):.4g} times the shorter: at most {MAX_ELONGATION}"
+            " times is accepted. Crop it to a less elongated part and try again."
+        )
+
+
+def scans(data: bytes) -> int:
+    """How many scans a JPEG file's first picture has by its markers (T.81, annex B), up to `MAX_SCANS` + 1.
+
+    >>> scans(bytes.fromhex("ffd8 ffda0002 00ff00 ffd0 12 ffda0002 34 ffd9 ffda0002"))
+    2
+    """
+    found, place = 0, 0
+    while found <= MAX_SCANS:
+        marker = _MARKER.search(data, place)
+        if marker is None or marker[1][0] == _END:
+            break
+        place = marker.end()
+        if marker[1][0] in _ALONE:
+            continue
+        found += marker[1][0] == _SCAN
+        length = int.from_bytes(data[place : place + 2], "big")
+        place += max(length, 2)  # of a thumbnail within a segment nothing is counted
+    return found
+
+
+def require_few_scans(name: str, data: bytes, size: tuple[int, int]) -> None:
+    """ImageError where decoding a JPEG of this (width, height) would go over the picture too often."""
+    found, pixels = scans(data), size[0] * size[1]
+    if found > MAX_SCANS or found * pixels > MAX_WORK:
+        count = f"more than {MAX_SCANS}" if found > MAX_SCANS else str(found)
+        raise ImageError(
+            f"{name} is a JPEG in {count} scans of {pixels / 1e6:.3g} million pixels: at most {MAX_SCANS}"
+            f" scans, and {MAX_WORK // 10**6} million pixels in all of them, are decoded. Save it again, as a"
+            " baseline JPEG or PNG."
+        )
+
+
+def _upright_rgb(name: str, image: Image.Image) -> Image.Image:
+    """The picture decoded, in RGB and turned as its EXIF tag asks."""
+    try:
+        require_interleaved(image)
+        image.load()
+        # after decoding: Pillow turns TIFF itself, and takes the tag away
+        turn = TURNS.get(_orientation(image))
+        rgb = rgb_of(image)
+        if turn is None:
+            return rgb
+        turned = rgb.transpose(turn)
+    except ImageError:
+        raise
+    except Exception as error:  # decoders raise nearly anything on broken pixels
+        raise _undecodable(name, FORMATS.get(image.format or "", "picture")) from error
+    # the tag is still in there, and would turn the picture again when it is handed in again
+    turned.info.clear()
+    return turned
+
+
+def _orientation(image: Image.Image) -> int:
+    """The EXIF orientation; 1 where it cannot be read: a damaged tag is no reason to refuse a photograph."""
+    try:
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # struct.error, SyntaxError, UnicodeDecodeError and others
+        return 1
+
+
+def _undecodable(name: str, title: str) -> ImageError:
+    return ImageError(
+        f"{name} could not be decoded: expected a whole {title} file, but it is damaged, breaks off, or is of"
+        " a rare kind. Download or export it again, best as JPEG or PNG."
+    )
+
+
+def plain_name(path: Path) -> str:
+    """A file's name as plain text: names may be hostile, and some pages render what they show."""
+    return re.sub(r"[^\w .+-]", "_", path.name)[:60] or "with an empty name"
+
+
+def rgb_of(image: Image.Image) -> Image.Image:
+    """A decoded picture in RGB, the transparent laid on white; RGB itself is handed back, not copied.
+
+    Raises ImageError where grey values lie outside of their range.
+
+    >>> rgb_of(Image.new("RGBA", (1, 1), (255, 0, 0, 0))).getpixel((0, 0))
+    (255, 255, 255)
+    """
+    if image.mode == "RGB" and not image.has_transparency_data:
+        return image
+    canvas, tags = Image.new("RGB", image.size, "white"), getattr(image, "tag_v2", {})
+    for top, band in _bands(image):
+        # Pillow would cut these off at 255.
+        if band.mode == "F" or band.mode.startswith("I") or _signed(band.mode, tags):
+            canvas.paste(rgb_of_array(_grey_values(band, tags)), (0, top))
+        elif band.has_transparency_data:
+            rgba = band.convert("RGBA")
+            canvas.paste(rgba, (0, top), rgba.getchannel("A"))
+        else:
+            canvas.paste(band.convert("RGB"), (0, top))
+    return canvas
+
+
+def require_interleaved(image: Image.Image) -> None:
+    """ImageError for a TIFF in planes that Pillow misreads without a word: but three or four of 8 bits."""
+    tags = getattr(image, "tag_v2", {})
+    bits, samples = tags.get(BITS) or (1,), tags.get(SAMPLES, 1)
+    if tags.get(PLANAR) == 2 and samples > 1 and not (samples in (3, 4) and set(bits) == {8}):
+        raise ImageError(
+            f"The picture is a TIFF that stores its {samples} channels of {bits[0]} bits apart: expected them"
+            " side by side (PlanarConfiguration 1), or 8-bit RGB. Export it so, or as PNG."
+        )
+
+
+def rgb_of_array(array: Shaped[np.ndarray, "height width *channel"]) -> Image.Image:
+    """The same from an array: uint8, uint16 (0 to 65535), bool, or floating point from 0 to 1.
+
+    Channels come last: grey, RGB, or RGB with opacity. Raises ImageError for other shapes, types and ranges.
+
+    >>> rgb_of_array(np.array([[0.0, 0.5, 1.0]])).getpixel((1, 0))
+    (128, 128, 128)
+    """
+    width_and_height(array)
+    values = _eight_bit(array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array)
+    return rgb_of(Image.fromarray(values))
+
+
+def width_and_height(array: np.ndarray) -> tuple[int, int]:
+    """The size of a picture given as an array; ImageError where its shape is not that of one picture."""
+    if array.ndim == 2 or array.ndim == 3 and array.shape[2] in (1, 3, 4):
+        return array.shape[1], array.shape[0]
+    shape = " x ".join(map(str, array.shape)) or "a single number"
+    raise ImageError(
+        f"The array is {shape}: expected height x width, or height x width x 1, 3 or 4. "
+        "Put the channels last and hand over one picture at a time."
+    )
+
+
+def _eight_bit(array: np.ndarray) -> UInt8[np.ndarray, "height width *channel"]:
+    """Values from 0 to 255, scaled from the range of the array's type."""
+    kind, bytes_each = array.dtype.kind, array.dtype.itemsize
+    if kind == "b":
+        return array.astype(np.uint8) * np.uint8(255)
+    if kind == "u" and bytes_each == 1:
+        return array
+    if kind == "u" and bytes_each == 2:
+        return ((array.astype(np.uint32) + 128) // 257).astype(np.uint8)  # 65535 / 255 is 257; to the nearest
+    if kind != "f":
+        raise ImageError(
+            f"The array holds {array.dtype}: expected uint8, uint16, bool, or floating point from 0 to 1."
+            " Convert it with astype('uint8')."
+        )
+    low, high = float(array.min()), float(array.max())
+    if not (low >= -OVERSHOOT and high <= 1 + OVERSHOOT):  # said this way round, NaN is refused too
+        raise ImageError(
+            f"The floating-point picture has values from {low:.4g} to {high:.4g}: expected 0 to 1. Scale it,"
+            " or convert it to uint8."
+        )
+    return np.rint(np.clip(array.astype(np.float32), 0, 1) * 255).astype(np.uint8)
+
+
+def _grey_values(image: Image.Image, tags: Mapping[int, Any]) -> Num[np.ndarray, "height width"]:
+    """The pixels of a grey picture other than of 8 plain bits: floats as they are, integers as uint16."""
+    values = np.asarray(image)
+    if image.mode == "L":
+        values = values.view(np.int8)
+    # Pillow hands over the numbers as they stand in a TIFF; what they mean, its tags say.
+    bits, white_is_zero = (tags.get(BITS) or (16,))[0], tags.get(PHOTOMETRIC) == 0
+    if values.dtype.kind == "f":
+        return 1 - values if white_is_zero else values
+    highest = (
+        {8: 127, 16: 32767}.get(bits, 65535) if _signed(image.mode, tags) else 4095 if bits == 12 else 65535
+    )
+    if highest != 65535:  # 12 bits in 16, or signed numbers, whose lower half is darker than black
+        if values.min() < 0:
+            raise ImageError(
+                f"The picture has grey values from {values.min()}: expected 0 to {highest}. Save it with 8 or"
+                " 16 bits."
+            )
+        values = (values.astype(np.int64) * 65535 + highest // 2) // highest
+    if white_is_zero and values.max() <= 65535:
+        values = 65535 - values.astype(np.int64)
+    if values.min() < 0 or values.max() > 65535:
+        raise ImageError(
+            f"The picture has grey values from {values.min()} to {values.max()}: expected 0 to 65535. Save it"
+            " with 8 or 16 bits."
+        )
+    transparent = image.info.get("transparency")
+    values = values if transparent is None else np.where(values == transparent, 65535, values)
+    return values.astype(np.uint16)
+
+
+def _signed(mode: str, tags: Mapping[int, Any]) -> bool:
+    """Whether a grey picture's numbers are signed, which Pillow's mode does not tell of those of 8 bits."""
+    return (tags.get(SAMPLE_FORMAT) or (1,))[0] == SIGNED and (mode == "L" or mode.startswith("I"))

@@ -1,0 +1,62 @@
+"""Patches painted over: with the mean colour, blurred, or black; one definition for an edit and for a trial.
+
+    mean   0 in the model's units: the mean that its pictures are normalised with, the same for every picture
+    blur   the picture through a Gaussian whose deviation is a patch, cut off at two; edges are repeated
+    black  0 of the picture's own values
+
+all in float on what the model gets; only what is shown of it is rounded to 8 bits. Published tests take
+patches away so, because a convolutional network cannot leave them out. A painted patch is still a patch: the
+model sees that something grey, smooth or black stands there, and answers to that too.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from vitviz.engine.defaults import in_float32
+from vitviz.engine.images.preprocess import Prepared, Preprocessing
+from vitviz.traces.grid import Grid
+
+BLUR = 1.0  # deviation of the Gaussian, in patches: nothing smaller than one is left
+
+
+@in_float32()
+def painted(
+    prepared: Prepared, preprocessing: Preprocessing, grid: Grid, patches: tuple[int, ...], how: str
+) -> Prepared:
+    """The picture with some patches (from 0) painted over, in what is shown and what the model gets."""
+    picture, (height, width), (rows, cols) = prepared.view.picture, grid.patch, grid.pixels
+    over, some = np.zeros(picture.shape[:2], bool), np.isin(np.arange(grid.patches), patches)
+    over[:rows, :cols] = some.reshape(grid.rows, grid.cols).repeat(height, axis=0).repeat(width, axis=1)
+    new = instead(prepared.tensor[None], preprocessing, grid, how)[0]
+    mean, std = preprocessing.scale()
+    values, exact = (new * std + mean).permute(1, 2, 0).numpy(), prepared.view.exact
+    shown = (255 * values).round().clip(0, 255).astype(np.uint8)
+    exact = None if exact is None else np.where(over[..., None], values, exact)
+    return Prepared(
+        torch.where(torch.from_numpy(over), new, prepared.tensor),
+        replace(prepared.view, picture=np.where(over[..., None], shown, picture), exact=exact),
+    )
+
+
+def instead(
+    pixels: Float[Tensor, "batch channel height width"], preprocessing: Preprocessing, grid: Grid, how: str
+) -> Float[Tensor, "batch channel height width"]:
+    """What stands in a painted patch's place, in the model's units and precision: a whole picture of it."""
+    if how == "mean":
+        return torch.zeros_like(pixels)
+    if how == "black":
+        mean, std = preprocessing.scale()
+        return (-mean / std).to(pixels).expand_as(pixels)
+    exact, sigma = pixels.to(torch.promote_types(pixels.dtype, torch.float32)), BLUR * max(grid.patch)
+    radius = min(int(2 * sigma), min(pixels.shape[-2:]) - 1)
+    offsets = torch.arange(-radius, radius + 1, dtype=exact.dtype, device=exact.device)
+    kernel = torch.exp(-0.5 * (offsets / sigma) ** 2)
+    kernel = (kernel / kernel.sum()).expand(pixels.shape[1], 1, -1)
+    padded = F.pad(exact, (radius,) * 4, mode="replicate")
+    across = F.conv2d(padded, kernel[:, :, None], groups=pixels.shape[1])
+    return F.conv2d(across, kernel[..., None], groups=pixels.shape[1]).to(pixels)

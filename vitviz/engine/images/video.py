@@ -1,0 +1,180 @@
+"""The frames of a video, one after the other, or a sentence that says why not.
+
+What a file is, its first bytes say and never its name, so playlists and scripts that name other files are
+none. GIF and WebP are read by Pillow. All else is decoded by the ffmpeg that imageio-ffmpeg brings, in a
+process of its own that may read that one container in local files alone, with limits on memory, time and
+pixels; it ends as soon as nobody reads on. A damaged frame ends all: what a decoder would invent in its place
+was never filmed. Sound, subtitles and covers are left out; colours are as ffmpeg converts them.
+"""
+
+import mmap
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from queue import SimpleQueue
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from vitviz.engine.images.opening import check_size, plain_name, rgb_of
+from vitviz.errors import ImageError, TooMuch, VitvizError
+
+PIXELS = 4096 * 4096  # of a frame, at most
+MEMORY, SECONDS = 2 * 2**30, 240  # bytes of address space and seconds of a processor that ffmpeg may take
+LIMITED = 'ulimit -v {} 2>/dev/null; ulimit -t {}; exec "$@"'  # macOS has no -v
+READABLE = "MP4, MOV, WebM, MKV, AVI, GIF or animated WebP"
+MISSING = (
+    "Videos are decoded by the ffmpeg of imageio-ffmpeg, which is not installed: pip install 'vitviz[film]'."
+    " A GIF or an animated WebP needs nothing more."
+)
+BEGINS = {
+    "mov": b"....(ftyp|moov|mdat|wide|free|skip|pnot)",
+    "matroska": b"\x1aE\xdf\xa3",
+    "avi": b"RIFF....AVI ",
+    "WEBP": b"RIFF....WEBP",
+    "GIF": b"GIF8",
+}
+TELLS = "frame {n} {ptsi} {tbi};"  # of each, beside its errors: its number, when it is shown, in what units
+TOLD = re.compile(rb"frame (\d+) (-?\d+) (\d+)/(\d+);")
+WRONG = re.compile(rb"\[(in#0|mov|matroska|avi)")  # an error after which it may end as if all were well
+GLANCE = "-vf scale=16:16:flags=neighbor"
+
+Picture = UInt8[np.ndarray, "height width 3"]
+
+
+def frames_of(
+    source: str | os.PathLike,
+    start: float,
+    stop: float | None,
+    step: int,
+    most_seconds: float,
+    most_frames: int,
+    glance: bool = False,
+) -> Iterator[tuple[int, float, Picture]]:
+    """Every `step`-th frame from `start` to before `stop` (seconds): its number in the file, from 0, the
+    second at which it is shown, its upright pixels; a `glance` makes them few, to see sooner what there is.
+
+    Raises ImageError for what is no video, is damaged or breaks off, and for frames too large or elongated;
+    TooMuch where it goes on for `most_seconds` or has more than `most_frames`.
+    """
+    name, form = _kind(source)
+    given, first = 0, 0
+    decoded = (_animated if form in ("GIF", "WEBP") else _decoded)(Path(source), name, form, glance)
+    with closing(decoded):
+        for number, (seconds, picture) in enumerate(decoded):
+            if seconds < start:
+                first = number + 1
+                continue
+            if stop is not None and seconds >= stop:
+                break
+            given += (number - first) % step == 0
+            if seconds >= start + most_seconds or given > most_frames:
+                raise TooMuch(
+                    f"{name} goes on beyond {most_seconds:g} s or {most_frames:,} frames: expected a shorter"
+                    " video, a stop before that, a larger step (every so many frames), or larger limits."
+                )
+            if (number - first) % step == 0:
+                check_size(name, picture.shape[1::-1])
+                yield number, seconds, picture
+    if not given:
+        raise ImageError(f"{name} has no frame from {start:g} s on: expected a start before its end.")
+
+
+def _kind(source: str | os.PathLike) -> tuple[str, str]:
+    """What it is called in a sentence, and its container as its decoder calls it."""
+    path = Path(source)
+    name = plain_name(path)
+    if not path.is_file() or not os.access(path, os.R_OK):  # an address, a folder, a pipe that never ends
+        raise ImageError(f"There is no file {name}: expected the path of a video to be read.")
+    with path.open("rb") as file:
+        head = file.read(16)
+        form = next((form for form, begins in BEGINS.items() if re.match(begins, head, re.S)), None)
+        if form == "avi" and mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ).find(b"#EXTM3U") >= 0:
+            form = None  # its subtitles would be a playlist of other files
+    if form is None:
+        what = "is not a video that can be read" if head else "is empty"
+        raise ImageError(f"{name} {what}: expected {READABLE}, whatever it is called. Convert it to MP4.")
+    return name, form
+
+
+def _animated(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[float, Picture]]:
+    """By Pillow. What stands for no time at all, as some files say, stands for a tenth, as in browsers."""
+    number, milliseconds = 0, 0
+    try:
+        with Image.open(path, formats=[form]) as image:
+            if image.width * image.height > PIXELS:
+                raise ValueError
+            for number in count():
+                image.seek(number)
+                image.load()
+                yield milliseconds / 1000, np.asarray(rgb_of(image))
+                milliseconds += image.info.get("duration") or 100
+    except EOFError:  # there is no other frame
+        return
+    except Exception as error:  # readers raise nearly anything on broken files
+        raise ImageError(_damaged(name, number)) from error
+
+
+def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[float, Picture]]:
+    """By ffmpeg, which writes frames as PPM, and beside them when each is shown."""
+    try:
+        from imageio_ffmpeg import get_ffmpeg_exe
+
+        command = [
+            get_ffmpeg_exe(), *"-nostdin -hide_banner -nostats -v error -xerror -threads 2".split(),
+            *("-max_alloc", str(MEMORY // 4), "-max_pixels", str(PIXELS), "-protocol_whitelist", "file"),
+            *("-format_whitelist", form, "-f", form, "-i", f"file:{path.absolute()}", "-map", "0:V:0"),
+            *(GLANCE * glance).split(), *"-filter_threads 1 -fps_mode passthrough -pix_fmt rgb24".split(),
+            *("-stats_enc_pre", "pipe:2", "-stats_enc_pre_fmt", TELLS),
+            *"-c:v ppm -f image2pipe pipe:1".split(),
+        ]  # fmt: skip
+        if os.name == "posix":
+            command = ["/bin/sh", "-c", LIMITED.format(MEMORY // 1024, SECONDS), "sh", *command]
+    except (ImportError, RuntimeError):  # not there, or none for this machine
+        raise VitvizError(MISSING) from None
+    times, wrong, number, ended = SimpleQueue(), threading.Event(), 0, None
+
+    def listen() -> None:
+        for line in process.stderr:  # an error may begin in front of a frame's
+            for told in TOLD.findall(line):
+                times.put(map(int, told))
+            if WRONG.search(line):
+                wrong.set()
+        times.put((-1, 0, 0, 1))
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        listener = threading.Thread(target=listen, daemon=True)
+        listener.start()
+        try:
+            while process.stdout.readline() == b"P6\n":
+                width, height = map(int, process.stdout.readline().split())
+                data = process.stdout.read(4 + 3 * width * height)[4:]  # after "255\n"
+                told, shown, units, parts = times.get()
+                if len(data) < 3 * width * height:
+                    continue  # to the end
+                if told != number:
+                    break
+                yield shown * units / parts, np.frombuffer(data, np.uint8).reshape(height, width, 3)
+                number += 1
+            else:
+                ended = process.wait()
+        finally:  # also where nobody reads on
+            process.kill()
+            listener.join()
+    if ended in (-9, -24):  # what ulimit sends
+        raise TooMuch(f"{name} takes more than {SECONDS} s to decode: expected a shorter or smaller video.")
+    if ended != 0 or wrong.is_set():
+        raise ImageError(_damaged(name, number))
+
+
+def _damaged(name: str, frames: int) -> str:
+    return (
+        f"{name} could be decoded for {frames:,} frames and no more: it has no picture, breaks off, is"
+        " damaged or of a rare kind. Convert it to MP4, or stop before that."
+    )

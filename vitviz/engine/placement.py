@@ -1,0 +1,165 @@
+"""A checkpoint's model where it stands: on one device, in one precision, at checked input sizes."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from vitviz.engine import cosine, memory
+from vitviz.engine.checkpoint import Checkpoint, Loaded
+from vitviz.engine.device import DTYPES, memory_guard, pick_device, pick_dtype
+from vitviz.engine.forks import lock_of
+from vitviz.engine.forward import capture, copies, tracing
+from vitviz.engine.forward.hooks import Hooks
+from vitviz.errors import UnsupportedModel, VitvizError, quoted
+from vitviz.traces.classes import Classes
+from vitviz.traces.grid import Grid
+from vitviz.traces.localized_text import Sentence
+from vitviz.traces.text_classes import plain
+from vitviz.traces.unicode import require_unicode
+
+NOT_WHOLE = (
+    "{name} cuts patches of {rows} x {cols} pixels: an input of {height} x {width} does not divide into them."
+    " The nearest size that does is {tall} x {wide}."
+)
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one picture takes."""
+
+    tokens: int
+    operations: int  # multiplications of a pass
+    nbytes: int  # of its record, and of what it takes meanwhile
+
+
+def demand_of(model: nn.Module, grid: Grid, size: tuple[int, int]) -> Demand:
+    """At a size, from the grid at any other, so that nothing need be made for it."""
+    tokens = (size[0] // grid.patch[0]) * (size[1] // grid.patch[1]) + grid.prefix
+    layers = len(capture.transformer_blocks(model))
+    asked = tokens, model.embed_dim, layers
+    return Demand(tokens, memory.operations_of_a_picture(*asked), memory.bytes_of_a_picture(*asked))
+
+
+def asked_size(size: int | tuple[int, int] | None, own: tuple[int, int]) -> tuple[int, int]:
+    """(height, width) of what was asked for, the model's own for None; VitvizError for what is no size."""
+    if size is None:
+        return own
+    try:
+        height, width = map(operator.index, size if isinstance(size, tuple | list) else (size, size))
+    except (TypeError, ValueError):
+        raise VitvizError(
+            f"Given size={quoted(size)}; expected the input's pixels, a number or (height, width), such"
+            f" as {own}."
+        ) from None
+    return height, width
+
+
+def require_size(
+    size: tuple[int, int], grid: Grid, model: nn.Module, device: torch.device, name: str
+) -> None:
+    """VitvizError, with the nearest, for a size the patch does not divide; OutOfMemory for large ones."""
+    (height, width), (rows, cols) = size, grid.patch
+    if height < rows or width < cols or height % rows or width % cols:
+        near = tuple(max(p, round(s / p) * p) for s, p in ((height, rows), (width, cols)))
+        given = {"name": name, "rows": rows, "cols": cols, "height": height, "width": width}
+        raise VitvizError(Sentence(NOT_WHOLE, **given, tall=near[0], wide=near[1]))
+    asked = demand_of(model, grid, size)
+    what = f"An input of {height} x {width} pixels, {asked.tokens} tokens for {name},"
+    memory.require(asked.nbytes, device, what)
+
+
+class Placed:
+    """One checkpoint on one device, and its variants for other input sizes, which share its weights.
+
+    It can be pickled and copied; what belongs to one process or one device is not taken along.
+    """
+
+    def __init__(self, loaded: Loaded, device: str = "auto", dtype: str = "float32"):
+        self.checkpoint: Checkpoint = loaded.checkpoint
+        self.preprocessing = loaded.preprocessing
+        self.labels = tuple(require_unicode(one, "the label") for one in loaded.labels)
+        self.head_type = loaded.head_type
+        require_unicode(self.checkpoint.name, "the checkpoint's name")
+        self.classes: Classes | None = None  # given in the place of the model's own
+        self.device = pick_device(device)
+        self.dtype = str(dtype).removeprefix("torch.")  # torch's own is as good as its name
+        with memory_guard(self.device, f"Loading {self.checkpoint.name}"):
+            kind = pick_dtype(dtype, self.device)
+            in_full = kind == torch.float32
+            loaded.model.float()  # whatever torch's default was when it was built
+            if in_full:
+                self.model = loaded.model.to(self.device).eval()
+            else:
+                self.model = copies.placed(loaded.model, self.device, kind)
+        # In float32 on the CPU, until the first picture has been compared.
+        self.exact = None if in_full else loaded.model
+        self.hooks = Hooks()
+        capture.transformer_blocks(self.model)
+        self.sizes = self._built(self.model)
+        self.lock = lock_of(self, "lock")  # of the variants for other sizes; never held during a pass
+
+    def grid(self, size: tuple[int, int] | None = None) -> Grid:
+        """The patch grid at the checkpoint's own input size, or at another (height, width)."""
+        return tracing.grid_of(self.at(self.size(size)))
+
+    def on(self, device: str) -> Placed:
+        """The same on another device, with its own lock and without hooks; this one stays where it is."""
+        there = copy.copy(self)
+        there.device = pick_device(device)
+        with memory_guard(there.device, f"Moving {self.checkpoint.name}"):
+            there.model = copies.placed(self.model, there.device, DTYPES[self.dtype])
+        there.sizes = self._built(there.model)
+        return there
+
+    def given(self, classes: Classes) -> Placed:
+        """The same with given classes in the place of its own; it shares every weight."""
+        twin = copy.copy(self)
+        name = plain(self.checkpoint.name)
+        twin.checkpoint, tokens = replace(self.checkpoint, name=name), tracing.grid_of(twin.model).tokens
+        with memory_guard(self.device, f"Giving {name} its classes"):
+            cosine.given(twin.model, classes, name, tokens)
+        twin.classes, twin.labels = classes, classes.labels
+        return twin
+
+    def __getstate__(self) -> dict:
+        """All but what belongs to one process or one device."""
+        model = copies.lending(self.model)  # without what stands there for passes that run just now
+        here = {"model": model, "sizes": self._built(model), "exact": None}
+        return {**vars(self), **here, "lock": None, "hooks": None}
+
+    def __setstate__(self, state: dict) -> None:
+        vars(self).update(state, lock=lock_of(self, "lock"), hooks=Hooks())
+
+    def _built(self, model: nn.Module) -> dict[tuple[int, int], nn.Module]:
+        """The model by the size that it was built for: every other is resized from its trained tables."""
+        return {copies.size_of(model, self.preprocessing.size): model}
+
+    def size(self, asked: int | tuple[int, int] | None) -> tuple[int, int]:
+        """The (height, width) asked for, or the checkpoint's own; VitvizError where it does not fit."""
+        found = asked_size(asked, self.preprocessing.size)
+        if found != self.preprocessing.size:  # its own is one whether the patch divides it or not
+            require_size(found, self.grid(), self.model, self.device, self.checkpoint.name)
+        return found
+
+    def at(self, size: tuple[int, int]) -> nn.Module:
+        """The model at an input size; variants share every weight but the interpolated position embedding."""
+        found = self.sizes.get(size)  # a size that is there does not wait for one that is being made
+        if found is not None:
+            return found
+        with self.lock:
+            if size not in self.sizes:
+                if not hasattr(self.model, "set_input_size"):
+                    raise UnsupportedModel(
+                        f"{self.checkpoint.name} has a fixed input of {self.preprocessing.size[0]} x"
+                        f" {self.preprocessing.size[1]} pixels."
+                    )
+                if len(self.sizes) > 3:  # the own size, the built one and the last few are kept
+                    kept = (self.preprocessing.size, *self._built(self.model))
+                    self.sizes.pop(next(key for key in self.sizes if key not in kept))
+                self.sizes[size] = copies.sized(self.model, size)
+            return self.sizes[size]

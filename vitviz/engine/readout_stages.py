@@ -1,0 +1,210 @@
+"""A model's readout as a frozen value, found part by part; refused where one is not understood.
+
+What stands between a head and the residual stream differs from family to family. Which parts those are is
+told by the classes of timm's blocks; whether they are understood, by a logit's account, which has to balance.
+"""
+
+from weakref import WeakKeyDictionary
+
+import torch
+from timm.layers import AttentionPoolLatent, RmsNorm, RmsNormFp32
+from timm.models.deit import VisionTransformerDistilled
+from torch import Tensor, nn
+
+from vitviz.analyses.readout_stage import AttentionPooling, Head, Length, Norm, Pooling, Projection, Tail
+from vitviz.analyses.upstream import Reader, Side
+from vitviz.engine.cosine import CosineHead
+from vitviz.engine.device import plainly
+from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
+from vitviz.errors import UnsupportedModel
+from vitviz.traces.localized_text import Sentence, not_applicable, said
+
+PRE_NORM = ("Block", "EvaBlock", "RelPosBlock")  # x + branch(norm(x))
+POST_NORM = ("ResPostBlock", "ResPostRelPosBlock", "EvaBlockPostNorm")  # x + norm(branch(x))
+PARALLEL = "ParallelScalingBlock"  # attention and MLP read the same tokens
+NO_WAY = "its blocks are of the kind {kind}, whose way from head to residual stream is not known"
+_known: WeakKeyDictionary[nn.Module, tuple[tuple, dict[torch.device, Tail]]] = WeakKeyDictionary()
+_poolings: WeakKeyDictionary[nn.Module, Pooling | None] = WeakKeyDictionary()
+CPU = torch.device("cpu")
+
+
+def tail_of(model: nn.Module, name: str, device: torch.device = CPU) -> Tail:
+    """The readout at a model's present input size; UnsupportedModel, "not applicable, because ...", for none.
+
+    It shares weights that are float32 on the CPU; made once a model and device, that of the trace read.
+    """
+    # the user may put in others
+    weights = tuple((one.data_ptr(), one._version) for one in model.parameters())
+    if model not in _known or _known[model][0] != weights:
+        try:
+            pooling, width = pooling_of(model), int(getattr(model, "embed_dim", None) or model.num_features)
+            layers, attends = tuple(map(projection_of, model.blocks)), pooling.kind == "attention"
+            pool = attention_pooling_of(model) if attends else None
+            features = (2 if pooling.kind == "class and average" else 1) * width
+            found = Tail(name, pooling, layers, head_of(model, pooling), pool, features)
+        except _NotUnderstood as reason:
+            raise UnsupportedModel(not_applicable(name, said(reason))) from None
+        _known[model] = weights, {CPU: found}
+    there = _known[model][1]
+    if device not in there:
+        there[device] = there[CPU].on(device)
+    return there[device]
+
+
+def pooling_or_none(model: nn.Module) -> Pooling | None:
+    """How the classifier reads the tokens; None where that, or a block, is not understood.
+
+    Found out once a model: a GPU would copy weights each pass.
+    """
+    if model not in _poolings:
+        try:
+            for block in model.blocks:
+                projection_of(block)
+            _poolings[model] = pooling_of(model)
+        except _NotUnderstood:
+            _poolings[model] = None
+    return _poolings[model]
+
+
+def pooling_of(model: nn.Module) -> Pooling:
+    """How the classifier reads the tokens, in the order of timm's own `forward_head`."""
+    norm, fc_norm = norm_of(getattr(model, "norm", None)), norm_of(getattr(model, "fc_norm", None))
+    prefix, kind = int(getattr(model, "num_prefix_tokens", 0)), getattr(model, "global_pool", "") or ""
+    include, attention = bool(getattr(model, "pool_include_prefix", False)), getattr(model, "attn_pool", None)
+    if isinstance(model, VisionTransformerDistilled):
+        one = isinstance(model, ClassOnlyReadout)
+        return Pooling(*("class", ((0, 1),)) if one else ("distilled", ((0, 1), (1, 2))), norm, None)
+    if isinstance(model, ClassAndMeanReadout):
+        if fc_norm is not None:
+            raise _NotUnderstood(Sentence("a norm stands over class token and mean side by side"))
+        return Pooling("class and average", ((0, 1), (prefix, None)), norm, None)
+    if attention is not None:
+        if not isinstance(attention, AttentionPoolLatent):
+            given = type(attention).__name__
+            raise _NotUnderstood(Sentence("its attention pooling is a {kind}, which is not read", kind=given))
+        first = 0 if include or not hasattr(model, "pool_include_prefix") else prefix
+        return Pooling("attention", ((first, None),), norm, fc_norm, mean_latent=attention.pool == "avg")
+    if kind == "token" or (kind == "" and getattr(model, "cls_token", None) is not None):
+        return Pooling("class", ((0, 1),), norm, fc_norm)
+    if kind in ("avg", ""):
+        return Pooling("average", ((0 if include else prefix, None),), norm, fc_norm)
+    raise _NotUnderstood(
+        Sentence("its classifier pools by {kind}, which is no weighted sum of tokens", kind=repr(kind))
+    )
+
+
+def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
+    """The linear classifier, or the cosines of given classes; None for a model without either."""
+    head = getattr(model, "head", None)
+    if not getattr(model, "num_classes", 0) or isinstance(head, nn.Identity) or head is None:
+        return None
+    if isinstance(head, CosineHead) and isinstance(head.own, nn.Linear | nn.Identity):
+        rows, added = held(head.scores.weight), held(head.scores.bias)
+        projection, bias = (held(getattr(head.own, name, None)) for name in ("weight", "bias"))
+        weights = rows if projection is None else rows @ projection.to(rows)
+        constant = torch.zeros_like(added) if bias is None else rows @ bias.to(rows)
+        slots = weights.chunk(2 if pooling.kind == "class and average" else 1, dim=1)
+        return Head(slots, constant, length=Length(projection, bias, added))
+    heads = [head, model.head_dist] if pooling.kind == "distilled" else [head]
+    if not all(isinstance(one, nn.Linear) for one in heads):
+        kind = type(head).__name__
+        raise _NotUnderstood(Sentence("its classifier is a {kind} and no linear map", kind=kind))
+    weights, factor = [held(one.weight) for one in heads], 1 / len(heads)
+    biases = [held(one.bias) if one.bias is not None else torch.zeros(len(one.weight)) for one in heads]
+    if pooling.kind == "class and average":
+        weights = list(weights[0].chunk(2, dim=1))
+    return Head(tuple(weights), biases[0] if factor == 1 else torch.stack(biases).mean(dim=0), factor)
+
+
+def projection_of(block: nn.Module) -> Projection:
+    """What stands between a block's heads and the residual stream."""
+    kind = type(block).__name__
+    if kind == PARALLEL:
+        if block.attn_out_proj is None:
+            raise _NotUnderstood(Sentence("its blocks project heads and MLP by one matrix"))
+        one = block.attn_out_proj
+        return Projection(held(one.weight), held(one.bias), scale_of(block.ls))
+    if kind not in PRE_NORM + POST_NORM:
+        raise _NotUnderstood(Sentence(NO_WAY, kind=kind))
+    attention = block.attn
+    inner, gate = norm_of(getattr(attention, "norm", None)), getattr(attention, "gate", None)
+    if inner is not None and gate is not None:
+        raise _NotUnderstood(Sentence("its attention has a norm and a gate, one behind the other"))
+    post = norm_of(block.norm1) if kind in POST_NORM else None
+    scale = scale_of(getattr(block, "ls1", getattr(block, "gamma_1", None)))
+    return Projection(held(attention.proj.weight), held(attention.proj.bias), scale, inner, post)
+
+
+def reader_of(block: nn.Module) -> Reader:
+    """What a block's attention makes of the tokens that enter it; `projection_of` has understood its kind."""
+    parallel, attention = type(block).__name__ == PARALLEL, getattr(block, "attn", block)
+    norm = block.in_norm if parallel else None if type(block).__name__ in POST_NORM else block.norm1
+    if parallel or getattr(attention, "qkv", None) is not None:
+        one = block.in_proj if parallel else attention.qkv
+        begin = len(one.weight) - 3 * attention.num_heads * attention.head_dim if parallel else 0
+        weights = one.weight[begin:].chunk(3)
+        apart = [getattr(attention, f"{name}_bias", None) for name in "qkv"]
+        biases = apart if one.bias is None else one.bias[begin:].chunk(3)
+    else:
+        ones = [getattr(attention, f"{name}_proj") for name in "qkv"]
+        weights, biases = [one.weight for one in ones], [one.bias for one in ones]
+    norms = [norm_of(getattr(attention, f"{name}_norm", None)) for name in "qk"]
+    given = zip(("query", "key", "value"), weights, biases, (*norms, None), (True, True, False), strict=True)
+    return Reader(
+        norm_of(norm),
+        {name: Side(held(weight), held(bias), own, turned) for name, weight, bias, own, turned in given},
+    )
+
+
+def attention_pooling_of(model: nn.Module) -> AttentionPooling:
+    """The weights of attention pooling with a learned query."""
+    pool = model.attn_pool
+    inner, projected = pool.kv.weight.shape[0] // 2, isinstance(pool.proj, nn.Linear)
+    return AttentionPooling(
+        value=held(pool.kv.weight[inner:]),
+        value_bias=None if pool.kv.bias is None else held(pool.kv.bias[inner:]),
+        projection=held(pool.proj.weight) if projected else None,
+        projection_bias=held(pool.proj.bias) if projected else None, positions=held(pool.pos_embed),
+    )  # fmt: skip
+
+
+def read_now(model: nn.Module, tokens: Tensor, pre_logits: bool = False) -> Tensor:
+    """The model's answer to tokens as if from its last block: final norm, pooling, head, of one picture; what
+    the head is given where asked for `pre_logits`.
+    """
+    weights = next(model.parameters())
+    with plainly(weights.device):
+        last = tokens[None].to(weights.device, weights.dtype)
+        return model.forward_head(model.norm(last), pre_logits=pre_logits)[0].float().cpu()
+
+
+def norm_of(module: nn.Module | None) -> Norm | None:
+    """As a value; None where there is none."""
+    if module is None or isinstance(module, nn.Identity):
+        return None
+    if isinstance(module, nn.LayerNorm):
+        return Norm(held(module.weight), held(module.bias), module.eps)
+    if isinstance(module, (RmsNorm, RmsNormFp32, nn.RMSNorm)):
+        eps = torch.finfo(torch.float32).eps if module.eps is None else module.eps
+        return Norm(held(module.weight), None, eps, centred=False)
+    raise _NotUnderstood(Sentence("it norms by {kind}, which is not known", kind=type(module).__name__))
+
+
+def scale_of(part: nn.Module | nn.Parameter | None) -> Tensor | None:
+    """LayerScale, as a module or as the bare parameter."""
+    if part is None or isinstance(part, nn.Identity):
+        return None
+    return held(part if isinstance(part, Tensor) else part.gamma)
+
+
+def held(weight: Tensor | None) -> Tensor | None:
+    """A weight for reading alone: in float32 (or more) on the CPU, not copied where it is so already."""
+    return None if weight is None else at_least_float32(weight.detach().cpu())
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+class _NotUnderstood(Exception):
+    """The rest of a sentence that begins with "not applicable, because"."""

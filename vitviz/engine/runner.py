@@ -1,0 +1,201 @@
+"""The forward passes that are made with one checkpoint on one device.
+
+A pass is made at an input size, recorded through the seam (`passes.capture`), and refused where what was seen
+is not what the model went on with. What is asked of it stands in `vitviz.engine.inspector`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from vitviz.engine import readouts
+from vitviz.engine.defaults import in_float32
+from vitviz.engine.device import DTYPES, memory_guard, name_of, plainly, synchronise
+from vitviz.engine.forks import lock_of
+from vitviz.engine.forward import capture, copies, interventions, precision, shuffling, tracing
+from vitviz.engine.forward.mean_ablation import Reference, References
+from vitviz.engine.forward.recording import TOLERANCE, check_plain, check_truth
+from vitviz.engine.images.opening import open_image
+from vitviz.engine.images.preprocess import Prepared, prepare
+from vitviz.engine.placement import Placed
+from vitviz.errors import VitvizError
+from vitviz.traces.classes import Classes
+from vitviz.traces.readout import Readout
+from vitviz.traces.trace import Attention, Deviation, Trace, View
+
+Change = Callable[[nn.Module], nn.Module]
+
+
+class Forward:
+    """Passes of one placed checkpoint, safe to make from several threads: they run beside each other.
+
+    `elsewhere(forward, prepared, size)`, where it is set, is asked for traces first: another process may
+    lend its device. None from it means that they are to be made here.
+    """
+
+    elsewhere: Callable[[Forward, list[Prepared], tuple[int, int]], list[Trace] | None] | None = None
+
+    def __init__(self, placed: Placed, deviation: Deviation | None = None):
+        self.placed = placed
+        self.deviation = deviation  # from float32, once the first picture has been seen
+        self.references = References()  # what takes the place of heads and MLPs
+        self.truthful: set[tuple[int, int]] = set()  # sizes at which the capture has been checked
+        self.leaving: set[tuple[int, int]] = set()  # those at which patches were seen left out truthfully
+        self._comparing = lock_of(self, "_comparing")  # of `deviation`
+
+    def __reduce__(self) -> tuple:
+        return Forward, (self.placed, self.deviation)
+
+    def on(self, device: str) -> Forward:
+        """The same on another device; these stay. bfloat16 twins know their distance if these do."""
+        return Forward(self.placed.on(device), self.deviation)
+
+    def given(self, classes: Classes) -> Forward:
+        """The same passes with given classes in the place of the model's own, knowing what these know."""
+        twin = Forward(self.placed.given(classes))
+        twin.references, twin.truthful, twin.leaving = self.references, self.truthful, self.leaving
+        return twin
+
+    def reference(self, size: tuple[int, int]) -> Reference:
+        """The means that take the place of heads and MLPs at an input size."""
+        return self.references.of(self, size)
+
+    def traces(
+        self, prepared: list[Prepared], size: tuple[int, int], keep_on_device=False,
+        change: Change | None = None, edit: interventions.Edit | None = None,
+    ) -> list[Trace]:  # fmt: skip
+        """The traces of pictures that are prepared already, in one pass at an input size (height, width).
+
+        Kept on the CPU, or on the inspector's device. `change` makes a variant of the model for an
+        experiment, `edit` is what the pass does otherwise.
+        """
+        hooked, plain = self.placed.hooks.changes(), change is None and edit is None
+        traces = self.elsewhere(self, prepared, size) if self.elsewhere is not None and plain else None
+        if traces is None:
+            traces = self._record(prepared, size, keep_on_device, change, hooked, edit)
+        if plain and not hooked:
+            self._compare(traces[0], prepared[0], size)
+        return [replace(trace, deviation=self.deviation) for trace in traces] if self.deviation else traces
+
+    @in_float32()
+    def _record(
+        self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool,
+        change: Change | None, hooked: Mapping, edit: interventions.Edit | None = None,
+    ) -> list[Trace]:  # fmt: skip
+        placed = self.placed
+        checking = size not in self.truthful
+        with self._looking(size):
+            model = placed.at(size)
+            pixels = self.pixels(prepared)
+            first, kept = checking, None if edit is None else edit.kept
+            # What hooks, experiments and edits do to the model is not to be checked.
+            if checking and (hooked or change is not None or edit is not None):
+                self._check_truth(model, pixels[:1], size)
+                checking = False
+            if change is not None:  # an experiment's variant of the model
+                model = change(model)
+            recording, logits, milliseconds = self.run(model, pixels, checking, hooked, edit)
+            if first:
+                readouts.prove(model, self._readout(model), tracing.grid_of(model), placed.checkpoint.name)
+            if not hooked and not (recording.tokens[-1].isfinite().all() and logits.isfinite().all()):
+                raise VitvizError(
+                    f"{placed.checkpoint.name} computed numbers that are not finite, so there is nothing true"
+                    f" to show. Its weights are damaged, or too large for {placed.dtype}."
+                )
+            readout = self._readout(model, kept)
+            read = readouts.read(model, readout, recording.tokens[-1])
+        place = placed.device if keep_on_device else torch.device("cpu")
+        shared = {
+            "checkpoint": placed.checkpoint.name, "grid": tracing.grid_of(model), "readout": readout,
+            "labels": placed.labels, "milliseconds": milliseconds, "device": name_of(placed.device),
+            "dtype": placed.dtype, "first_pass": first, "kept": kept, "classes": placed.classes,
+            "own_head_type": placed.head_type,
+            **({} if edit is None else {"without": edit.without}),
+        }  # fmt: skip
+        if placed.classes is None and not tracing.classifies(model, placed.checkpoint):
+            logits = None
+        views, queries = [one.view for one in prepared], readouts.queries_read(model)
+        traces = tracing.traces_of(recording, logits, shared, views, place, read, queries)
+        if checking:
+            self._require_truth(recording, traces[0].layers, size)
+        return traces
+
+    def _looking(self, size: tuple[int, int]) -> AbstractContextManager[None]:
+        placed = self.placed
+        what = f"Looking into {placed.checkpoint.name} at {size[0]} x {size[1]} pixels"
+        return memory_guard(placed.device, what)
+
+    def _readout(self, model: nn.Module, kept: tuple[int, ...] | None = None) -> Readout:
+        grid = tracing.grid_of(model)
+        grid = grid if kept is None else grid.sequence(len(kept))
+        return readouts.readout_of(model, grid, self.placed.checkpoint.name)
+
+    def pixels(self, prepared: list[Prepared]) -> Tensor:
+        return torch.stack([one.tensor for one in prepared]).to(self.placed.device, DTYPES[self.placed.dtype])
+
+    @in_float32()
+    def watched(
+        self, prepared: Prepared, size: tuple[int, int], kept: tuple[int, ...] | None = None
+    ) -> interventions.Parts:
+        """What heads, MLPs and layers hand on in a pass without the user's hooks."""
+        with self._looking(size):
+            model = self.placed.at(size)
+            edit, seen = interventions.watching(tracing.grid_of(model), len(model.blocks), kept=kept)
+            self.run(model, self.pixels([prepared]), edit=edit)
+        return seen
+
+    def _compare(self, trace: Trace, prepared: Prepared, size: tuple[int, int]) -> None:
+        """Finds out, once, how far the precision takes the model from float32."""
+        placed = self.placed
+        with (
+            self._comparing,
+            memory_guard(torch.device("cpu"), f"Comparing {placed.checkpoint.name} with itself in float32"),
+        ):
+            if placed.exact is not None:
+                exact = copies.sized(placed.exact, size)
+                self.deviation, placed.exact = precision.deviation(trace, exact, prepared.tensor[None]), None
+
+    def run(
+        self, model: nn.Module, pixels: Tensor, check: bool = False, changes: Mapping | None = None,
+        edit: interventions.Edit | None = None,
+    ):  # fmt: skip
+        placed = self.placed
+        recorded = capture.recorded(model, check=check, changes=changes, edit=edit)
+        with plainly(placed.device), recorded as recording:
+            synchronise(placed.device)
+            start = time.perf_counter()
+            logits = model(pixels)
+            synchronise(placed.device)
+            milliseconds = 1000 * (time.perf_counter() - start)
+        tokens = tracing.grid_of(model).tokens if edit is None or edit.places is None else len(edit.places)
+        check_plain(recording, tokens, placed.checkpoint.name)
+        return recording, logits, milliseconds
+
+    def _check_truth(self, model: nn.Module, pixels: Tensor, size: tuple[int, int]) -> None:
+        """The check in a pass of its own."""
+        recording, _, _ = self.run(model, pixels, check=True)
+        grid, cpu = tracing.grid_of(model), torch.device("cpu")
+        layers = [tracing.attention_of(tracing.kept(call, cpu), 0, grid) for (call,) in recording.calls]
+        self._require_truth(recording, layers, size)
+
+    def _require_truth(
+        self, recording: capture.Recording, layers: Sequence[Attention], size: tuple[int, int]
+    ) -> None:
+        tolerance = TOLERANCE[DTYPES[self.placed.dtype]]
+        check_truth(recording.entered, layers, self.placed.checkpoint.name, tolerance)
+        self.truthful.add(size)
+
+    def seen(self, image, size: int | tuple[int, int] | None) -> tuple[Prepared, tuple[int, int]]:
+        """A picture, or the View of a trace as it is, made ready for the model; and the input's size."""
+        placed = self.placed
+        size = image.picture.shape[:2] if isinstance(image, View) else size
+        preprocessing = placed.preprocessing.with_size(placed.size(size))
+        if isinstance(image, View):
+            return shuffling.as_seen(image, preprocessing), preprocessing.size
+        return prepare(open_image(image), preprocessing), preprocessing.size

@@ -1,0 +1,272 @@
+"""One picture and one target, with the passes that a method of relevance asks for: made once, when wanted.
+
+It stands for `analyses.relevance.passes.Passes`. Nothing of it stays on the model, and it belongs to whoever
+made it; two visitors have two of them, and their passes run beside each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vitviz.analyses.logit_attribution import Ledger
+from vitviz.analyses.readout_stage import Tail
+from vitviz.analyses.saliency.passes import KINDS, Gradients, Path, Weighed
+from vitviz.analyses.target import Asked, classes_of, score_of
+from vitviz.engine import memory
+from vitviz.engine.defaults import in_float32
+from vitviz.engine.device import exactly, memory_guard, plainly
+from vitviz.engine.forward import capture, gradients
+from vitviz.engine.forward.gradients import product
+from vitviz.engine.forward.patch_removal import Removal
+from vitviz.engine.inspector import Inspector
+from vitviz.engine.readout_stages import PARALLEL, PRE_NORM, scale_of
+from vitviz.engine.studies.attribution import balanced_ledger
+from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.traces.localized_text import Sentence, not_applicable
+from vitviz.traces.trace import Trace
+
+NO_CLASSIFIER = (
+    "{checkpoint} has no classifier, so no class can be asked about; hand in a direction of what is read"
+    " instead."
+)
+
+
+def scored(model: nn.Module, trace: Trace, target: Asked) -> Callable[[Tensor], Tensor]:
+    """From pixels, "batch channel height width", to one number a picture, with its gradient.
+
+    `target`: a class, (a, b), or a direction of what the classifier is given; VitvizError for none.
+    """
+
+    def along(pixels: Tensor) -> Tensor:
+        """What the classifier is given, along the direction."""
+        read = model.forward_head(model.forward_features(pixels), pre_logits=True)
+        if target.shape != read.shape[1:] or not target.is_floating_point():
+            raise VitvizError(
+                f"Given a direction of shape {tuple(target.shape)} for {trace.checkpoint}; expected"
+                f" {read.shape[1]} real numbers."
+            )
+        return read @ target.to(read)
+
+    if isinstance(target, Tensor):
+        return along
+    if trace.logits is None:
+        raise VitvizError(Sentence(NO_CLASSIFIER, checkpoint=trace.checkpoint))
+    classes = classes_of(trace, target)
+    return lambda pixels: score_of(model(pixels), classes)
+
+
+class _Handing:
+    """A pass through the last block whose heads hand on what was given; keeps what its branch adds."""
+
+    def __init__(self, handed: Tensor):
+        self._handed, self.added = handed, None
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> None:
+        if moment == "added attention":
+            self.added = output
+
+    def attend(self, *call, **named) -> Tensor:
+        return self._handed[None]
+
+
+Once = Callable[[str, Callable[[], Gradients]], Gradients]  # keeps a pass for who looks again
+
+NO_NORM = "no norm stands before the last block's attention, and behind it no patch has a gradient"
+UNSEEN = "it attends in a way that no gradient was seen of; choose another method"
+OTHERWISE = (
+    "{checkpoint} answers {found} with its attention computed in the open, and {answer} otherwise, so its"
+    " gradients are not those of the answer. vitviz shows no map rather than a wrong one."
+)
+FLOAT32 = "Given {checkpoint} in {dtype}; maps are computed in float32. Load it with dtype='float32'."
+
+_BATCH = 8  # pictures of a path, or of answers, at a time
+TOLERANCE = 1e-4  # by how much of the largest logit a pass in the open may differ from the trace
+
+
+class Explained:
+    """A picture (path, PIL image, array, or its trace) and a target.
+
+    The target is a class, (a, b) for a rather than b, or a direction. Raises ImageError, VitvizError for a
+    target that does not exist, UnsupportedModel where attention cannot be captured.
+    """
+
+    def __init__(
+        self, inspector: Inspector, image, target: Asked, patches_as: str = "dropped", size=None,
+        once: Once = lambda name, make: make(),
+    ):  # fmt: skip
+        if inspector.dtype != "float32":
+            raise VitvizError(Sentence(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
+        self.inspector, self.target, self.patches_as = inspector, target, patches_as
+        self._once, self._made = once, {}
+        made = isinstance(image, Trace)
+        prepared, seen = inspector.forward.seen(image.view if made else image, size)
+        self.trace = inspector.answered(image) if made else inspector.traces([prepared], seen)[0]
+        self.model, self.pixels = inspector.placed.at(seen), inspector.forward.pixels([prepared])
+        self.blocks = capture.transformer_blocks(self.model)
+        self._score = scored(self.model, self.trace, target)
+        self.answer = self._plain()
+
+    def tail(self) -> Tail:
+        return self.inspector.tail(self.trace.grid.pixels, self.trace.tokens[0].device)
+
+    def ledger(self) -> Ledger:
+        return balanced_ledger(self.inspector, self.trace)
+
+    def gradients(self, held: bool = False) -> Gradients:
+        if held not in self._made:
+            name = "held gradients" if held else "gradients"
+            self._made[held] = self._once(name, lambda: self._pass(held))
+        return self._made[held]
+
+    def held(self) -> Gradients:
+        return self.gradients(held=True)
+
+    def answers(self, kept: Tensor) -> Tensor:
+        return self._removal.answers(kept)
+
+    @cached_property
+    def _removal(self) -> Removal:
+        grid, pool, preprocessing = self.trace.grid, self.trace.pool, self.inspector.preprocessing
+        return Removal(self.model, self.pixels, grid, pool, self.patches_as, preprocessing)
+
+    @in_float32()
+    def patches(self, handed: Tensor | None, alone: bool) -> Tensor:
+        tokens, weights = self.trace.tokens, next(self.model.parameters())
+        with plainly(weights.device):
+            last = tokens[-1].to(weights) if handed is None else self._behind_last(handed.to(weights), alone)
+            # as if every token of its sequence were this one, whichever of them is read
+            each = self.model.norm(last)[:, None].expand(-1, self.trace.grid.prefix + 1, -1)
+            if isinstance(self.target, Tensor):
+                found = self.model.forward_head(each, pre_logits=True) @ self.target.to(weights)[:, None]
+            else:
+                found = self.model.forward_head(each)
+        return found.to(tokens[-1])
+
+    def _behind_last(
+        self, handed: Float[Tensor, "head token dim"], alone: bool
+    ) -> Float[Tensor, "token width"]:
+        """What the last block makes of its tokens; `alone`: what its attention adds, and no more.
+
+        Neither a table of positions nor a mask is handed to it, which only the scores would need.
+        """
+        one, block = _Handing(handed), self.blocks[-1]
+        with capture.heard(self.model, self.blocks, one):
+            whole = block(self.trace.tokens[-2].to(handed)[None])[0]
+        if not alone:
+            return whole
+        scale = scale_of(block.ls) if type(block).__name__ == PARALLEL else None
+        return one.added[0] if scale is None else one.added[0] * scale.to(handed)
+
+    def path(self, steps: int) -> Path:
+        """Integrate by Gauss-Legendre from the mean colour, 0 in the model's own units."""
+        total = torch.zeros_like(self.pixels)
+        nodes, weights = (
+            torch.from_numpy(one).to(self.pixels) for one in np.polynomial.legendre.leggauss(steps)
+        )
+        self._require_room(attentions=False, batch=min(_BATCH, steps))
+        for some, weight in zip(((1 + nodes) / 2).split(_BATCH), (weights / 2).split(_BATCH), strict=True):
+            pixels = (some[:, None, None, None] * self.pixels).requires_grad_()
+            with gradients.opened(self.model, self.blocks, held=False, terms=False):
+                (slope,) = torch.autograd.grad(self._score(pixels).sum(), pixels)
+            total += (weight[:, None, None, None] * slope).sum(dim=0, keepdim=True)
+        with plainly(self.inspector.device):
+            start = self._score(torch.zeros_like(self.pixels)).item()
+        return Path(self._by_patch(total * self.pixels), start, steps)
+
+    def cam_place(self) -> str:
+        kind = type(self.blocks[-1]).__name__
+        if self.trace.pool.startswith(("average", "max")):
+            return Sentence("the last block's output")
+        if self.trace.pool == "attention":
+            return Sentence("the tokens that attention pooling reads")
+        if kind not in (*PRE_NORM, PARALLEL):
+            raise UnsupportedModel(not_applicable(self.trace.checkpoint, Sentence(NO_NORM)))
+        return Sentence("the last block's norm before attention")
+
+    @in_float32()
+    def _pass(self, held: bool) -> Gradients:
+        self._require_room(attentions=not held)
+        leaf = self.pixels.clone()
+        if getattr(self.model.patch_embed, "backbone", None) is None:
+            leaf.requires_grad_()
+        with gradients.opened(self.model, self.blocks, held=held) as one:
+            answer = self._score(leaf).sum()
+        self._check(one, answer, held)
+        activation = None if held else self._activation(one)
+        attentions = [*(call[0] for call in one.attentions if call), *one.pooling[-1:]]
+        asked = [*one.tokens, *(constant for _, _, constant in one.lines), *attentions]
+        asked += [leaf] if leaf.requires_grad else []
+        asked += [] if activation is None else [activation]
+        device = self.inspector.device
+        with memory_guard(device, f"The gradient of {self.trace.checkpoint}"), exactly(device):
+            found = torch.autograd.grad(answer, asked, materialize_grads=True)  # zero for what is not used
+        slopes = {id(tensor): slope for tensor, slope in zip(asked, found, strict=True)}
+        tokens = [product(token, slopes[id(token)]).sum(dim=-1)[0] for token in one.tokens]
+        constants = {kind: torch.zeros(len(tokens) + 1, dtype=torch.float64) for kind in KINDS}
+        for kind, depth, constant in one.lines:
+            constants[kind][depth + 1] += product(constant, slopes[id(constant)]).sum().cpu()
+        weighed = [Weighed(each.detach()[0].cpu(), slopes[id(each)][0].cpu()) for each in attentions]
+        activations = activation_slopes = None
+        if activation is not None:
+            both = activation.detach(), slopes[id(activation)]
+            activations, activation_slopes = (one[0, -self.trace.grid.patches :].cpu() for one in both)
+        return Gradients(
+            answer=answer.item(), tokens=torch.stack(tokens).cpu(), constants=constants,
+            pixels=self._by_patch(product(leaf, slopes[id(leaf)])) if leaf.requires_grad else None,
+            attentions=tuple(weighed[: len(self.blocks)]),
+            pooling=weighed[len(self.blocks)] if len(weighed) > len(self.blocks) else None,
+            activations=activations, slopes=activation_slopes,
+        )  # fmt: skip
+
+    def _activation(self, one: gradients.Opened) -> Tensor | None:
+        try:
+            place = self.cam_place()
+        except UnsupportedModel:
+            return None
+        if place == "the last block's output":
+            return one.tokens[-1]
+        if place == "the tokens that attention pooling reads":
+            if isinstance(getattr(self.model, "norm", None), nn.Identity):
+                return one.tokens[-1]  # a norm behind the pooling is none of it
+            return one.normed.get(len(self.blocks), one.tokens[-1])
+        return one.normed.get(len(self.blocks) - 1)
+
+    def _check(self, one: gradients.Opened, answer: Tensor, held: bool) -> None:
+        """A pass in the open must say what the plain pass said, and have met one attention in every block."""
+        if not held and any(len(calls) != 1 for calls in one.attentions):
+            raise UnsupportedModel(not_applicable(self.trace.checkpoint, Sentence(UNSEEN)))
+        if not abs(answer.item() - self.answer) <= TOLERANCE * max(abs(self.answer), self.trace.size):
+            told = {"found": f"{answer.item():.5f}", "answer": f"{self.answer:.5f}"}
+            raise UnsupportedModel(Sentence(OTHERWISE, checkpoint=self.trace.checkpoint, **told))
+
+    def _plain(self) -> float:
+        """The answer as the model gave it, without a gradient."""
+        if not isinstance(self.target, Tensor):
+            classes = classes_of(self.trace, self.target)
+            first, *second = self.trace.logits[classes].double().tolist()
+            return first - sum(second)
+        with plainly(self.inspector.device):
+            return self._score(self.pixels).item()
+
+    def _by_patch(self, pixels: Tensor) -> Tensor:
+        """Numbers of pixels summed within each patch; a rim that no patch is cut from adds nothing."""
+        grid = self.trace.grid
+        height, width = grid.patch
+        whole = pixels.detach().double()[0, :, : grid.pixels[0], : grid.pixels[1]].sum(dim=0)
+        return whole.unflatten(1, (grid.cols, width)).unflatten(0, (grid.rows, height)).sum(dim=(1, 3)).cpu()
+
+    def _require_room(self, attentions: bool, batch: int = 1) -> None:
+        """OutOfMemory, with both figures, where a pass with gradients would not fit."""
+        tokens, width = self.trace.tokens[0].shape
+        layers, heads = len(self.trace.layers), self.trace.layers[0].heads
+        needed = gradients.bytes_of_gradients(layers, heads, tokens, width, attentions, batch)
+        what = f"The gradient of {self.trace.checkpoint}'s answer at {tokens} tokens"
+        advice = "Choose a smaller size, or a method that takes no gradient."
+        memory.require(needed, self.inspector.device, what, advice)

@@ -1,0 +1,137 @@
+"""The classroom experiment: the public function of an inspector and a picture, and its single steps.
+
+What is asked, and made of answers, is in `vitviz.analyses.perturbation`; here the engine makes the passes.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+
+from vitviz.analyses import patches_kept
+from vitviz.analyses.image_changes import CHANGES, altered
+from vitviz.analyses.perturbation import Experiment, Progress, experiment_of, orders_of, places_of
+from vitviz.analyses.protocol import DRAWS, SHARES
+from vitviz.engine.forward import shuffling
+from vitviz.engine.forward.patch_removal import AT_ONCE, Removal, answers_to
+from vitviz.engine.images.opening import open_image
+from vitviz.engine.images.preprocess import Prepared, prepare
+from vitviz.engine.inspector import Inspector
+from vitviz.errors import VitvizError, quoted, whole_number
+from vitviz.traces.samples import sample_image, samples
+from vitviz.traces.trace import Trace
+
+Others = Mapping[Any, UInt8[np.ndarray, "height width 3"]]  # by name
+
+
+class Draws:
+    """The picture of one of an inspector's traces, as the untouched model gets it."""
+
+    def __init__(self, inspector: Inspector, trace: Trace):
+        self._inspector, self._preprocessing, self._trace = inspector, inspector.preprocessing, trace
+        prepared, seen = inspector.forward.seen(trace.view, None)
+        self._model, self._pixels = inspector.placed.at(seen), inspector.forward.pixels([prepared])
+        self._at_once = max(1, AT_ONCE // trace.grid.tokens)
+
+    def kept(self, kept: Int[Tensor, "draw kept"], patches_as: str) -> Float[Tensor, "draw class"]:
+        """The logits with these patches (from 0) alone; UnsupportedModel where none can be left out."""
+        grid, pool = self._trace.grid, self._trace.pool
+        removal = Removal(self._model, self._pixels, grid, pool, patches_as, self._preprocessing)
+        return removal.answers(kept).float()
+
+    def in_order(self, orders: Int[Tensor, "draw patch"]) -> Float[Tensor, "draw class"]:
+        """The logits with the patch `orders[d, i]` at place i; Stopped where nobody waits."""
+        whole, grid = self._pixels, self._trace.grid
+        some = orders.split(self._at_once)
+        pixels = (torch.cat([shuffling.reordered(whole, grid, one) for one in each]) for each in some)
+        return answers_to(self._model, pixels).float()
+
+    def to(self, pictures: Float[Tensor, "draw 3 height width"]) -> Float[Tensor, "draw class"]:
+        """The logits of others of its size, from 0 to 1; Stopped where nobody waits."""
+        view, seen = self._trace.view, shuffling.normalised(pictures.float(), self._preprocessing)
+        pixels = self._inspector.forward.pixels([Prepared(one, view) for one in seen])
+        return answers_to(self._model, pixels.split(self._at_once)).float()
+
+
+def others_of(inspector: Inspector, trace: Trace, images: Mapping[Any, Any] | None = None) -> Others:
+    """Pictures as the model would get them beside a trace's own; by default those that come with vitviz."""
+    seen = trace.view.picture
+    preprocessing = inspector.preprocessing.with_size(seen.shape[:2])
+    images = {one.title: sample_image(one.name) for one in samples()} if images is None else images
+    found = {name: prepare(open_image(one), preprocessing).view.picture for name, one in images.items()}
+    return {name: one for name, one in found.items() if not np.array_equal(one, seen)}
+
+
+def experiment(
+    inspector: Inspector,
+    image,
+    kind: str = "drop",
+    draws: int = DRAWS,
+    size=None,
+    progress: Progress = lambda share, way: None,
+    others: Sequence[Any] | None = None,
+) -> Experiment:
+    """How sure a model stays of a picture whose patches go or move at random, or that changes step by step.
+
+    `image` as for `Inspector.trace`, or a trace of it. `kind`: "drop" takes 0, 10, … 100 % of the patches
+    away, left out of the sequence ("dropped") and painted "black"; "shuffle" lets square pieces of them
+    change places, ever smaller ones ("shuffled"); "shift" moves everything by 0 to two patches' pixels,
+    "turn" turns it, "grey", "edges", "ground" and "texture" mix it with its luma, its edges or `others`
+    (pictures; by default those that come with vitviz): `vitviz.analyses.image_changes` defines them. `draws`:
+    how many at each step, by the seeds 1, 2, …; at most the four sides, two senses or all others, and one
+    of grey and edges. `progress(share, way)` is told how far it is. `.probability[way]` of the whole
+    picture's answer and `.kept[way]` (1 where it stays the likeliest) are (step, draw), `.steps` how many
+    patches, pieces, pixels, degrees or per cent; `.curve(way)` has means with standard errors, `.frame()`
+    all draws. A way that does not exist stands in `.refused` with the reason. Computed in the model's own
+    precision: `.deviation` says how far that is from float32. Raises VitvizError for another kind, no
+    draws, a model without a classifier, and a trace with something taken away; else Stopped. Source:
+    Naseer et al. 2021 (arXiv 2105.10497).
+
+    >>> import vitviz
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> found = experiment(inspector, vitviz.sample_image("chelsea"), kind="shuffle", draws=2)
+    >>> found.steps, found.probability["shuffled"].shape
+    ((1, 4, 49, 196), torch.Size([4, 2]))
+    """
+    if whole_number(draws, least=1) is None:
+        raise VitvizError(f"Given draws={quoted(draws)}; expected a whole number from 1.")
+    trace = inspector.answered(image) if isinstance(image, Trace) else inspector.trace(image, size)
+    if not isinstance(others, list | tuple | None):
+        raise VitvizError(f"Given others of {type(others).__name__}; expected a list of pictures.")
+    images = None if others is None else dict(enumerate(others))
+    seconds = [*others_of(inspector, trace, images).values()] if kind in ("ground", "texture") else []
+    asked = partial(answers, inspector, trace, draws=draws, others=seconds)
+    return experiment_of(trace, kind, asked, progress)
+
+
+def answers(
+    inspector: Inspector,
+    trace: Trace,
+    way: str,
+    step: int,
+    draws: int = DRAWS,
+    others: Sequence[UInt8[np.ndarray, "height width 3"]] = (),
+) -> Float[Tensor, "draw class"]:
+    """The logits of every draw at one step of a way: "dropped", "black", "shuffled", or one of CHANGES.
+
+    Raises UnsupportedModel where patches cannot be left out or `others` are missing, Stopped where nobody
+    waits.
+    """
+    if way in CHANGES:
+        place = places_of(trace.grid, way)[step]
+        pictures = altered(trace.view.picture, way, place, trace.grid, others)[:draws]
+        draws = len(pictures)
+    if step == 0:
+        return trace.logits.expand(draws, -1)  # nothing was done: no pass, and the plain answer to the bit
+    asked = Draws(inspector, trace)
+    if way in CHANGES:
+        return asked.to(pictures)
+    if way == "shuffled":
+        return asked.in_order(torch.from_numpy(orders_of(trace.grid, "shuffle", draws)[step]))
+    seeds = range(1, draws + 1) if SHARES[step] < 100 else (1,)  # of an empty picture there is one
+    kept = [torch.from_numpy(patches_kept(trace.grid, SHARES[step], seed)) for seed in seeds]
+    return asked.kept(torch.stack(kept), way).expand(draws, -1)

@@ -1,0 +1,15 @@
+"""Figures for print of every view, without a page, each with its caption; films of them, and of videos.
+
+>>> import vitviz
+>>> inspector = vitviz.load("vitviz-tiny")
+>>> trace = inspector.trace(vitviz.sample_image("chelsea"))
+>>> made = vitviz.figure("rollout", inspector, trace, fusion="max")
+>>> made.name, made.svg()[:5]
+('vitviz-rollout_vitviz-tiny_fusion-max', b'<?xml')
+"""
+
+from vitviz.export.animation import Animation, animation
+from vitviz.export.figure import Figure, figure, printed
+from vitviz.export.video import VideoFrame, film_of, video
+
+__all__ = ["Animation", "Figure", "VideoFrame", "animation", "figure", "film_of", "printed", "video"]

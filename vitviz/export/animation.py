@@ -1,0 +1,301 @@
+"""`vitviz.animation`: a view's figure as a film, over the steps of a training or growing over the layers.
+
+Every frame is a figure for print. Scales and axes have one range over all frames, and everything stands in
+one place, so that what moves is the model. As MP4 (H.264) it is encoded by imageio-ffmpeg, which brings its
+own encoder, as GIF by Pillow: a GIF has 256 colours in all, the same for every frame; an MP4 has all of them,
+but half as fine as its light.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from vitviz.charts.mpl.spec import steady
+from vitviz.errors import VitvizError, quoted
+from vitviz.export.figure import (
+    Figure,
+    looked_at,
+    name_of,
+    paper,
+    printed,
+    read,
+    saved,
+    upload_of,
+    view_called,
+)
+from vitviz.traces import cancellation
+from vitviz.traces.localized_text import Sentence
+from vitviz.views.languages import translated
+from vitviz.views.printing import NOTHING_GROWS, Asked, Film, joined
+
+if TYPE_CHECKING:
+    from vitviz.charts.mpl.page import Reel
+    from vitviz.engine import Frame, Inspector
+    from vitviz.views import Subject, View
+
+
+MISSING = (
+    "A film as MP4 is encoded by imageio-ffmpeg, which is not installed: pip install 'vitviz[film]'. A GIF"
+    " needs nothing more."
+)
+FAILED = "The encoder of MP4 failed here; its own words stand in the log. A GIF needs none."
+FORMATS = ("mp4", "gif")
+RATE = 10  # pictures a second of an MP4: what stands longer is repeated, as players expect an even pace
+HELD = 3  # times as long as the others the last frame stands
+SEEN = 5  # frames that a GIF's colours are found from, and as many pixels across, at most
+WIDE = 400
+FAITHFUL = [  # nearly without loss, with the colours of any screen, and playable before all of it is there
+    *("-crf", "14", "-preset", "medium", "-tune", "stillimage", "-threads", "2"),
+    *("-vf", "scale=out_color_matrix=bt709:out_range=tv", "-color_range", "tv", "-colorspace", "bt709"),
+    *("-color_primaries", "bt709", "-color_trc", "bt709", "-movflags", "+faststart"),
+]
+
+Told = Callable[[int, int], None]
+
+
+def checked(form: str, seconds: float) -> None:
+    """VitvizError for a form or time that does not exist."""
+    if form not in FORMATS:
+        raise VitvizError(f"There is no film as {quoted(form)}; expected one of {', '.join(FORMATS)}.")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0.1 <= seconds <= 5:
+        raise VitvizError(f"Given {quoted(seconds)} seconds for each frame; expected 0.1 to 5.")
+
+
+def _each(reel: Reel, told: Told) -> Iterator[UInt8[np.ndarray, "tall wide 3"]]:
+    for number in range(len(reel)):
+        yield reel[number]
+        cancellation.check()
+        told(number + 1, len(reel))
+
+
+def _mp4(reel: Reel, times: list[int], rate: float, told: Told) -> bytes:
+    try:
+        from imageio_ffmpeg import get_ffmpeg_exe, write_frames
+
+        get_ffmpeg_exe()
+    except (ImportError, RuntimeError):  # not there, or without an encoder for this machine
+        raise VitvizError(MISSING) from None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "film.mp4"
+        form = {"fps": rate, "quality": None, "codec": "libx264", "macro_block_size": 2}
+        said = {"ffmpeg_log_level": "error", "output_params": FAITHFUL}
+        encoder = write_frames(str(path), reel.size, **form, **said)
+        try:
+            encoder.send(None)
+            for frame, count in zip(_each(reel, told), times, strict=True):
+                for _ in range(count):
+                    encoder.send(np.ascontiguousarray(frame))
+        except OSError as error:  # there is none, or it has ended
+            raise VitvizError(FAILED) from error
+        finally:
+            encoder.close()  # which waits for the encoder to end
+        if not path.is_file() or not path.stat().st_size:
+            raise VitvizError(FAILED)
+        return path.read_bytes()
+
+
+def _gif(reel: Reel, times: list[int], rate: float, told: Told) -> bytes:
+    colours = _colours(reel)
+    none = Image.Dither.NONE  # dots would be read as numbers
+    drawn = (Image.fromarray(frame).quantize(palette=colours, dither=none) for frame in _each(reel, told))
+    file = io.BytesIO()
+    lasting = [round(1000 * count / rate) for count in times]
+    next(drawn).save(file, "GIF", save_all=True, append_images=drawn, duration=lasting, loop=0)
+    return file.getvalue()
+
+
+def _colours(reel: Reel) -> Image.Image:
+    """256 colours for all frames, found from a few of them, the first and the last among these."""
+    seen = sorted({round(at) for at in np.linspace(0, len(reel) - 1, SEEN)})
+    step = max(1, -(-reel.size[0] // WIDE))
+    found = [reel[number][::step, ::step] for number in seen]
+    return Image.fromarray(np.concatenate(found)).quantize(256, Image.Quantize.MEDIANCUT)
+
+
+OVER = ("training", "layers")
+PIXELS = (320, 1920)  # across
+OF_A_FILM = (
+    "A film of {count} frames, from {first} to {last}; scales and axes are the same in all of them. What is"
+    " said above is of the last one."
+)
+NO_FILM = "{checkpoint} has no film of its training: no snapshots lie beside its weights."
+
+
+@dataclass(frozen=True, eq=False)
+class Animation:
+    """A film. `frames` are its figures, all with the same scales and axes; `labels` says what each is."""
+
+    frames: tuple[Figure, ...]
+    labels: tuple[str, ...]
+    name: str  # view, checkpoint and settings: a file's name without its ending
+    caption: str  # of the last frame, and what the film goes over
+    rate: float = 0.0  # frames a second of a video, which has its own pace; 0 of any other film
+
+    def mp4(self, width: int = 960, seconds: float = 0.8) -> bytes:
+        """H.264, `width` pixels across; each frame stands for `seconds`, the last three times as long."""
+        return self.file("mp4", width, seconds)
+
+    def gif(self, width: int = 960, seconds: float = 0.8) -> bytes:
+        """The same as a GIF of 256 colours, which begins anew at its end."""
+        return self.file("gif", width, seconds)
+
+    def file(
+        self, form: str, width: int = 960, seconds: float = 0.8, told: Told = lambda done, of: None
+    ) -> bytes:
+        """Any of them by its name, and "txt" for the caption; VitvizError for what does not exist, and where
+        there is no encoder.
+
+        `width` is even, from 320 to 1920 pixels; `seconds` 0.1 to 5, in tenths. `told` hears how many frames
+        are done, of how many.
+        """
+        if form == "txt":
+            return self.caption.encode()
+        reel = self._reel(width)
+        checked(form, seconds)
+        each = round(RATE * seconds)
+        times = [1] * len(reel) if self.rate else [each] * (len(reel) - 1) + [HELD * each]
+        return (_mp4 if form == "mp4" else _gif)(reel, times, self.rate or RATE, told)
+
+    def picture(self, number: int, width: int = 960) -> UInt8[np.ndarray, "tall wide 3"]:
+        """A frame, counted from 0, as it stands in the film."""
+        return self._reel(width)[number]
+
+    def save(self, path: str | Path, width: int = 960, seconds: float = 0.8) -> Path:
+        """Writes a .mp4 or .gif, and the caption beside it as .txt; returns the film's path.
+
+        VitvizError for any other ending, width or time, and where there is no encoder.
+        """
+        return saved(
+            path, self.file(Path(path).suffix.lower().removeprefix("."), width, seconds), self.caption
+        )
+
+    def _repr_html_(self) -> str:
+        shown = base64.b64encode(self.gif(width=640)).decode()
+        return f'<img alt="" src="data:image/gif;base64,{shown}">'
+
+    def _reel(self, width: int) -> Reel:
+        checked_width(width)
+        first = self.frames[0]
+        say, plates = partial(translated, tag=first.language), [frame.plate for frame in self.frames]
+        return paper("page").Reel(plates, self.labels, width, first.dark, say, first.language)
+
+
+def animation(
+    view: str, inspector: Inspector, picture: Any = None, *, over: str = "training", detail: bool = False,
+    dark: bool = False, language: str = "en", size: int | tuple[int, int] | None = None, without: Any = None,
+    **settings: Any,
+) -> Animation:  # fmt: skip
+    """The film of one view: `over` the "training" of its checkpoint, or growing over its "layers".
+
+    `view`, `settings`, `detail`, `dark` and `language` are those of `vitviz.figure`; `picture` is a path, PIL
+    image or array, which filters, positions and compared do not need; `size` and `without` are those of
+    `Inspector.trace`. Over the layers there are "rollout", "evidence", "tokens" and "explorer". Raises
+    VitvizError where a view or a checkpoint has no such film, with the reason.
+
+    >>> import vitviz
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> film = animation("rollout", inspector, vitviz.sample_image("chelsea"), over="layers")
+    >>> str(film.labels[2]), film.gif(width=320)[:3]
+    ('Layers 1 to 3', b'GIF')
+    """
+
+    def seen(by: Inspector) -> tuple[View, Subject, dict, Asked]:
+        trace = None if picture is None else by.trace(picture, size, without)
+        found, subject = looked_at(view, by, trace)
+        asked = Asked(detail, upload_of(picture, trace), "", dark, language)
+        return found, subject, read(found, subject, settings), asked
+
+    if wanted(over) == "layers":
+        found, subject, parsed, asked = seen(inspector)
+        return over_layers(found, subject, parsed, detail, lambda each: printed(found, subject, each, asked))
+    from vitviz import engine
+    from vitviz.engine.hub.snapshots import folder_of, frames
+
+    if any(one.name == "target" for one in view_called(view).controls):
+        _, subject, parsed, _ = seen(inspector)
+        settings |= explained(subject, parsed)
+    checkpoint = inspector.checkpoint
+    like = {"device": str(inspector.device), "dtype": inspector.dtype, "folder": folder_of(checkpoint)}
+    moments = frames(checkpoint)
+    return over_training(checkpoint.name, moments, lambda name: printed(*seen(engine.load(name, **like))))
+
+
+def explained(subject: Subject, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The class that is explained, as a setting where none was chosen: over a training it stays."""
+    unsaid = (
+        settings.get("target") == "top" and subject.trace is not None and subject.trace.logits is not None
+    )
+    return {"target": str(int(subject.trace.logits.argmax()))} if unsaid else {}
+
+
+def checked_width(width: int) -> None:
+    """VitvizError for a width that films do not have."""
+    low, high = PIXELS
+    if isinstance(width, bool) or not isinstance(width, int) or not low <= width <= high or width % 2:
+        wanted = f"an even number of pixels from {low} to {high}"
+        raise VitvizError(f"Given a width of {quoted(width)}; expected {wanted}.")
+
+
+def wanted(over: str) -> str:
+    """What a film goes over; VitvizError for anything else."""
+    if over not in OVER:
+        raise VitvizError(f"There is no film over {quoted(over)}; expected one of {', '.join(OVER)}.")
+    return over
+
+
+def over_training(checkpoint: str, moments: Sequence[Frame], figure_of: Callable[[str], Figure]) -> Animation:
+    """The film over a training's moments, `figure_of` the name of each; VitvizError where there are none."""
+    if not moments:
+        raise VitvizError(Sentence(NO_FILM, checkpoint=checkpoint))
+    figures = [figure_of(moment.name) for moment in moments]
+    return assembled(figures, [_label(moment) for moment in moments], f"{figures[-1].name}_over-training")
+
+
+def over_layers(
+    view: View, subject: Subject, settings: Mapping[str, Any], detail: bool,
+    figure_of: Callable[[Mapping[str, Any]], Figure],
+) -> Animation:  # fmt: skip
+    """The film over the layers, `figure_of` the settings of each frame; VitvizError where nothing grows."""
+    told = each_layers(view, subject, settings)
+    figures = [figure_of(each) for _, each in told]
+    name = f"{name_of(view, subject, settings, detail)}_over-layers"
+    return assembled(figures, [label for label, _ in told], name)
+
+
+def each_layers(view: View, subject: Subject, settings: Mapping[str, Any]) -> Film:
+    """What each frame over the layers is called, and its settings; VitvizError where nothing grows."""
+    found = view.over_layers(settings, subject.about)
+    if not found:
+        raise VitvizError(Sentence(NOTHING_GROWS, view=view.title))
+    return found
+
+
+def assembled(figures: Sequence[Figure], labels: Sequence[str], name: str) -> Animation:
+    """The film of figures, all with the widest range of any."""
+    cancellation.check()
+    plates = steady([figure.plate for figure in figures])
+    frames = tuple(replace(figure, plate=plate) for figure, plate in zip(figures, plates, strict=True))
+    told = Sentence(OF_A_FILM, count=len(frames), first=labels[0], last=labels[-1])
+    caption = f"{figures[-1].caption}{translated(told, figures[-1].language)}\n"
+    return Animation(frames, tuple(labels), name, caption)
+
+
+def _label(moment: Frame) -> str:
+    """A moment of a training as its frame calls it."""
+    step = Sentence("Finished model")
+    if moment.step is not None:
+        step = Sentence("Training step {step}", step=f"{moment.step:,}")
+    if moment.top1 is None:
+        return step
+    return joined(step, Sentence("accuracy {share} %", share=f"{100 * moment.top1:.1f}"))

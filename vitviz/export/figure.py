@@ -1,0 +1,370 @@
+"""`vitviz.figure`: a view's figure for print, from the same items as its figure on the page; with a caption
+for a paper, and a file's name that says what it is of.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import vitviz
+from vitviz.errors import Unknown, VitvizError, quoted, said
+from vitviz.traces import cancellation
+from vitviz.traces.localized_text import Sentence
+from vitviz.traces.samples import samples
+from vitviz.views import VIEWS, Needs, Subject, View
+from vitviz.views.controls import DIFFERENCE, Choice, Query, Whole, Wholes
+from vitviz.views.languages import NAMES, translated
+from vitviz.views.printing import Asked, joined, over_which, patch_name
+
+if TYPE_CHECKING:
+    from vitviz.charts.mpl.spec import Plate
+    from vitviz.engine import Inspector
+    from vitviz.surveys import Survey
+    from vitviz.traces.trace import Trace
+    from vitviz.views import Control
+
+
+RETOUCHED = "The photograph was retouched: {what}."
+LONGEST = 140  # characters of a file's name
+
+
+def _caption(
+    view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked, plate: Plate,
+    second: Subject | None,
+) -> str:  # fmt: skip
+    """What is shown, of which picture: panels, settings, definition (LaTeX), limits, source, citation."""
+    say = partial(translated, tag=asked.language)
+    shown = [panel.title for row in plate.rows for panel in row if getattr(panel, "title", "")]
+    checkpoint, trace, grid = subject.inspector.checkpoint, subject.trace, subject.grid
+    beside = {} if second is None else {"name": second.checkpoint, "known": _known(second)}
+    told = {"height": grid.pixels[0], "width": grid.pixels[1], "rows": grid.rows, "cols": grid.cols}
+    size = Sentence("Input {height} × {width} px, {rows} × {cols} patches", **told)
+    assumed = ", ".join(one.taken or one.name for one in checkpoint.assumed)
+    without, chosen = "", _settings(view, subject, settings, say) or say("none")
+    if trace is not None:  # patches counted as the figure and the page count them
+        without = replace(trace.without, patches=tuple(patch + 1 for patch in trace.without.patches)).text()
+    strokes = trace.view.retouched.text() if view.needs is Needs.RUN and trace is not None else ""
+    cited = [one for one in (view.words.cites, view.words.source) if one]
+    by = Sentence("Drawn by vitviz {version}; to cite it, see its CITATION.cff.", version=vitviz.__version__)
+    parts = [
+        f"{say(view.title)}, {subject.checkpoint}. {say(view.words.what)}",
+        say(joined(*shown)) + "." if shown else "",
+        _photograph(subject, asked.picture) if view.needs is Needs.RUN and trace is not None else "",
+        Sentence(RETOUCHED, what=strokes) if strokes else "",
+        Sentence("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_known(subject)),
+        Sentence("Beside it: {name} ({known}).", **beside) if beside else "",
+        over_which(subject) if view.needs is Needs.SET or subject.survey is not None else "",
+        Sentence("{size}; computed in {dtype}.", size=size, dtype=_dtype(view, subject)),
+        Sentence("Assumed, as its file does not say it: {what}.", what=assumed) if assumed else "",
+        Sentence("Taken away: {what}.", what=without) if without else "",
+        Sentence("Settings: {settings}.", settings=chosen),
+        Sentence("Definition: {definition}", definition=view.words.definition),
+        Sentence("What it does not show: {caveat}", caveat=view.words.caveat),
+        Sentence("Source: {source}.", source=joined(*cited, by=": ")),
+        by,
+    ]
+    return "\n".join(say(part) for part in parts if part) + "\n"
+
+
+def _photograph(subject: Subject, picture: str) -> Sentence:
+    """Which photograph it is of: a sample with its credit, or by its name, and its size."""
+    width, height = subject.trace.view.upload
+    size = {"width": width, "height": height}
+    sample = next((one for one in samples() if one.name == picture), None)
+    if sample is not None:
+        size |= {"title": sample.title, "credit": sample.credit}
+        return Sentence("Photograph: {title} ({credit}), {width} × {height} px.", **size)
+    if picture in ("", "own-picture"):
+        return Sentence("Photograph: {width} × {height} px.", **size)
+    return Sentence("Photograph: {title}, {width} × {height} px.", title=picture, **size)
+
+
+def _known(subject: Subject) -> str:
+    """What is known of a checkpoint; a survey alone tells nothing but its name."""
+    if subject.inspector is None:
+        return "–"
+    one = subject.inspector.checkpoint
+    told = (one.architecture, one.trained_on, one.licence, one.paper)
+    return ", ".join(part for part in told if part) or "–"
+
+
+def _dtype(view: View, subject: Subject) -> str:
+    """In which the model computed; what is of the weights alone is read in float32."""
+    source = subject.trace or subject.survey
+    if source is None:
+        return str(subject.inspector.dtype) if view.needs is Needs.SET else "float32"
+    return source.dtype
+
+
+def name_of(
+    view: View, subject: Subject, settings: Mapping[str, Any], detail: bool, second: Subject | None = None,
+    picture: str = "",
+) -> str:  # fmt: skip
+    """View, picture, checkpoint, shown `second`, and what is not as by default; safe on every disk."""
+    filed = view.filed(settings, subject.grid)
+    changed = [
+        f"{control.name}-{spelled(control, filed[control.name])}"
+        for control in _shown(view)
+        if settings[control.name] != _default(control, subject) and control.applies(settings)
+    ]
+    shown = [subject.checkpoint, *([] if second is None else [second.checkpoint])]
+    of = [picture] if picture and view.needs is Needs.RUN else []
+    parts = [f"vitviz-{view.slug}", *of, *shown, *(["detail"] if detail else []), *changed]
+    plain = "_".join(re.sub(r"[^A-Za-z0-9.=-]+", "-", part).strip(".-") or "-" for part in parts)
+    return plain[:LONGEST].rstrip("._-")
+
+
+def _shown(view: View) -> list[Control]:
+    """The settings that a figure shows something of."""
+    return [one for one in view.controls if not (isinstance(one, Whole) and one.passing)]
+
+
+def _default(control: Control, subject: Subject) -> Any:
+    return control.parse(str(control.start(subject.about)), subject.about)
+
+
+def _settings(view: View, subject: Subject, settings: Mapping[str, Any], say) -> str:
+    """Every setting as the page words it, where it has a field; of the others what is not as ever."""
+    found, filed = [], view.filed(settings, subject.grid)
+    for control in _shown(view):
+        value = filed[control.name]
+        if value in ("", (), [], None) or not control.applies(settings):
+            continue
+        quiet = not control.label or control is DIFFERENCE
+        if quiet and settings[control.name] == _default(control, subject):
+            continue
+        if value == "auto":
+            value = say(view.summary(subject).get("auto", value))
+        elif isinstance(control, Choice) and control.label:
+            value = say(dict(control.options)[value])
+        if isinstance(control, Query) or getattr(control, "tokens", False):  # as the figure calls them
+            several = value if isinstance(value, list | tuple) else [value]
+            value = ", ".join(say(patch_name(one)) if isinstance(one, int) else str(one) for one in several)
+        found.append(f"{say(control.label) if control.label else control.name}: {spelled(control, value)}")
+    return "; ".join(found)
+
+
+def spelled(control: Control | None, value: Any) -> str:
+    """A setting as a link spells it: several numbers with dots, a pair of layers or classes with a dash."""
+    if isinstance(value, list | tuple):
+        return ("." if isinstance(control, Wholes) else "-").join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+MISSING = "Figures for print are drawn by matplotlib, which is not installed: pip install 'vitviz[print]'."
+
+
+def paper(name: str) -> ModuleType:
+    """A module of those that draw on paper; VitvizError where matplotlib is not installed."""
+    try:
+        return importlib.import_module(f"vitviz.charts.mpl.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        raise VitvizError(MISSING) from None
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """A figure for print. `plate` holds its numbers and words; what is drawn of it is the same every time."""
+
+    plate: Plate
+    name: str  # view, checkpoint and settings: a file's name without its ending
+    caption: str  # definition, settings, source and citation
+    title: str
+    dark: bool = False
+    language: str = "en"
+
+    def svg(self, width: float | None = None) -> bytes:
+        """`width` mm wide, by default as wide as it needs; text stays text."""
+        return self.file("svg", width)
+
+    def pdf(self, width: float | None = None) -> bytes:
+        """The same as PDF."""
+        return self.file("pdf", width)
+
+    def png(self, width: float | None = None, dpi: int = 300) -> bytes:
+        """The same as round(width / 25.4 · dpi) pixels across, at 150, 300 or 600 dpi."""
+        return self.file("png", width, dpi)
+
+    def file(self, form: str, width: float | None = None, dpi: int = 300) -> bytes:
+        """Any of them by its name, and "txt" for the caption; VitvizError for what does not exist."""
+        if form == "txt":
+            return self.caption.encode()
+        told = (self.dark, self._say, self.language, self.title, self.caption.partition("\n")[0])
+        return paper("page").drawn(self.plate, form, width, dpi, *told, cancellation.check)
+
+    def save(self, path: str | Path, width: float | None = None, dpi: int = 300) -> Path:
+        """Writes a .svg, .pdf or .png, and the caption beside it as .txt; returns the figure's path.
+
+        `width` is in mm (40 to 400), `dpi` 150, 300 or 600. VitvizError for any other ending, width or
+        resolution.
+        """
+        return saved(path, self.file(Path(path).suffix.lower().removeprefix("."), width, dpi), self.caption)
+
+    def _repr_svg_(self) -> str:
+        return self.svg().decode()
+
+    def pixels(self, width: float | None = None, dpi: int = 300) -> int:
+        """How many a PNG of it has; nothing is drawn for that."""
+        return paper("page").pixels(self.plate, width, dpi, self._say, self.language)
+
+    def _say(self, text: str) -> str:
+        return translated(text, self.language)
+
+
+def saved(path: str | Path, data: bytes, caption: str) -> Path:
+    """Write a file with its caption beside it; VitvizError where that cannot be."""
+    path = Path(path)
+    try:
+        path.write_bytes(data)
+        path.with_suffix(".txt").write_text(caption, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise unwritable(path, error) from None
+    return path
+
+
+def unwritable(path: Path, error: Exception) -> VitvizError:
+    """Return what is said of a file that cannot be written."""
+    return VitvizError(
+        f"{path.name[:200]} cannot be written: {said(error)}. Name a file in a folder that exists and may be"
+        " written to."
+    )
+
+
+def figure(
+    view: str, inspector: Inspector, trace: Trace | Survey | None = None, *, detail: bool = False,
+    dark: bool = False, language: str = "en", picture: Any = None, second: Inspector | Survey | None = None,
+    before: Trace | None = None, **settings: Any,
+) -> Figure:  # fmt: skip
+    """The figure of one view for print.
+
+    `view` is its name in the page's links, such as "explorer"; filters and positions need no trace.
+    `settings` are those of the page, by the names in its links: layers and heads count from 1, patches from
+    0. `detail` adds what stands beside the figure there. `picture` is the upright photograph (path, PIL image
+    or array) behind the trace, for a figure at its own resolution, up to 3,200 pixels a side; without it the
+    model's input is shown.
+    Light on white unless `dark`; `language` is "en", "zh-CN" or "ko" (English where the machine has no font
+    for it).
+
+    Of `before`, the trace of the picture as it was, `difference="on"` shows the difference.
+
+    Compared is over a set of pictures: the 20 parts of the sample photographs, which are looked at now, at a
+    trace's input size where one is handed in; or in place of the trace a survey with what
+    `vitviz.surveys.LAYERS` measures. `second` is the checkpoint beside it: an inspector, or a survey of the
+    same pictures. Distance and Trial, too, can be of a survey.
+
+    Raises VitvizError for a view or setting that does not exist, for what does not fit together, and where
+    the view is not applicable to the model, with the reason.
+
+    >>> import vitviz
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> figure("filters", inspector).png(width=86, dpi=300)[1:4]
+    b'PNG'
+    """
+    found, subject = looked_at(view, inspector, trace, second, before)
+    parsed = read(found, subject, settings)
+    name = Path(picture).stem if isinstance(picture, str | os.PathLike) else ""
+    asked = Asked(detail, upload_of(picture, subject.trace), name, dark, language)
+    return printed(found, subject, parsed, asked)
+
+
+def view_called(slug: str) -> View:
+    """A view by its slug; VitvizError for another."""
+    found = next((one for one in VIEWS if one.slug == slug), None)
+    if found is None:
+        raise Unknown(f"There is no view {quoted(slug)}; there are {', '.join(one.slug for one in VIEWS)}.")
+    return found
+
+
+def looked_at(
+    view: str, inspector: Inspector, of: Trace | Survey | None, second: Inspector | Survey | None = None,
+    before: Trace | None = None,
+) -> tuple[View, Subject]:  # fmt: skip
+    """A view by its slug, and what it looks at; VitvizError for another, and where it needs more."""
+    found = view_called(view)
+    made: dict[str, Any] = {}
+
+    def once(name, make):
+        return made[name] if name in made else made.setdefault(name, make())
+
+    from vitviz.export import over_a_set
+
+    if found.needs is Needs.SET:
+        return found, over_a_set.subject_over(inspector, of, second, once)
+    if second is not None:
+        raise VitvizError(f"{found.title} is of one checkpoint: `second` is for Compared.")
+    if isinstance(of, over_a_set.Survey):
+        if not found.averages:
+            raise VitvizError(f"{found.title} is of one picture, and no average over a survey's.")
+        fitting = over_a_set.fitting(inspector, of)
+        return found, Subject(fitting, survey=of, once=once, once_of_weights=once)
+    from vitviz.traces.trace import Trace
+
+    if of is not None and not isinstance(of, Trace):
+        told = type(of).__name__
+        raise VitvizError(f"Given {told}; expected a trace or a survey, such as inspector.trace(image).")
+    if found.needs is Needs.RUN and of is None:
+        raise VitvizError(
+            f"{found.title} is of a picture: hand in a trace, such as inspector.trace(picture)."
+        )
+    was = None if before is None else Subject(inspector, before)
+    if was is not None and (of is None or was.grid != of.grid):
+        raise VitvizError(
+            "Given `before` without a trace of the same patch grid; expected both of one picture."
+        )
+    return found, Subject(inspector, of, once=once, once_of_weights=once, original=was and (lambda: was))
+
+
+def read(view: View, subject: Subject, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as Python hands them in, checked, with the defaults of all others."""
+    return view.settings(as_linked(view, settings), subject.about)
+
+
+def as_linked(view: View, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Settings as Python hands them in, each as a link spells it."""
+    controls = {control.name: control for control in view.controls}
+    return {name: spelled(controls.get(name), value) for name, value in settings.items()}
+
+
+def printed(view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Figure:
+    """The same for a view, a subject and settings that are at hand."""
+    language = asked.language
+    if language not in NAMES:
+        raise VitvizError(f"There is no language {quoted(language)}; expected one of {', '.join(NAMES)}.")
+    if reason := view.refused(subject):
+        raise VitvizError(reason)
+    plate = view.plate(subject, settings, asked)
+    second = subject.beside if plate.second else None
+    caption = _caption(view, subject, settings, asked, plate, second)
+    title = f"{translated(view.title, language)} · {subject.checkpoint}"
+    name = name_of(view, subject, settings, asked.detail, second, asked.picture)
+    return Figure(plate, name, caption, title, asked.dark, language)
+
+
+def upload_of(picture: Any, trace: Trace | None) -> np.ndarray | None:
+    """The upright photograph in RGB, if there is one, no larger than what is drawn; VitvizError for another
+    size than the trace's.
+    """
+    if picture is None:
+        return None
+    from vitviz.engine.images.opening import for_drawing, open_image
+
+    opened = open_image(picture)
+    expected = None if trace is None else tuple(trace.view.upload)
+    if expected is not None and opened.size != expected:
+        raise VitvizError(
+            f"The picture has {opened.width} x {opened.height} pixels, but the trace is of one of"
+            f" {expected[0]} x {expected[1]}. Hand in the picture that was traced."
+        )
+    return for_drawing(opened)

@@ -1,0 +1,265 @@
+"""A view of the page in an output cell: its script, its settings and all its numbers in one piece of HTML.
+
+The frame stands by itself: no server, no kernel, no network (its own policy forbids any request). What may be
+changed in it was computed beforehand, so it is a choice: settings of which every value is held are live, the
+others are fixed and named. What it does not hold it says.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vitviz.charts.encode import encoded
+from vitviz.errors import VitvizError, quoted
+from vitviz.export.bundle import bundled
+from vitviz.export.figure import RETOUCHED, as_linked, looked_at, spelled, upload_of
+from vitviz.surveys.result import Survey
+from vitviz.traces.display import Shown
+from vitviz.traces.localized_text import Sentence, said, travelling
+from vitviz.traces.trace import Trace
+from vitviz.views import About, Choice, Control, Item, Query, Slider, Subject, View, Whole, scripts
+from vitviz.views.controls import DIFFERENCE
+from vitviz.views.languages import NAMES, texts
+from vitviz.views.scripts import declared, framed
+
+if TYPE_CHECKING:
+    from vitviz.engine import Inspector
+
+MOST = 1_000  # values of a setting that may be live by default
+Texts = Mapping[str, str]  # every setting, as its text in an address
+Domains = dict[str, tuple[str, ...]]  # the values of settings that are live
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+STYLE = """
+:root { --body-text-color: #1f2937; --background-fill-primary: #fff; --border-color-primary: #d7dce3;
+  --color-accent: #0f766e; color-scheme: light; }
+:root.dark { --body-text-color: #e5e7eb; --background-fill-primary: #14181e; --border-color-primary: #3a4350;
+  --color-accent: #2dd4bf; color-scheme: dark; }
+html { background: var(--background-fill-primary); color: var(--body-text-color); }
+body { margin: 0; padding: 10px 12px; font: 14px/1.5 system-ui, "Noto Sans", sans-serif; }
+h1 { font-size: 16px; margin: 0 0 4px; }
+body > p { margin: 0 0 10px; max-width: 68ch; font-size: 13px; }
+/* what only a server can do */
+.vv .vv-npz, .vv .vv-take, .vv .vv-print, .vv .vv-away { display: none; }
+"""
+
+
+@dataclass(frozen=True)
+class Cell(Shown):
+    """One view, ready to be shown. `page` is a whole HTML document that opens offline."""
+
+    view: str
+    page: str = field(repr=False)
+    fixed: tuple[str, ...] = ()  # settings that cannot be changed in it
+
+    def frame(self) -> str:
+        """The document in a frame that becomes as high as it is."""
+        told = f'title="vitviz: {self.view}" style="width:100%;height:640px;border:0;border-radius:8px"'
+        return f'<iframe {told} srcdoc="{html.escape(self.page)}"></iframe>'
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the document to a file, which any browser opens."""
+        Path(path).write_text(self.page, encoding="utf-8")
+
+
+def show(
+    view: str, inspector: Inspector, of: Trace | Survey | None = None, *, image: Any = None,
+    live: Iterable[str] | None = None, language: str = "en", megabytes: float = 12, seconds: float = 60,
+    before: Trace | None = None, **settings: Any,
+) -> Cell:  # fmt: skip
+    """One of the page's views, to be moved about in a notebook's output cell without a server.
+
+    `view`: its name in the page's links, such as "explorer"; `of`: a trace, or a survey where the view can be
+    averaged; none for views of the weights alone. `image`: the picture that was traced, to be shown whole;
+    without it, what the model saw of it. `settings` are the page's and its links': layers and heads from 1.
+    `live` names those that can be changed in the cell, by default as many as `megabytes` and `seconds` of
+    computing allow; the others stay fixed. `language`: "en", "zh-CN" or "ko"; `before` as for `figure`.
+    Raises VitvizError for a view, setting or language that does not exist, and with the reason where the view
+    is not applicable.
+
+    >>> import vitviz
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> trace = inspector.trace(vitviz.sample_image("chelsea"))
+    >>> show("rollout", inspector, trace, live=["fusion"], discard=0.9)
+    Cell(view='rollout', fixed=('query', 'discard', 'residual', 'layers'))
+    """
+    shown, subject = looked_at(view, inspector, of, before=before)
+    if reason := shown.refused(subject):
+        raise VitvizError(reason)
+    return cell_of(shown, subject, as_linked(shown, settings), image, live, language, megabytes, seconds)
+
+
+def cell_of(
+    shown: View, subject: Subject, given: Mapping[str, str], image: Any = None,
+    live: Iterable[str] | None = None, language: str = "en", megabytes: float = 12, seconds: float = 60,
+) -> Cell:  # fmt: skip
+    """The same of a view and a subject that are at hand; settings as their texts in an address."""
+    if language not in NAMES:
+        raise VitvizError(f"Given language={quoted(language)}; expected one of {', '.join(NAMES)}.")
+    upload, subject = pictures(subject, image)
+    texts, domains, fixed = _held(shown, subject, given, live, megabytes * 2**20, seconds)
+    told = {**framed(subject, shown.slug), **declared(shown, subject), "key": "cell", "scene": "cell"}
+    told |= {"files": [], "summary": shown.summary(subject)}
+    for one in told["controls"]:  # which begin with what is given
+        text = texts[one["name"]]
+        one["default"] = float(text) if one["kind"] in ("slider", "whole") else text
+    strokes = subject.seen.retouched.text() if subject.seen else ""
+    lead = [shown.words.what, shown.words.how]
+    lead += [travelling(Sentence(RETOUCHED, what=strokes))] if strokes else []
+    parts = {**upload, **_parts(shown, subject, texts, domains)}
+    data = {"value": told, "lead": lead, "fixed": fixed, "parts": parts}
+    return Cell(shown.slug, _page(shown.slug, data, language), fixed)
+
+
+def _page(slug: str, data: dict[str, Any], language: str) -> str:
+    """The document. Nothing in it can end a script early: every < of the data is written as an escape."""
+    sources = {**scripts.files(".js"), **scripts.made()}
+    spoken = f"server/i18n/{language}.js"
+    sources[spoken] = f"export default {json.dumps(texts(language), ensure_ascii=False)};"
+    paths = ("frontend/standalone_html.js", scripts.script_of(slug))
+    script = bundled(sources, paths, also=(spoken,))
+    style = "\n".join([*scripts.files(".css").values(), STYLE])
+    told = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    begun = (
+        f"Object.defineProperty(navigator, 'language', {{ value: '{language}' }});\n"
+        f"Promise.all(['{paths[0]}', '{paths[1]}'].map($load))\n"
+        "  .then(([{ default: cell }, { default: spec }]) =>\n"
+        f"  cell(JSON.parse(document.getElementById('data').textContent), spec('{slug}')));"
+    )
+    return (
+        f'<!doctype html><html lang="{language}"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><title>vitviz: {slug}</title>'
+        f"<style>{style}</style></head><body>"
+        f'<script type="application/json" id="data">{told}</script>'
+        f"<script>(() => {{\n{script}\n{begun}\n}})();</script></body></html>\n"
+    )
+
+
+def _held(
+    view: View, subject: Subject, given: Texts, live: Iterable[str] | None, room: float, seconds: float
+) -> tuple[Texts, Domains, tuple[str, ...]]:
+    """Every setting, those that are live as far as `room` (bytes) and `seconds` allow, and those that an item
+    depends on but are held at one value. VitvizError for a setting or value that is none.
+    """
+    about = subject.about
+    view.settings(given, about)
+    texts = {one.name: spelled(one, given.get(one.name, one.start(about))) for one in view.controls}
+    depended = {name for item in _drawn(view, subject, texts) for name in item.depends}
+    named = {one.name: one for one in view.controls if one.name in depended}
+    kept = [name for name in named if subject.original or name != DIFFERENCE.name]
+    domains = {}
+    for name in kept if live is None else live:
+        values = view.likely(subject, name) or _domain(named.get(name), name, about, live is not None)
+        domains |= {name: values} if texts.get(name) in values else {}
+    if live is None:
+        domains = _fitting(view, subject, texts, domains, room, seconds)
+    return texts, domains, tuple(name for name in kept if name not in domains)
+
+
+def _parts(view: View, subject: Subject, given: Texts, domains: Domains) -> dict[str, dict[str, Any]]:
+    """Every address that the script can ask, with its array, or with the sentence that refuses it."""
+    found = {}
+    for item in _drawn(view, subject, given):
+        for values in product(*(domains.get(name, (given[name],)) for name in item.depends)):
+            asked = dict(zip(item.depends, values, strict=True))
+            query = "&".join(f"{name}={value}" for name, value in asked.items())
+            array = _array(view, subject, item, {**given, **asked})
+            # as frontend/standalone_html.js names it
+            found[f"cell/{view.slug}/{item.name}?{query}"] = _packed(array)
+    return found
+
+
+def pictures(subject: Subject, image: Any) -> tuple[dict[str, dict[str, Any]], Subject]:
+    """The pictures that scripts ask for, and the subject with the upload that they show: the given image,
+    else what the model saw. VitvizError for an image of another size than was traced.
+    """
+    if subject.trace is None:
+        return {}, subject
+    view = subject.trace.view
+    seen = {"data": _base64(encoded(view.picture, ".png")), "type": "image/png"}
+    if image is None:
+        height, width = view.picture.shape[:2]
+        cropped = replace(view, box=(0.0, 0.0, float(width), float(height)), upload=(width, height))
+        trace = replace(subject.trace, view=cropped)
+        kept = {"once": subject.once, "once_of_weights": subject.once_of_weights}
+        subject = Subject(subject.inspector, trace, original=subject.original, **kept)
+        return {"cell/picture/input?": seen, "cell/picture/upload?": seen}, subject
+    whole = {"data": _base64(encoded(upload_of(image, subject.trace), ".jpg")), "type": "image/jpeg"}
+    return {"cell/picture/input?": seen, "cell/picture/upload?": whole}, subject
+
+
+def _drawn(view: View, subject: Subject, given: Texts) -> list[Item]:
+    """What it is drawn from under the given settings."""
+    every = view.drawn_from(subject)
+    return [one for one in every if all(given[name] == value for name, value in one.opened)]
+
+
+def _fitting(
+    view: View, subject: Subject, given: Texts, domains: Domains, room: float, seconds: float
+) -> Domains:
+    """Without the settings of most values, until all that is live fits."""
+    cost = {}
+    for item in _drawn(view, subject, given):
+        begun = time.monotonic()
+        found = _array(view, subject, item, given)
+        size = found.nbytes if isinstance(found, np.ndarray) else 0
+        cost[item] = np.array([size, time.monotonic() - begun])
+    while domains:
+        whole = sum(
+            cost[item] * np.prod([len(domains.get(name, "1")) for name in item.depends], dtype=float)
+            for item in cost
+        )
+        if whole[0] <= room and whole[1] <= seconds:
+            break
+        domains.pop(max(domains, key=lambda name: len(domains[name])))
+    return domains
+
+
+def _domain(control: Control | None, name: str, about: About, asked: bool) -> tuple[str, ...]:
+    """Every value of a setting as its text; none of too many, VitvizError where they were `asked` for."""
+    values: Iterable[Any] = ()
+    if isinstance(control, Choice):
+        values = [value for value, _ in control.options]
+    elif isinstance(control, Slider):
+        count = round((about.number(control.maximum) - control.minimum) / control.step) + 1
+        whole = float(control.step).is_integer()
+        values = [control.minimum + place * control.step for place in range(count)] if whole or asked else ()
+    elif isinstance(control, Whole):
+        values = range(control.minimum, int(about.number(control.maximum)) + 1)
+    elif isinstance(control, Query):
+        values = ["auto", "mean", *about.grid.prefix_names, *range(about.grid.patches)]
+    found = tuple(spelled(control, one) for one in values) if len(values) <= MOST else ()
+    if asked and not found:
+        raise VitvizError(
+            f"Given live={quoted(name)}; expected settings that the numbers depend on, with at most"
+            f" {MOST} values."
+        )
+    return found
+
+
+def _array(view: View, subject: Subject, item: Item, texts: Texts) -> np.ndarray | VitvizError:
+    try:
+        return view.array(subject, item.name, view.settings(texts, subject.about))
+    except VitvizError as error:
+        return error
+
+
+def _packed(found: np.ndarray | VitvizError) -> dict[str, Any]:
+    if isinstance(found, VitvizError):
+        return {"said": travelling(said(found))}
+    told = {"shape": ",".join(map(str, found.shape)), "dtype": str(found.dtype)}
+    return {"data": _base64(found.tobytes()), "type": "application/octet-stream", **told}
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

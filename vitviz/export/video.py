@@ -1,0 +1,179 @@
+"""`vitviz.video`: a view of every frame of a video, one frame's result after the other.
+
+What moves is the picture: all frames have one scale, the widest so far (in a film that of all), components
+have one basis, fitted to all frames before the first is given, and the class asked for, unless one is named,
+is the first frame's answer. Nothing is smoothed. How much a map changes is a number,
+
+    flicker = mean over the patches of |map_t - map_(t-1)|,    in the map's own unit,
+
+which does not tell whether the picture or the model is what changed. Nothing is kept but the frame before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from PIL import Image
+
+from vitviz.charts.mpl.spec import Map, Plate, steady
+from vitviz.errors import VitvizError
+from vitviz.export.animation import RATE, Animation, assembled
+from vitviz.export.figure import Figure, looked_at, printed, read, view_called
+from vitviz.traces import cancellation
+from vitviz.traces.localized_text import Sentence
+from vitviz.views import Needs, Subject
+from vitviz.views.printing import Asked
+
+if TYPE_CHECKING:
+    from vitviz.engine import Inspector
+    from vitviz.traces.trace import Trace
+
+FASTEST = 60.0  # frames a second of a film
+SIDE = 640  # pixels of the pictures that a film keeps to its end
+
+
+@dataclass(frozen=True, eq=False)
+class VideoFrame:
+    """What `video` finds of a frame; its `figure` has the widest scale of all frames so far, its map's
+    `scale`. None is what does not exist: without a map, a classifier, a frame before.
+    """
+
+    number: int  # in the file, from 0
+    seconds: float  # at which it is shown
+    picture: UInt8[np.ndarray, "height width 3"]
+    trace: Trace
+    figure: Figure
+    map: Float[np.ndarray, "row col"] | None  # the numbers that the figure lays over the picture
+    scale: tuple[float, float] | None
+    answer: str | None  # the likeliest class
+    probability: float | None
+    flicker: float | None
+    value: float | None = None  # of a head of values the largest, whose name is the answer
+
+
+def video(
+    source: str | os.PathLike, inspector: Inspector, view: str = "rollout", *, start: float = 0.0,
+    stop: float | None = None, step: int = 1, most_seconds: float = 60.0, most_frames: int = 1_000,
+    detail: bool = False, dark: bool = False, language: str = "en", size: int | tuple[int, int] | None = None,
+    without: Any = None, **settings: Any,
+) -> Iterator[VideoFrame]:  # fmt: skip
+    """A view of every `step`-th frame of a video file from `start` to before `stop` (in seconds), one
+    `VideoFrame` after the other: number, time, picture, trace, figure, map, answer, flicker.
+
+    MP4, MOV, WebM, MKV and AVI need 'vitviz[film]', GIF and animated WebP do not. `view`, `settings`,
+    `detail`, `dark` and `language` are those of `vitviz.figure`; `size` and `without` those of
+    `Inspector.trace`. All of it is decoded once before the first frame is given, so that what is too long or
+    damaged is known at once; for components every frame has two passes. `vitviz.export.film_of` makes a film.
+
+    Raises, when a frame is asked for, VitvizError for a view, setting or time that does not exist, ImageError
+    for what is no video, damaged or too large, TooMuch beyond `most_seconds` or `most_frames`. Source: see
+    the module.
+
+    >>> import vitviz
+    >>> next(vitviz.video("nowhere.mp4", vitviz.load("vitviz-tiny")))
+    Traceback (most recent call last):
+    vitviz.errors.ImageError: There is no file nowhere.mp4: expected the path of a video to be read.
+    """
+    from vitviz.engine.images.opening import for_drawing
+    from vitviz.engine.images.video import frames_of
+
+    found = view_called(view)
+    if found.needs is not Needs.RUN or not found.printable:
+        raise VitvizError(found.unprinted or f"{found.title} is not of one picture: no video moves in it.")
+    if not (start >= 0 and (stop is None or stop > start) and step >= 1 and step == int(step)):
+        raise VitvizError(
+            f"Given start={start}, stop={stop}, step={step}: expected seconds from 0, an end after the start,"
+            " and a whole number of frames from 1."
+        )
+    settings = {**found.still, **settings}
+    asked = read(found, Subject(inspector), settings)  # which tells mistakes before anything is decoded
+    frames = partial(frames_of, source, start, stop, int(step), most_seconds, most_frames)
+    trace_of = partial(inspector.trace, size=size, without=without)
+    for _ in frames(glance=True):
+        cancellation.check()
+    kept: dict[str, Any] = {}
+
+    def fitted(name: str, fit: Callable[[Iterator[Subject]], Any]) -> Any:
+        if name not in kept:
+            with closing(frames()) as each:
+                kept[name] = fit(Subject(inspector, trace_of(picture)) for *_, picture in each)
+        return kept[name]
+
+    before = None
+    with closing(frames()) as each:
+        for number, seconds, picture in each:
+            trace = trace_of(picture)
+            best = trace.top(1)
+            if before is None and best and asked.get("target") == "top":
+                settings["target"] = int(trace.logits.argmax())
+            _, subject = looked_at(view, inspector, trace)
+            subject.fitted = fitted
+            wanted = Asked(detail, for_drawing(picture), Path(source).stem, dark, language)
+            figure = printed(found, subject, read(found, subject, settings), wanted)
+            if before is not None:  # which has the widest scale of all before it
+                figure = replace(figure, plate=steady([before.figure.plate, figure.plate])[-1])
+            over, values = map_of(figure)
+            changed = before and over and flicker(before.map, values)
+            scale = over and over.scale and (over.scale.low, over.scale.high)
+            answer, score = best[0] if best else (None, None)
+            told = {"probability": None, trace.quantity: score}
+            known = number, seconds, picture, trace, figure, values, scale, answer
+            before = VideoFrame(*known, flicker=changed, **told)
+            yield before
+
+
+def map_of(figure: Figure) -> tuple[Map, Float[np.ndarray, "row col"]] | tuple[None, None]:
+    """The first map of a figure, and the numbers that it lays over the picture; None twice without one."""
+    panels = (panel for row in figure.plate.rows for panel in row)
+    over = next((one for one in panels if isinstance(one, Map) and one.values is not None), None)
+    return (over, np.asarray(over.values, float)) if over else (None, None)
+
+
+def flicker(before: Float[np.ndarray, "row col"], after: Float[np.ndarray, "row col"]) -> float:
+    """How much a map changes from one frame to the next, in its own unit. Source: see the module."""
+    return float(np.nanmean(np.abs(after - before)))
+
+
+def film_of(frames: Iterable[VideoFrame]) -> Animation:
+    """The film of a video's frames at its own mean pace, all with one scale: `.save("x.mp4")` or .gif.
+
+    It keeps a figure of every frame. VitvizError where there is no frame.
+    """
+    return paced((one.number, one.seconds, one.figure) for one in frames)
+
+
+def paced(frames: Iterable[tuple[int, float, Figure]]) -> Animation:
+    """The same of each frame's number, second and figure."""
+    figures, labels, times = [], [], []
+    for number, seconds, figure in frames:
+        figures.append(replace(figure, plate=_lighter(figure.plate)))
+        labels.append(Sentence("Frame {number}, {seconds} s", number=number, seconds=f"{seconds:.2f}"))
+        times.append(seconds)
+    if not figures:
+        raise VitvizError("Given no frame of a video; expected those of vitviz.video, from its beginning.")
+    lasts = times[-1] - times[0]
+    rate = min((len(times) - 1) / lasts, FASTEST) if lasts > 0 else RATE
+    return replace(assembled(figures, labels, f"{figures[-1].name}_over-video"), rate=rate)
+
+
+def _lighter(plate: Plate) -> Plate:
+    """The same with smaller pictures, of at most SIDE pixels."""
+
+    def lighter(panel: Any) -> Any:
+        if not isinstance(panel, Map) or panel.picture is None or max(panel.picture.shape) <= SIDE:
+            return panel
+        small = Image.fromarray(panel.picture)
+        small.thumbnail((SIDE, SIDE))
+        share = small.width / panel.picture.shape[1]
+        box = panel.box and tuple(share * one for one in panel.box)
+        return replace(panel, picture=np.asarray(small), box=box)
+
+    return replace(plate, rows=tuple(tuple(map(lighter, row)) for row in plate.rows))

@@ -1,0 +1,92 @@
+// What Gradio's own components lack for the keyboard and for who listens to the page.
+
+import { el, origin, seek, seekAll } from './elements.js';
+import { t } from './i18n.js';
+
+/** Arrow keys, Home and End go through the tabs, as the WAI's pattern says; only the chosen one is a stop. */
+function tabs() {
+  const all = () => seekAll('#vitviz-tabs [role=tablist] [role=tab]');
+  document.addEventListener('keydown', (event) => {
+    const tab = origin(event);
+    if (!tab.matches?.('#vitviz-tabs [role=tab]')) return;
+    const found = all();
+    const at = found.indexOf(tab);
+    const last = found.length - 1;
+    const next = { ArrowRight: at === last ? 0 : at + 1, ArrowLeft: at ? at - 1 : last, Home: 0, End: last }[
+      event.key
+    ];
+    if (next === undefined) return;
+    event.preventDefault();
+    found[next].click();
+    requestAnimationFrame(() => (all()[next] || found[next]).focus());
+  });
+  return () => {
+    for (const tab of all()) {
+      const stop = tab.getAttribute('aria-selected') === 'true' ? 0 : -1;
+      if (tab.tabIndex !== stop) tab.tabIndex = stop;
+    }
+  };
+}
+
+/** A photograph's button says what is on it, in the page's language; Gradio's says "Thumbnail 1 of 4". */
+function samples() {
+  for (const button of seekAll('#vitviz-samples .thumbnail-item')) {
+    const caption = button.querySelector('.caption-label');
+    const name = t(caption?.textContent.trim() ?? '');
+    if (!name || button.getAttribute('aria-label') === name) continue;
+    button.setAttribute('aria-label', name);
+    caption.textContent = name;
+  }
+}
+
+/** A drawer can be scrolled from the keyboard, and is closed by Escape and by a click beside it. */
+function folds() {
+  const opened = () => seekAll('.vitviz-fold > button.open');
+  const shut = (event) =>
+    opened().forEach((button) => button.parentElement.contains(origin(event)) || button.click());
+  document.addEventListener('pointerdown', shut);
+  document.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape') opened().forEach((button) => button.click());
+  });
+  document.addEventListener('click', (event) => {
+    if (!origin(event).closest?.('.vitviz-fold')) return;
+    for (const node of seekAll('[data-testid=accordion-content]')) node.tabIndex = 0;
+  });
+}
+
+export function access() {
+  folds();
+  const skip = el('a', {
+    class: 'vv-skip',
+    href: '#vitviz-tabs',
+    text: t('Skip to the views'),
+    onclick: (event) => {
+      event.preventDefault();
+      seek('#vitviz-tabs [role=tab][aria-selected=true]')?.focus();
+    },
+  });
+  seek('.gradio-container')?.prepend(skip);
+  document.addEventListener('focusin', (event) => {
+    // what is typed replaces the name that stands there
+    const field = origin(event);
+    if (field.matches?.('#vitviz-left input[role=listbox], #vitviz-left .wrap input')) field.select?.();
+  });
+  document.addEventListener('keydown', (event) => {
+    // Gradio lets go of a field whose value was taken; the next control is taken instead of none, and nothing
+    // moves for it: a refusal may just have come into view.
+    if (event.key !== 'Enter' || !origin(event).matches?.('#vitviz-left [role=combobox]')) return;
+    const next = seek('.vv-compare > button');
+    setTimeout(() => document.activeElement === document.body && next?.focus({ preventScroll: true }), 100);
+  });
+  const rove = tabs();
+  const tidy = () => {
+    rove();
+    samples();
+  };
+  const attributeFilter = ['aria-selected', 'aria-label'];
+  const options = { subtree: true, childList: true, attributes: true, attributeFilter };
+  const [views, photographs] = ['vitviz-tabs', 'vitviz-samples'].map((id) => document.getElementById(id));
+  for (const node of [views?.querySelector('.tab-wrapper') ?? views, photographs])
+    if (node) new MutationObserver(tidy).observe(node, options);
+  tidy();
+}

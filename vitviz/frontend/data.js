@@ -1,0 +1,188 @@
+// Arrays and pictures from the server: fetched once, kept in a budget, given up when nobody waits any more.
+
+import { sheet } from './elements.js';
+import { t } from './i18n.js';
+
+const kept = new Map(); // address -> entry, oldest first
+const budget = 256 * 2 ** 20;
+let held = 0;
+
+/** Carries the server's own sentence. */
+export class Refusal extends Error {
+  constructor(sentence) {
+    super(typeof sentence === 'string' ? sentence : sentence.text);
+    this.sentence = sentence;
+  }
+}
+
+export const address = (path) => new URL(`gradio_api/vitviz/${path}`, document.baseURI).href;
+
+const posted = (question) => ({
+  method: 'POST',
+  headers: { 'Content-Type': 'application/json' },
+  body: JSON.stringify(question),
+});
+
+async function answer(url, signal, question) {
+  let response;
+  try {
+    response = await fetch(url, { signal, ...question });
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new Refusal(t('The server cannot be reached.'));
+  }
+  if (response.ok) return response;
+  const body = await response.json().catch(() => null);
+  if (body && typeof body.text === 'string') throw new Refusal(body);
+  if (body && typeof body.detail === 'string') throw new Refusal(body.detail);
+  throw new Refusal(t('The server answered with status {status}.', { status: response.status }));
+}
+
+function drop(url, entry) {
+  if (kept.get(url) !== entry) return;
+  kept.delete(url);
+  held -= entry.bytes;
+}
+
+function get(path, signal, read) {
+  const url = address(path);
+  let entry = kept.get(url);
+  if (entry) {
+    kept.delete(url); // to the young end
+  } else {
+    const controller = new AbortController();
+    entry = { bytes: 0, waiting: 0, done: false, controller };
+    entry.promise = answer(url, controller.signal)
+      .then(read)
+      .then(({ value, bytes }) => {
+        entry.done = true;
+        entry.bytes = bytes;
+        held += bytes;
+        for (const [other, old] of kept) {
+          if (held <= budget) break;
+          if (old !== entry && old.done) drop(other, old);
+        }
+        return value;
+      });
+    entry.promise.catch(() => drop(url, entry));
+  }
+  kept.set(url, entry);
+  entry.waiting += 1;
+  return new Promise((resolve, reject) => {
+    const leave = () => {
+      entry.waiting -= 1;
+      if (!entry.done && entry.waiting === 0) {
+        drop(url, entry);
+        entry.controller.abort();
+      }
+      reject(new DOMException('no longer wanted', 'AbortError'));
+    };
+    if (signal?.aborted) return leave();
+    signal?.addEventListener('abort', leave, { once: true });
+    entry.promise.then(resolve, reject).finally(() => {
+      entry.waiting -= 1;
+      signal?.removeEventListener('abort', leave);
+    });
+  });
+}
+
+let halves = null; // every float16 as a number, for browsers without Float16Array
+
+/** Float16 numbers as float32, exactly. */
+export function fromHalf(buffer) {
+  if (typeof Float16Array === 'function') return new Float32Array(new Float16Array(buffer));
+  const half = (_, i) => {
+    const [power, rest] = [(i >> 10) & 31, i & 1023];
+    const normal = power === 31 ? (rest ? NaN : Infinity) : (1 + rest / 1024) * 2 ** (power - 15);
+    return (i & 0x8000 ? -1 : 1) * (power ? normal : rest * 2 ** -24);
+  };
+  halves ??= Float32Array.from({ length: 65536 }, half);
+  return new Float32Array(new Uint16Array(buffer)).map((word) => halves[word]);
+}
+
+const readers = {
+  float16: fromHalf,
+  float32: (buffer) => new Float32Array(buffer),
+  uint8: (buffer) => new Uint8Array(buffer),
+  int32: (buffer) => new Int32Array(buffer),
+};
+
+/** JSON that comes as an item of bytes. */
+export const unpacked = (item) => JSON.parse(new TextDecoder().decode(item.values));
+
+/** A bulk array: {values, shape}; little-endian bytes, described by the headers X-Shape and X-Dtype. */
+export function array(path, signal) {
+  return get(path, signal, async (response) => {
+    const type = response.headers.get('X-Dtype') || 'float32';
+    const shape = (response.headers.get('X-Shape') || '').split(',').filter(Boolean).map(Number);
+    const values = readers[type](await response.arrayBuffer());
+    return { value: { values, shape }, bytes: values.byteLength };
+  });
+}
+
+/** A file to be saved, and the name that the server gives it; kept by nobody here. */
+export async function file(path, signal) {
+  const response = await answer(address(path), signal);
+  const [, name] = /filename="([^"]+)"/.exec(response.headers.get('Content-Disposition') || '') || [];
+  return { blob: await response.blob(), name };
+}
+
+/** An answer in JSON, as it is at this moment. */
+export async function answers(path, signal) {
+  return (await answer(address(path), signal)).json();
+}
+
+/** The same to a question in JSON; one that is `last` is sent though the page is closed. */
+export async function asked(path, question, last = false, signal = undefined) {
+  return (await answer(address(path), signal, { ...posted(question), keepalive: last })).json();
+}
+
+/** Sends a file, and gives where the server has it. */
+export async function sent(file, signal) {
+  const body = new FormData();
+  body.append('files', file);
+  const url = new URL('gradio_api/upload', document.baseURI).href;
+  return (await (await answer(url, signal, { method: 'POST', body })).json())[0];
+}
+
+/** The answer about what passes; the arrays behind it are kept as if they had been fetched. */
+export async function passed(path, question) {
+  const bytes = await (await answer(address(path), undefined, posted(question))).arrayBuffer();
+  let at = 4 + new DataView(bytes).getUint32(0, true);
+  const told = JSON.parse(new TextDecoder().decode(bytes.slice(4, at)));
+  for (const [name, shape, type, length] of told.arrays) {
+    const values = readers[type](bytes.slice(at, at + length));
+    put(`${told.key}/${name}`, { values, shape }, values.byteLength);
+    at += length;
+  }
+  return told;
+}
+
+/** Keeps what is here already, a picture or an array of so many bytes, as if it had been fetched. */
+export function put(path, value, bytes = value.width * value.height * 4) {
+  kept.set(address(path), { bytes, waiting: 0, done: true, promise: Promise.resolve(value) });
+  held += bytes;
+}
+
+/** Forgets all that has been fetched of a key. */
+export function forget(key) {
+  for (const [url, entry] of kept) if (url.startsWith(address(`${key}/`)) && entry.done) drop(url, entry);
+}
+
+/** A picture as an ImageBitmap, its pixel values untouched. */
+export function picture(path, signal) {
+  return get(path, signal, async (response) => {
+    const value = await createImageBitmap(await response.blob(), {
+      premultiplyAlpha: 'none',
+      colorSpaceConversion: 'none',
+    });
+    return { value, bytes: value.width * value.height * 4 };
+  });
+}
+
+/** The RGB bytes of a picture, RGBA interleaved, row by row. */
+export function pixels(bitmap) {
+  const context = sheet(bitmap.width, bitmap.height).getContext('2d', { willReadFrequently: true });
+  context.drawImage(bitmap, 0, 0);
+  return context.getImageData(0, 0, bitmap.width, bitmap.height).data;
+}

@@ -1,0 +1,159 @@
+// Elements, from spans to sliders and to what is asked for step by step; and canvases sharp on any screen.
+
+import { scored } from './numbers.js';
+import { t } from './i18n.js';
+
+/** An element: `text` is its text, `on…` are listeners, others attributes; what is nothing is left out. */
+export function el(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === 'text') node.textContent = value;
+    else if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? '' : value);
+  }
+  node.append(...children.filter((child) => child || child === 0));
+  return node;
+}
+
+export const button = (text, run, attributes, ...children) =>
+  el('button', { type: 'button', text, onclick: run, ...attributes }, ...children);
+
+export const div = (kind, ...children) => el('div', { class: kind }, ...children);
+
+/** A choice of values: each with its text, or one that says itself; `chosen` is the first that is. */
+export function selection(attributes, options, chosen = undefined) {
+  const pairs = options.map((one) => [one].flat());
+  const listed = pairs.map(([value, text = value]) =>
+    el('option', { value, text, selected: value === chosen }),
+  );
+  return el('select', attributes, ...listed);
+}
+
+/** A button that on a phone unfolds what stands behind it, by the style of what follows; `turned` is told. */
+export function fold(text, turned = (_open) => {}) {
+  const turn = () => {
+    const open = made.getAttribute('aria-expanded') !== 'true';
+    made.setAttribute('aria-expanded', String(open));
+    turned(open);
+  };
+  const made = button(text, turn, { class: 'vv-unfold', 'aria-expanded': 'false' });
+  return made;
+}
+
+/** Says a text there, or hides where it would stand. */
+export const say = (node, text) => Object.assign(node, { textContent: text, hidden: !text });
+
+export const span = (text) => el('span', { text });
+
+/** Parts one below the other. */
+export const stack = (...children) => div('vv-stack', ...children);
+
+export const figure = (canvas, text) => el('figure', {}, div('vv-plot', canvas), el('figcaption', { text }));
+
+/** A small picture to be chosen, its name below it. */
+export const thumb = (drawn, text, run, attributes) =>
+  button('', run, { class: 'vv-thumb', ...attributes }, drawn, span(text));
+
+/** An element of a drawing in SVG. */
+export function svg(tag, attributes, text) {
+  const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [name, value] of Object.entries(attributes))
+    if (value !== undefined) node.setAttribute(name, value);
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+/** The element that an event began at; the document and texts too, so methods are asked for by `?.`.
+ * @type {(event: Event) => any} */
+export const origin = (event) => event.target;
+
+/** What a selector finds first, or all of that.
+ * @type {(selector: string) => any} */
+export const seek = (selector) => document.querySelector(selector);
+/** @type {(selector: string) => any[]} */
+export const seekAll = (selector) => [...document.querySelectorAll(selector)];
+
+/** Runs where attributes of these names change at a node, and below it unless told otherwise. */
+export const whenChanged = (node, attributeFilter, run, subtree = true) =>
+  new MutationObserver(run).observe(node, { subtree, attributes: true, attributeFilter });
+
+/**
+ * Marks what stands around a part, for the style. The style could ask itself, by `:has()`, but then the
+ * browser styles all that stands there anew whenever anything in it changes.
+ */
+export const marked = (node, name, on) => node?.toggleAttribute(`data-${name}`, Boolean(on));
+
+/** Whether something is typed there, so that keys and what is pasted are its own. */
+export const typing = (node) =>
+  Boolean(node?.closest?.('input:not([type=range], [type=radio]), select, textarea, [contenteditable=true]'));
+
+/** An off-screen canvas. */
+export function sheet(width, height) {
+  const canvas = document.createElement('canvas');
+  canvas.width = Math.max(1, Math.round(width));
+  canvas.height = Math.max(1, Math.round(height));
+  return canvas;
+}
+
+/** Sizes a canvas for `width` x `height` CSS pixels and gives its cleared context, scaled to CSS pixels. */
+export function fit(canvas, width, height, ratio) {
+  const w = Math.max(1, Math.round(width * ratio));
+  const h = Math.max(1, Math.round(height * ratio));
+  if (canvas.width !== w) canvas.width = w;
+  if (canvas.height !== h) canvas.height = h;
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext('2d');
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.globalAlpha = 1; // a canvas that keeps its size keeps what the last drawing set
+  context.clearRect(0, 0, width, height);
+  return context;
+}
+
+/** A slider's `head` and `input`; `show(value, text, most)` puts a value into it and says it. */
+export function slider(
+  label,
+  { min, max = min, step = 1, output = el('output', { class: 'vv-output' }) },
+  change,
+) {
+  const oninput = () => change(Number(input.value));
+  const input = el('input', { type: 'range', min, max, step, 'aria-label': label, oninput });
+  const head = div('vv-label', span(label), output);
+  const show = (value, text, most = max) => {
+    [input.max, input.value, output.textContent] = [String(most), String(value), text];
+    input.style.setProperty('--vv-fill', `${(100 * (value - min)) / (most - min || 1)}%`);
+  };
+  return { head, input, show };
+}
+
+/** A share as a bar. */
+export const track = (share) =>
+  el('span', { class: 'vv-track' }, el('span', { style: `width:${100 * share}%` }));
+
+/** A line for each [name, score]; a value has no bar. */
+export function tops(likeliest, headType) {
+  const bar = (score) => (headType === 'value' ? '' : track(score));
+  return likeliest.map(([name, score]) =>
+    div('vv-top', span(t(name)), span(scored(score, headType)), bar(score)),
+  );
+}
+
+/**
+ * The button, the bar and what is said of them, and `node` with all three. `show` puts into them whether it
+ * runs, whether it is whole, the share that is done, how it is started, and what is said.
+ */
+export function running(label, toggle) {
+  const quiet = { 'data-export': 'no', hidden: true };
+  const go = el('button', { type: 'button', class: 'vv-go', onclick: toggle, ...quiet });
+  const bar = el('progress', { max: 1, value: 0, 'aria-label': label, ...quiet });
+  const said = el('span', { class: 'vv-text vv-trying', role: 'status', ...quiet });
+  const show = ({ on, whole, share, start, text }) => {
+    go.hidden = whole && !on;
+    go.textContent = on ? t('Stop') : share ? t('Go on') : start;
+    bar.hidden = !on && (whole || !share);
+    bar.value = share;
+    say(said, text);
+  };
+  return { go, bar, said, node: el('p', { class: 'vv-asked' }, go, bar, said), show };
+}

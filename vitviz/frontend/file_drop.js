@@ -1,0 +1,94 @@
+// Files that are handed to the page, dropped or pasted: pictures go to its picture input, a zip or a file of
+// vectors to that of lessons, a video to its timeline. Of a lesson's zip only what a page reads of it: its
+// numbers and figures may be larger than an upload can be. Format: PKWARE's APPNOTE 6.3, as in
+// server/security/zips.py.
+
+import { seek } from './elements.js';
+
+const READ = ['settings.json', 'upload.jpg', 'classes'];
+const [END, ENTRY, LOCAL] = [22, 46, 30]; // bytes of each record before its name or comment
+
+const view = async (file, from, to) => new DataView(await file.slice(from, to).arrayBuffer());
+
+/** The entries that are read, as bytes and record in the directory each; throws where it is no zip. */
+async function entries(file) {
+  const tail = await view(file, Math.max(0, file.size - END - 65535), file.size);
+  let end = tail.byteLength - END;
+  while (tail.getUint32(end, true) !== 0x06054b50) end -= 1;
+  const start = tail.getUint32(end + 16, true);
+  const directory = await view(file, start, start + tail.getUint32(end + 12, true));
+  const found = [];
+  for (let at = 0, left = tail.getUint16(end + 10, true); left; left -= 1) {
+    const [name, extra, comment] = [28, 30, 32].map((place) => directory.getUint16(at + place, true));
+    const size = ENTRY + name + extra + comment;
+    if (READ.includes(new TextDecoder().decode(directory.buffer.slice(at + ENTRY, at + ENTRY + name)))) {
+      const from = directory.getUint32(at + 42, true);
+      const local = await view(file, from, from + LOCAL);
+      const head = LOCAL + local.getUint16(26, true) + local.getUint16(28, true);
+      const bytes = file.slice(from, from + head + directory.getUint32(at + 20, true));
+      found.push([bytes, directory.buffer.slice(at, at + size)]);
+    }
+    at += size;
+  }
+  return found;
+}
+
+/**
+ * The same zip with only the files that are read; as it is where it cannot be made so, for the server to say
+ * why.
+ */
+async function slimmed(file) {
+  let found;
+  try {
+    found = await entries(file);
+  } catch {
+    return file;
+  }
+  let start = 0;
+  for (const [bytes, record] of found) {
+    new DataView(record).setUint32(42, start, true);
+    start += bytes.size;
+  }
+  const end = new DataView(new ArrayBuffer(END));
+  end.setUint32(0, 0x06054b50, true);
+  end.setUint16(8, found.length, true);
+  end.setUint16(10, found.length, true);
+  const size = found.reduce((sum, [, record]) => sum + record.byteLength, 0);
+  end.setUint32(12, size, true);
+  end.setUint32(16, start, true);
+  return new File([...found.map(([bytes]) => bytes), ...found.map(([, record]) => record), end], file.name);
+}
+
+/** @param {File} [file] */
+export const zipped = (file) => Boolean(file && (/\.zip$/i.test(file.name) || /zip/.test(file.type)));
+
+/** A file of vectors as classes. @param {File} [file] */
+export const vectored = (file) => /\.(npz|safetensors)$/i.test(file?.name || '');
+
+/** What may be a video: of GIFs `moves` tells. @param {File} [file] */
+export const filmed = (file) =>
+  Boolean(
+    file &&
+      (/^video\/|^image\/gif$/.test(file.type) || /\.(mp4|m4v|mov|webm|mkv|avi|m3u8?)$/i.test(file.name)),
+  );
+
+/** Whether it has more than one frame; of a GIF each begins with when it is shown. */
+const moves = async (file) =>
+  file.type !== 'image/gif' ||
+  new TextDecoder('latin1').decode(await file.arrayBuffer()).split('!\xf9\x04').length > 2;
+
+/** Hands the first of some files on, as if it had been chosen. */
+export async function hand(files) {
+  const [given] = files;
+  if (filmed(given) && (await moves(given))) {
+    document.dispatchEvent(new CustomEvent('vitviz:video', { detail: given }));
+    return;
+  }
+  const first = zipped(given) && !vectored(given) ? await slimmed(given) : given;
+  const input = seek(`#vitviz-${zipped(first) || vectored(first) ? 'lesson' : 'upload'} input[type=file]`);
+  if (!input || !first) return;
+  const transfer = new DataTransfer();
+  transfer.items.add(first);
+  input.files = transfer.files;
+  input.dispatchEvent(Object.assign(new Event('change', { bubbles: true }), { handed: true }));
+}

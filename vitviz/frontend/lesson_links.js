@@ -1,0 +1,36 @@
+// What leads from a view to a lesson: two checkpoints on the picture in view, seen by another view.
+
+import { button, el } from './elements.js';
+import { open } from './view_state.js';
+import { t } from './i18n.js';
+
+/** @type {{text: string, pair: string}[]} */
+let pairs = [];
+let choose = (_pair) => {};
+const drawn = new Set();
+
+/** The pairs that can be had here, and how one is chosen. */
+export function offering(now, chosen) {
+  [pairs, choose] = [now, chosen];
+  for (const draw of drawn) draw();
+}
+
+/** A line with a button for each pair; it opens the view `slug` with some of its settings. */
+export function leads(self, said, slug, settings) {
+  const node = el('p', { class: 'vv-text vv-leads vv-rest', 'data-export': 'no', 'data-slide': 'no' });
+  const draw = () => {
+    node.hidden = !pairs.length || Boolean(self.value.second);
+    const buttons = pairs.map(({ text, pair }) =>
+      button(t(text), () => {
+        document.dispatchEvent(new CustomEvent('vitviz:led'));
+        choose(pair);
+        open(slug, settings);
+      }),
+    );
+    node.replaceChildren(`${said} `, ...buttons);
+  };
+  drawn.add(draw);
+  self.life.signal.addEventListener('abort', () => drawn.delete(draw));
+  draw();
+  return node;
+}

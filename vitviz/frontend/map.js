@@ -1,0 +1,166 @@
+// Numbers over the picture: the map that draws every view without a script, and that others build on.
+
+import { chartBeside } from './chart.js';
+import { colourbar, painted, tinted } from './colours.js';
+import { unpacked } from './data.js';
+import { div, el, fit } from './elements.js';
+import { drawMissing } from './removed_patches.js';
+import { bounds, number } from './numbers.js';
+import { framing } from './outliers.js';
+import { cells, outline, rowByRow, tip } from './pointer.js';
+import { differs, labelled, still } from './shared_scale.js';
+import { patchName, placeName, t } from './i18n.js';
+
+/** The first item over the patches, and its leading axes, each chosen by the control of its name. */
+function over(self) {
+  const [name, axes] = Object.entries(self.value.axes).find(
+    ([, axes]) => axes.slice(-2).join(' ') === 'row col',
+  );
+  return { name, leading: axes.slice(0, -2) };
+}
+
+/** Where the map in view begins among the item's numbers. */
+function offset(self, { name, leading }) {
+  const { shape } = self.data[name];
+  const at = leading.map((axis) => self.settings[axis] - self.control(axis).minimum);
+  return at.reduce((sum, index, i) => sum * shape[i] + index, 0) * self.grid.rows * self.grid.cols;
+}
+
+/** The setting by which a patch asks, if there is one: `at(cell)` is its name and value, `held` the patch. */
+function asker(self) {
+  const found = self.value.controls.find(
+    (one) => one.kind === 'query' || (one.kind === 'whole' && one.tokens),
+  );
+  if (!found) return null;
+  const skip = found.kind === 'query' ? 0 : self.grid.prefix.length;
+  const now = self.settings[found.name];
+  const at = (cell) => [found.name, skip ? cell + skip : found.kind === 'query' ? String(cell) : cell];
+  return { at, held: /^\d+$/.test(now) ? Number(now) - skip : -1 };
+}
+
+/** Both ends of the scale: symmetric about zero where numbers are for and against. */
+function ends(self, values) {
+  const [low, high] = bounds(values.filter(Number.isFinite));
+  if (self.value.signed || differs(self)) return [-Math.max(-low, high), Math.max(-low, high)];
+  return [self.settings.scale === 'zero' ? Math.min(0, low) : low, high];
+}
+
+/** The crop of the upload below a map: it changes seldom, the map often. */
+export function ground(self) {
+  const canvas = el('canvas');
+  let drawn = '';
+  function draw({ width, height }, grey = false) {
+    const wanted = [self.key, width, height, self.density, grey].join('/');
+    if (wanted === drawn) return;
+    drawn = wanted;
+    const { upload } = self.data; // which may be smaller than the photograph
+    const [left, top, right, bottom] = self.photo.box.map(
+      (edge) => (edge * upload.width) / self.photo.upload[0],
+    );
+    const context = fit(canvas, width, height, self.density);
+    context.imageSmoothingQuality = 'high';
+    context.filter = grey ? 'grayscale(1)' : 'none';
+    context.drawImage(upload, left, top, right - left, bottom - top, 0, 0, width, height);
+    drawMissing(self, context, rowByRow(self.grid, { width, height }));
+    context.filter = 'none';
+  }
+  return { canvas, draw };
+}
+
+/**
+ * A map over the crop of the upload. `show({values, low, high, colours, label, title})` draws it, `values`
+ * one number a patch, row by row; not-a-number leaves a patch as it is. `pixels`, red, green and blue of each
+ * patch, takes the scale's place. `told(cell, value)` gives the tooltip's further lines, `said(cell)` of the
+ * figure its first.
+ */
+export function map(self, { told = (_cell, _value) => [], pick = null, hover = null, leave = null } = {}) {
+  const base = ground(self);
+  const heat = el('canvas', { class: 'vv-heat' });
+  const plot = div('vv-plot', base.canvas, heat);
+  const spot = outline(plot);
+  const held = outline(plot, 'vv-pinned');
+  const framed = self.name === 'tokens' ? null : framing(self, plot);
+  const bar = colourbar();
+  const title = el('p', { class: 'vv-h' });
+  const node = div('vv-stack vv-centred', title, plot, bar.node, framed?.node ?? '');
+  spot.node.dataset.export = 'no';
+  let size = { width: 1, height: 1 };
+  let now = null;
+  const place = () => ({ rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...size });
+  const put = (mark, cell) => mark.over(place(), cell);
+  const name = (cell) => `${patchName(cell)}, ${placeName(self.grid, cell)}`;
+  const said = (cell) => now.said?.(cell) ?? number(now.values[cell]);
+  const field = cells(self, heat, {
+    place: () => now && place(),
+    label: () => title.textContent,
+    name: (cell) => `${name(cell)}: ${said(cell)}`,
+    start: () => 0,
+    hover(cell, event) {
+      hover?.(cell, event); // which may show another map
+      put(spot, cell);
+      bar.mark(now.values[cell]);
+      tip.show(event, said(cell), name(cell), ...told(cell, now.values[cell]));
+    },
+    leave() {
+      spot.hide();
+      bar.mark(null);
+      leave?.();
+    },
+    pick,
+  });
+
+  function show(figure) {
+    now = figure;
+    const { grid, width: room } = self;
+    const aspect = (grid.cols * grid.patch[1]) / (grid.rows * grid.patch[0]);
+    const width = Math.min(figure.room ?? room, aspect * self.tall);
+    const height = width / aspect;
+    size = { width, height };
+    node.style.setProperty('--vv-drawn', `${width}px`);
+    base.draw(size, figure.colours === 'balance'); // what is for and against is told by colour
+    if (figure.pixels) painted(figure.pixels, figure.values, grid.rows, grid.cols, heat);
+    else tinted(figure.values, grid.rows, grid.cols, figure.colours, figure.low, figure.high, 0, heat);
+    bar.node.hidden = Boolean(figure.pixels);
+    heat.style.cssText = `width:${width}px;height:${height}px;opacity:${self.settings.opacity ?? 0.72}`;
+    bar.update(figure.colours, figure.low, figure.high, figure.label);
+    title.textContent = figure.title;
+    put(held, figure.held);
+    framed?.draw(size, rowByRow(grid, size));
+  }
+
+  return { node, show, bar, heat, plot, at: field.at, put, size: () => size };
+}
+
+export default (slug) => ({
+  title: slug,
+  side: true,
+  pictures: () => ['upload'],
+  items: (self) => [over(self).name, ...(self.value.items.chart ? ['chart'] : [])],
+
+  build(self) {
+    const pick = (cell) => asker(self) && self.set(...asker(self).at(cell));
+    const drawn = map(self, { pick });
+    self.figure.append(drawn.node);
+    if (!self.value.items.chart) return { drawn };
+    const beside = chartBeside(self);
+    self.below.append(beside.node);
+    return { drawn, beside };
+  },
+
+  draw(self) {
+    const item = over(self);
+    const start = offset(self, item);
+    const count = self.grid.rows * self.grid.cols;
+    const values = self.data[item.name].values.subarray(start, start + count);
+    const chosen = item.leading.map((axis) => self.settings[axis]);
+    const asked = [...chosen, self.settings.scale, differs(self)].join('/');
+    const [low, high] = still(self, `${item.name}/${asked}`, ...ends(self, values));
+    const colours = self.value.signed || differs(self) ? 'balance' : (self.settings.colormap ?? 'viridis');
+    const [title, says] = [self.value.title, self.value.says[item.name]].map((text) => t(text));
+    const [label, held] = [labelled(self, says), asker(self)?.held ?? -1];
+    this.title = self.value.title;
+    self.ui.drawn.show({ values, low, high, colours, label, title, held });
+    const width = Math.max(240, self.across - 4);
+    self.ui.beside?.draw(unpacked(self.data.chart), width, Math.min(0.62 * width, self.tall));
+  },
+});

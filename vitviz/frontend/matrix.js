@@ -1,0 +1,112 @@
+// A matrix as `vitviz/charts/chart.py` describes it: coloured numbers under pointer, finger and keyboard.
+
+import { colourbar, tinted } from './colours.js';
+import { div, el, fit, say } from './elements.js';
+import { letters } from './line_labels.js';
+import { light, whenLit } from './highlight.js';
+import { cells, outline, plotted, tip } from './pointer.js';
+import { still } from './shared_scale.js';
+import { t } from './i18n.js';
+
+/** What stands under the pointer at a cell. */
+export function told(figure, row, col) {
+  const at = (table) => table[row % table.length][col % table[0].length];
+  const lines = figure.told.map(({ text, values }) => {
+    const own = Object.entries(values).map(([name, one]) => [name, Array.isArray(one) ? at(one) : one]);
+    return t(text, Object.fromEntries(own));
+  });
+  return lines[0] ? lines.filter(Boolean) : [];
+}
+
+/**
+ * Makes a matrix; `draw(figure, {width, height, most})` draws it in this room, cells at most so large. Its
+ * scale only widens over a film. `pick` is called with a cell that is clicked, `key` says what it is lit by,
+ * `said` what is told of its number where the figure does not.
+ */
+export function matrix(self, { pick = null, key = null, said = null } = {}) {
+  const title = el('p', { class: 'vv-h' });
+  const { canvas, plot, spot } = plotted();
+  const chosen = outline(plot, 'vv-pinned');
+  const bar = colourbar();
+  const notes = el('p', { class: 'vv-text' });
+  const node = div('vv-stack vv-matrix', title, plot, bar.node, notes);
+  let place = null;
+  let now = null;
+  let values = [];
+  const at = (cell) => [Math.floor(cell / place.cols), cell % place.cols];
+  const lines = (cell) => said?.(...at(cell), values[cell]) ?? told(now, ...at(cell));
+  cells(self, canvas, {
+    place: () => place,
+    label: () => title.textContent,
+    name: (cell) => lines(cell).join(', '),
+    hover(cell, event) {
+      if (!lines(cell).length) return spot.hide();
+      if (key && !event.linked) light(key(...at(cell)));
+      spot.over(place, cell); // itself, of several that are lit alike
+      bar.mark(values[cell]);
+      tip.show(event, ...lines(cell));
+    },
+    leave() {
+      spot.hide();
+      bar.mark(null);
+      if (key) light();
+    },
+    pick: (cell) => pick?.(...at(cell)),
+  });
+  if (key)
+    whenLit(self, (lit) => {
+      spot.over(place, lit && place ? values.findIndex((_, i) => key(...at(i)) === lit) : -1);
+    });
+  function draw(figure, { width, height, most = 60 }) {
+    now = figure;
+    const { scale } = figure;
+    values = figure.values.flat().map((one) => one ?? NaN);
+    const [rows, cols] = [figure.values.length, figure.values[0].length];
+    const [along, down] = [t(figure.along), t(figure.down)];
+    const names = { rows: figure.rows.map((one) => t(one)), cols: figure.cols.map((one) => t(one)) };
+    /** Writes the names of an axis that find room, so many cells; what has none takes none. */
+    const name = (axis, count, room, write) => {
+      for (let i = 0, last = -Infinity; i < count; i++) {
+        const text = names[axis][i] ?? String(i + 1);
+        if (!text || i - last < room) continue;
+        write(text, i + 0.5);
+        last = i;
+      }
+    };
+    const size = self.zoom;
+    const longest = letters(names.rows) * 6.5 + (down ? 26 : 12); // beside the axis's name
+    const left = Math.max(46 * size, Math.min(longest * size, 0.4 * width));
+    const top = 8;
+    const bottom = (along ? 36 : 20) * size;
+    const side = [Math.min(most, (width - left) / cols), Math.min(most, (height - top - bottom) / rows)];
+    const [w, h] = side.map((one) => Math.max(6, Math.min(one, 2.2 * Math.min(...side))));
+    const context = fit(canvas, left + w * cols + 4, top + h * rows + bottom, self.density);
+    const named = [figure.question, t(scale.label), along, down].join('/');
+    const [low, high] = still(self, named, scale.low, scale.high);
+    context.imageSmoothingEnabled = false;
+    const image = tinted(Float32Array.from(values), rows, cols, scale.colours, low, high);
+    context.drawImage(image, left, top, w * cols, h * rows);
+    context.fillStyle = self.colour('color');
+    context.globalAlpha = 0.8;
+    context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;
+    context.textBaseline = 'middle';
+    context.textAlign = 'right';
+    name('rows', rows, (14 * size) / h, (text, at) => context.fillText(text, left - 6, top + at * h));
+    context.textAlign = 'center';
+    const widest = Math.max(12 * size, ...names.cols.map((name) => context.measureText(name).width));
+    const below = top + rows * h + 10 * size;
+    name('cols', cols, (widest + 8 * size) / w, (text, at) => context.fillText(text, left + at * w, below));
+    context.fillText(along, left + (w * cols) / 2, top + rows * h + 28 * size);
+    context.rotate(-Math.PI / 2);
+    context.fillText(down, -(top + (h * rows) / 2), 10 * size);
+    place = { rows, cols, x: left, y: top, width: w * cols, height: h * rows };
+    const column = figure.column ?? -1;
+    if (column >= 0) chosen.put(left + column * w, top, w, h * rows);
+    else chosen.over(place, figure.chosen ?? -1);
+    title.textContent = t(figure.title);
+    say(notes, figure.notes.map((one) => t(one)).join(' '));
+    bar.node.hidden = figure.unscaled;
+    bar.update(scale.colours, low, high, t(scale.label));
+  }
+  return { node, draw };
+}

@@ -1,0 +1,264 @@
+// The life of a view: state from the component's value, data from the server, drawing at the size there is.
+
+import { load, wanted } from './requests.js';
+import { closing } from './view_footer.js';
+import { toolbar } from './controls.js';
+import { Refusal } from './data.js';
+import { button, div, el, fold, marked, say, whenChanged } from './elements.js';
+import { asText, memory, places, remember, remembered, views } from './view_state.js';
+import { mounted, roomOf } from './view_context.js';
+import { awaiting } from './progress.js';
+import { asWritten, t } from './i18n.js';
+
+function forget() {
+  for (const self of views) {
+    if (self.root.isConnected) continue;
+    self.watcher.disconnect();
+    self.awaiting?.end();
+    self.flight?.abort();
+    self.life.abort();
+    views.delete(self);
+  }
+}
+
+/**
+ * Mounts a view. `view` has a title and the functions build(self) and draw(self), and says with items(self)
+ * and pictures(self) what it draws from: names of items, which arrive in self.data as {values, shape}, and
+ * "upload" or "input". It may fetch them itself, by load(self, signal).
+ */
+export function mount(element, props, watch, trigger, view) {
+  const root = element.querySelector('.vv');
+  const note = el('p', { class: 'vv-note', role: 'status', hidden: true });
+  const heading = el('p', { class: 'vv-heading', hidden: true });
+  const error = el('p', { class: 'vv-error', role: 'alert', hidden: true });
+  const figure = div('vv-figure');
+  const controls = div('vv-controls');
+  const foot = div('vv-foot');
+  const below = div('vv-below');
+  const frame = el('div', { class: 'vv-frame', hidden: true }, figure, below);
+  const aside = el('div', { class: 'vv-aside', hidden: true }, fold(t('Settings')), controls, foot);
+  const live = el('p', { class: 'vv-live', 'aria-live': 'polite' });
+  const self = Object.assign(mounted(root, { figure, below, live }, view, trigger), {
+    set: (name, value) => changed(self.control(name), value),
+    draw,
+    refresh,
+    follow,
+    fail,
+    given: () => props.value,
+    pass,
+  });
+  const current = () => self.loaded === wanted(self);
+  const drawing = () => current() && view.draw(self); // which may ask for something else
+  const { measured, fitting } = roomOf(self, view, { root, figure, below }, drawing);
+  let bar = null;
+  let pending = 0;
+  let fetching = Promise.resolve();
+  let passing = null; // what is shown in place of what the server has given
+
+  // what stands below finds room at the side (walled), or in a narrow column there (edged)
+  const kinds = ['scrolls', 'walled', 'edged'].filter((kind) => view[kind]);
+  root.classList.add(...kinds.map((kind) => `vv-${kind}`));
+  root.closest('.vitviz-figures')?.setAttribute('data-kind', [root.dataset.view, ...kinds].join(' '));
+  root.replaceChildren(heading, note, frame, error, aside, live);
+  furnish();
+  self.watcher = new ResizeObserver(() => {
+    if (!root.isConnected) return forget();
+    if (!measured()) return;
+    if (current()) draw();
+    else refresh();
+  });
+
+  function furnish() {
+    self.life?.abort();
+    self.life = new AbortController(); // ends the listeners on the window
+    figure.replaceChildren();
+    below.replaceChildren();
+    self.shape = '';
+    self.fields = [];
+    self.ui = {};
+    self.built = false;
+  }
+
+  function take() {
+    if (!root.isConnected) return forget();
+    const value = passing || props.value;
+    if (!value?.grid || (!value.key && !value.message)) return;
+    if (value.written && !value.second) asWritten(value.written);
+    const before = self.key;
+    const last = JSON.stringify(self.grid);
+    self.value = { summary: {}, items: {}, controls: [], ...value, grid: { prefix: [], ...value.grid } };
+    error.hidden = true;
+    say(heading, value.heading || '');
+    note.hidden = !value.message;
+    self.awaiting?.end();
+    self.awaiting = value.awaited ? awaiting(value.key) : null;
+    frame.hidden = aside.hidden = Boolean(value.message);
+    if (value.message) {
+      const painted = { heads: [], mlps: [], patches: [], patches_as: 'mean' };
+      const paint = button(t('Paint them instead'), () =>
+        document.dispatchEvent(new CustomEvent('vitviz:without', { detail: painted })),
+      );
+      note.replaceChildren(t(value.message), ' ', self.awaiting?.node || (value.paintable && paint) || '');
+      self.loaded = '';
+      if (value.awaited) delete root.dataset.ready;
+      else root.dataset.ready = `${value.key}/`;
+      return;
+    }
+    if (!self.built) [self.built, self.ui] = [true, view.build(self)];
+    self.settings = remembered(self);
+    if (!value.second && !memory[self.name]?.places)
+      memory[self.name] = { ...memory[self.name], places: places(self) };
+    const { layers, heads, second, changed: edited } = value;
+    const told = [self.value.controls, self.grid, layers, heads, self.summary.auto, edited, second];
+    const shape = JSON.stringify(told);
+    if (shape !== self.shape) build(shape);
+    bar.show();
+    if (before !== self.key) {
+      self.flight?.abort();
+      // what is held is watched through pictures and training steps
+      if (!view.keeps || last !== JSON.stringify(self.grid)) view.reset?.(self);
+    }
+    self.watcher.observe(figure);
+    self.watcher.observe(below);
+    // the watcher tells of another room; asked here, the page would be laid out once more for each frame
+    if (!passing || !self.width) measured();
+    if (self.width) refresh();
+  }
+
+  function build(shape) {
+    self.shape = shape;
+    bar = toolbar(self, changed);
+    controls.replaceChildren(...bar.nodes, ...(view.beside?.(self) || []));
+    controls.hidden = !controls.childElementCount;
+    // the second of two follows the first; its own keep their room, so that both stand level
+    controls.inert = Boolean(self.value.second);
+    foot.replaceChildren(...(view.bare ? [] : closing(self, reset)));
+  }
+
+  /** Takes over the settings of the same view of another checkpoint beside it. */
+  function follow() {
+    self.settings = remembered(self);
+    bar?.show();
+    if (current()) draw();
+    else refresh();
+  }
+
+  function changed(control, value) {
+    self.settings[control.name] = value;
+    remember(self);
+    bar.show();
+    if (current()) return draw(); // nothing new is to be fetched
+    cancelAnimationFrame(pending);
+    pending = requestAnimationFrame(refresh);
+  }
+
+  function reset() {
+    self.settings = Object.fromEntries(self.value.controls.map((c) => [c.name, c.default]));
+    remember(self);
+    view.reset?.(self);
+    bar.show();
+    refresh();
+  }
+
+  /** Fetches what the settings ask for, one at a time; a quick one may finish, so that dragging shows. */
+  function refresh() {
+    if (self.flight) {
+      self.again = true;
+      const slow = self.flight;
+      setTimeout(() => self.flight === slow && slow.abort(), 250);
+    } else fetching = fetched();
+  }
+
+  async function fetched() {
+    do {
+      self.again = false;
+      const goal = wanted(self);
+      const flight = new AbortController();
+      if (!goal) break;
+      if (self.loaded === goal) {
+        // nothing to fetch, but a setting that is applied here may have changed with others
+        draw();
+        break;
+      }
+      self.flight = flight;
+      const slow = setTimeout(() => root.classList.add('vv-busy'), 150);
+      try {
+        const data = await load(self, flight.signal);
+        if (goal.startsWith(`${self.key}/`)) {
+          [self.data, self.loaded] = [data, goal];
+          error.hidden = true;
+          draw();
+        }
+      } catch (problem) {
+        if (problem.name !== 'AbortError') {
+          fail(problem);
+        } else if (self.key && goal !== wanted(self)) {
+          self.again = true;
+        }
+      }
+      clearTimeout(slow);
+      self.flight = null;
+    } while (self.again && root.isConnected);
+    root.classList.remove('vv-busy');
+  }
+
+  /** Shows a value in place of what the server has given, or null for that again, until it is drawn. */
+  async function pass(value) {
+    [passing, self.passes] = [value, Boolean(value)];
+    take();
+    await fetching;
+    self.passes = false;
+  }
+
+  function fail(problem) {
+    if (problem.name === 'AbortError') return;
+    const reason = problem.message;
+    const refused = problem instanceof Refusal && t(problem.sentence);
+    say(error, refused || t('This view could not be drawn: {reason}', { reason }));
+    if (!(problem instanceof Refusal)) console.error(problem);
+  }
+
+  function draw() {
+    if (!self.read('width', () => figure.clientWidth)) {
+      // out of sight there is no room: drawn when it comes into view, of which a new watch tells in any case
+      self.width = 0;
+      self.watcher.unobserve(figure);
+      self.watcher.observe(figure);
+    }
+    // never one picture's numbers under another
+    if (!self.data || !self.width || self.value.message || !self.loaded.startsWith(`${self.key}/`)) return;
+    if (!current()) return; // nor numbers under settings that they are not of
+    fitting();
+    if (current()) root.dataset.ready = `${self.key}/${asText(self.settings)}`;
+  }
+
+  forget();
+  views.add(self);
+  watch('value', take);
+  take();
+  return self;
+}
+
+/** The same beside another view: in the page only while there is something to show. */
+export function mountBeside(element, props, watch, trigger, view) {
+  const root = element.querySelector('.vv');
+  const show = () => {
+    const wanted = Boolean(props.value?.key);
+    marked(element.closest('.block'), 'second', wanted);
+    marked(element.closest('.vitviz-figures'), 'two', wanted);
+    if (wanted && element.firstElementChild) return;
+    element.replaceChildren(...(wanted ? [root.cloneNode()] : []));
+    if (wanted) mount(element, props, watch, trigger, view);
+  };
+  root.remove();
+  show();
+  watch('value', show);
+}
+
+const repaint = () => views.forEach((self) => self.root.isConnected && self.draw());
+whenChanged(document.documentElement, ['class'], repaint, false);
+const started = () => whenChanged(document.body, ['class'], repaint, false);
+if (document.body) started();
+else document.addEventListener('DOMContentLoaded', started);
+
+Object.assign(window, { vitviz: { views, memory } }); // for tests, and for who looks into the page

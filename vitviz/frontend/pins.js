@@ -1,0 +1,36 @@
+// Pinned tokens: up to four that stay while others are looked at, each in a colour of its own.
+
+import { button, el, span } from './elements.js';
+import { outline } from './pointer.js';
+import { t } from './i18n.js';
+
+// Okabe and Ito, told apart with any colour vision
+export const pinColours = ['#e69f00', '#56b4e9', '#009e73', '#cc79a7'];
+
+/** The tokens of the view's setting `pins`. */
+export const pinsOf = (self) => (self.settings.pins ? self.settings.pins.split('.').map(Number) : []);
+
+export const pinMarks = (plot) => pinColours.map((colour) => outline(plot, 'vv-mark', colour));
+
+/** Pins a token, or takes its pin away; a fifth pin drops the first. */
+export function togglePin(self, token) {
+  const pins = pinsOf(self);
+  const next = pins.includes(token)
+    ? pins.filter((one) => one !== token)
+    : [...pins, token].slice(-pinColours.length);
+  self.set('pins', next.join('.'));
+}
+
+/** The map of the pinned token number `i`, so wide, with its name and a button that takes the pin away. */
+export function pinned(self, i, { token, name, canvas, side }) {
+  const { rows, cols, patch } = self.grid;
+  const tall = (side * rows * patch[0]) / (cols * patch[1]);
+  canvas.style.cssText = `width:${side}px;height:${tall}px;image-rendering:pixelated`;
+  const unpin = button('×', () => togglePin(self, token), {
+    class: 'vv-more',
+    'data-export': 'no',
+    'aria-label': t('Unpin'),
+  });
+  const style = `border-color:${pinColours[i]};width:${side + 6}px`;
+  return el('figure', { style }, canvas, el('figcaption', {}, span(name), unpin));
+}

@@ -1,0 +1,45 @@
+// How far a pass is that something on the page waits for: asked of the server once for all that wait.
+
+import { answers } from './data.js';
+import { el } from './elements.js';
+import { t } from './i18n.js';
+
+const PAUSE = 600; // ms between two questions
+/** @type {Map<string, Set<(done: number, of: number) => void>>} */
+const waiting = new Map();
+
+async function ask(key) {
+  while (waiting.has(key)) {
+    // a server that cannot be reached is asked again
+    const told = await answers(`${key}/progress`).catch(() => null);
+    if (told) for (const tell of waiting.get(key) || []) tell(told.done, told.of);
+    await new Promise((resolve) => setTimeout(resolve, PAUSE));
+  }
+}
+
+/** A bar that says how far the pass of `key` is, from now on until `end()`. */
+export function awaiting(key) {
+  const bar = el('progress', { 'aria-label': t('How far the pass is') });
+  const count = el('span', { class: 'vv-far' });
+  const tell = (done, of) => {
+    if (of) {
+      bar.max = of;
+      bar.value = done;
+    }
+    count.textContent = of
+      ? t('layer {done} of {of}', { done, of })
+      : t('the pass begins, or waits for its turn');
+  };
+  const first = !waiting.has(key);
+  if (first) waiting.set(key, new Set());
+  waiting.get(key).add(tell);
+  tell(0, 0);
+  if (first) ask(key);
+  return {
+    node: el('span', { class: 'vv-awaiting' }, bar, count),
+    end() {
+      waiting.get(key)?.delete(tell);
+      if (!waiting.get(key)?.size) waiting.delete(key);
+    },
+  };
+}

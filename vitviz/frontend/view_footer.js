@@ -1,0 +1,106 @@
+// What stands below a view's settings: reset, and its figure and its numbers to take home, for print
+// by a dialog.
+
+import { address, file } from './data.js';
+import { choice, dialog, field, keeping, tick } from './dialog.js';
+import { button, div, el, stack } from './elements.js';
+import { portrait, save } from './export.js';
+import { filmButton } from './video_dialog.js';
+import { asText } from './view_state.js';
+import { spoken } from './settings.js';
+import { spokenTag, t } from './i18n.js';
+
+const PIXELS = 20; // millions, as Limits has them in Python; a test compares
+const chosen = { form: 'svg', width: '', dpi: '300', detail: false }; // for every view, while the page lives
+
+function open(self) {
+  const vectors = ['svg', 'pdf', 'png'].map((one) => [one, one.toUpperCase()]);
+  const form = choice(chosen, 'form', [...vectors, ['txt', t('Caption (text)')]]);
+  const dpi = field(t('Dots per inch'), choice(chosen, 'dpi', ['150', '300', '600']));
+  const size = { type: 'number', min: 40, max: 400, step: 1, placeholder: t('as it needs') };
+  const width = keeping(el('input', size), chosen, 'width');
+  const text = t('At most {count} million pixels; SVG and PDF need none.', { count: PIXELS });
+  const most = el('p', { text });
+  const shown = () => {
+    dpi.hidden = chosen.form !== 'png';
+    most.hidden = dpi.hidden;
+  };
+  form.addEventListener('change', shown);
+  shown();
+  const preview = el('img', { class: 'vv-print-preview', alt: t('The figure for print') });
+  const written = { class: 'vv-print-caption', readonly: true, 'aria-label': t('Caption (text)') };
+  const caption = el('textarea', written);
+  const copied = async () => {
+    caption.select();
+    await navigator.clipboard.writeText(caption.value).catch(() => document.execCommand('copy'));
+    shows.say(t('Copied.'));
+  };
+  const copy = button(t('Copy the caption'), copied);
+  const detail = tick(chosen, 'detail');
+  const fields = [
+    div('vv-print-sides', preview, stack(caption, copy)),
+    field(t('Format'), form),
+    field(t('Width in mm, 40 to 400'), width),
+    dpi,
+    most,
+    field(t('With its detail'), detail),
+  ];
+  const shows = dialog(self, t('The figure for print'), fields, async (signal) => {
+    const found = await asked(self, chosen.form, signal);
+    save(found.blob, found.name || `vitviz-${self.name}.${chosen.form}`);
+    if (caption.value) await copied(); // a figure for a paper needs both
+    return true;
+  });
+  shows.go.textContent = t('Download, and copy the caption');
+  shows.node.classList.add('vv-print-dialog');
+  const look = async () => {
+    try {
+      const [drawn, text] = await Promise.all(['svg', 'txt'].map((one) => asked(self, one, shows.signal)));
+      URL.revokeObjectURL(preview.src);
+      preview.src = URL.createObjectURL(new Blob([drawn.blob], { type: 'image/svg+xml' }));
+      caption.value = await text.blob.text();
+      shows.say('');
+    } catch (problem) {
+      if (problem.name !== 'AbortError') shows.say(problem.sentence ? t(problem.sentence) : problem.message);
+    }
+  };
+  shows.say(t('Drawing …'));
+  for (const one of [width, detail]) one.addEventListener('change', look);
+  look();
+}
+
+/** The figure, or its caption, under the settings in view. */
+function asked(self, form, signal) {
+  const given = { 'print.dpi': chosen.dpi, 'print.detail': chosen.detail ? '1' : '0' };
+  if (chosen.width) given['print.width'] = chosen.width;
+  given['print.lang'] = spokenTag();
+  return file(self.path(`print.${form}`, asText({ ...self.settings, ...given })), signal);
+}
+
+async function shoot(self) {
+  const told = self.value.controls
+    .filter((c) => c.label)
+    .map((c) => `${t(c.label)}: ${spoken(c, self.settings[c.name], self.value)}`);
+  const title = [t(self.view.title), self.value.checkpoint].filter(Boolean).join(' · ');
+  const said = [self.view.caption?.(self), ...told, 'vitviz'].filter(Boolean);
+  save(await portrait(self, title, said), `vitviz-${self.name}.png`);
+}
+
+/** Buttons and links; `reset` is what the first of them does. */
+export function closing(self, reset) {
+  const settable = self.value.controls.length > 0 && !self.value.second;
+  const taken = (name) => (event) =>
+    (event.currentTarget.href = address(self.path(name, asText(self.settings))));
+  const file = (text, name, kind) =>
+    el('a', { text, download: true, href: '#', onclick: taken(name), ...kind });
+  return [
+    settable && button(t('Reset'), reset, { class: 'vv-reset' }),
+    ...(self.value.files || []).map(([name, label]) =>
+      file(t(label), name, { class: 'vv-take', 'data-name': name }),
+    ),
+    button(t('Figure (PNG)'), () => shoot(self), { class: 'vv-png' }),
+    self.value.printable && button(t('For print …'), () => open(self), { class: 'vv-print' }),
+    filmButton(self),
+    file(t('Numbers (.npz)'), 'numbers.npz', { class: 'vv-npz' }),
+  ].filter(Boolean);
+}

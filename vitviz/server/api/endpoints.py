@@ -1,0 +1,548 @@
+"""Endpoints for programs: what the page shows, as JSON, for `gradio_client` and any other HTTP client.
+
+Names, parameters and shapes are a promise (docs/api.md has an example of each); the page's own listeners are
+private. A view that brings no endpoint of its own has one with parameters from its settings and answers from
+its items. Type hints and docstrings become Gradio's documentation, so they are real objects here and not
+strings: this file does without `from __future__ import annotations`. Layers and heads count from 1, as on
+the page; patches from 0, row by row.
+"""
+
+import base64
+import inspect
+import logging
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from typing import Any, Literal
+
+import gradio as gr
+
+from vitviz import analyses
+from vitviz.engine.studies import attribution
+from vitviz.errors import VitvizError, WrongSetting, quoted
+from vitviz.server.api import figures, videos
+from vitviz.server.api.serialization import cells, in_english, plain, truth, whole
+from vitviz.server.security import request_context
+from vitviz.server.security.scheduler import one_answer
+from vitviz.server.services.analysis_service import Studio
+from vitviz.traces.image_edits import Strokes
+from vitviz.traces.runs import Without
+from vitviz.traces.samples import samples
+from vitviz.views import VIEWS, Choice, Control, Needs, Slider, Subject, View, Whole
+from vitviz.views.controls import DIFFERENCE, sequential
+from vitviz.views.evidence.compute import writers
+from vitviz.views.explorer import score
+from vitviz.views.printing import Asked
+from vitviz.views.shared import distances_of
+from vitviz.views.trial import ORDER
+
+log = logging.getLogger("vitviz")
+
+Picture = gr.FileData | str
+METHOD = Literal[("", *ORDER)]
+TOLD = {  # what a parameter is, where an endpoint's own docstring does not say it
+    "image": 'a file (handle_file), or the name of a sample such as "chelsea"',
+    "checkpoint": "a name that `checkpoints` lists; empty for the first one",
+    "second": "another such name, of the checkpoint beside it; empty for none",
+    "without": (
+        "what is taken away, such as heads=8.2 patches=0.17 (layers and heads from 1); empty for nothing"
+    ),
+    "strokes": "what is painted over the picture first, such as brush.mean_60.100.80 rotate_10",
+    "count": "how many classes, from 1",
+    "layer": "from 1",
+    "head": "from 1",
+    "query": "a patch's number from 0, row by row, or a prefix token's name such as class",
+    "token": "a prefix token's name such as class, or a patch's number from 0; empty for the middle",
+    "target": 'a class, from 0; "top" for the likeliest; "7-3" for class 7 rather than 3',
+    "view": "by its name in links, such as patches, explorer, rollout or compared; any but tour",
+    "settings": "the view's, by the names in the page's links, such as \"fusion=max discard=0.9\"",
+    "detail": "with what stands beside the figure",
+    "language": "en, zh-CN or ko",
+}
+
+
+class Endpoints:
+    """The endpoints over one studio. An error is a sentence for the caller."""
+
+    def __init__(self, studio: Studio):
+        self._studio = studio
+
+    def predict(self, image: Picture, checkpoint: str = "", count: int = 5) -> dict:
+        """The likeliest classes of a picture.
+
+        Returns:
+            {checkpoint, dtype, head_type, top: [{label, probability}], or value for probability,
+            input: [height, width] px, grid: {rows, cols, patch, prefix}}
+        """
+        trace = self._subject(image, checkpoint).trace
+        top = _top(trace, whole(count, "count", 1, 100_000))
+        return {
+            **_of(trace),
+            "head_type": trace.head_type,
+            "top": top,
+            "input": list(trace.grid.pixels),
+            "grid": cells(trace.grid),
+        }
+
+    def rollout(
+        self, image: Picture, checkpoint: str = "", query: str = "auto",
+        fusion: Literal["mean", "max", "min"] = "mean", discard: float = 0.0, residual: float = 0.5,
+        layers: str = "",
+    ) -> dict:  # fmt: skip
+        """Attention rollout: how much of each patch has reached the query through all layers.
+
+        Args:
+            query: auto (what the classifier reads), mean, a prefix token's name, or a patch's number from 0
+            fusion: how the heads are fused: mean, max or min
+            discard: share of the smallest attention that is set to zero, from 0 to 0.99
+            residual: weight of the skip connection, from 0 to 1
+            layers: first and last layer counted from 1, such as "1-6"; empty for all
+
+        Returns:
+            {checkpoint, dtype, map: rows x cols, box: where the map lies on the upload (left, top, right,
+            bottom px), grid}
+        """
+        given = {"query": query, "fusion": fusion, "discard": discard, "residual": residual, "layers": layers}
+        view, subject, settings = self._asked("rollout", image, checkpoint, given)
+        found = self._studio.read(subject, lambda: view.item(subject, "map", settings))
+        trace = subject.trace
+        return {**_of(trace), "map": plain(found), "box": list(trace.view.box), "grid": cells(trace.grid)}
+
+    def attention_distance(self, image: Picture, checkpoint: str = "", renormalise: bool = False) -> dict:
+        """How far each head of each layer looks, in pixels of the model's input.
+
+        Args:
+            renormalise: divide each row by its attention on patches; the paper does not
+
+        Returns:
+            {checkpoint, dtype, distance: layers x heads px, prefix_mass: layers x heads, from 0 to 1,
+            uniform: px of attention spread evenly, grid}
+        """
+        renormalise = truth(renormalise, "renormalise")
+        subject = self._subject(image, checkpoint)
+        trace = subject.trace
+        measured = self._studio.read(subject, lambda: distances_of(subject))
+        return {
+            **_of(trace),
+            "distance": plain(measured.renormalised if renormalise else measured.distance),
+            "prefix_mass": plain(measured.prefix_mass),
+            "uniform": plain(analyses.uniform_distance(trace.grid, renormalise=renormalise)),
+            "grid": cells(trace.grid),
+        }
+
+    def patch_attention(
+        self, image: Picture, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
+        direction: Literal["attends to", "attended by"] = "attends to",
+    ) -> dict:  # fmt: skip
+        """The attention of one token in one head: what it attends to, or who attends to it.
+
+        Args:
+            direction: "attends to" is a row of the attention (1 in all); "attended by" a column
+
+        Returns:
+            {checkpoint, dtype, patches: rows x cols, prefix: {name: weight}, grid}
+        """
+        if direction not in ("attends to", "attended by"):
+            raise WrongSetting(f"direction={quoted(direction)} is neither 'attends to' nor 'attended by'.")
+        trace = self._subject(image, checkpoint).trace
+        layer = whole(layer, "layer", 1, len(trace.layers))
+        head = whole(head, "head", 1, trace.layers[layer - 1].heads)
+        query = str(query)  # of thousands of digits Python makes no number
+        asked = int(query) if query.isdecimal() and len(query) < 10 else query
+        of = analyses.attends_to if direction == "attends to" else analyses.attended_by
+        weights = of(trace, layer - 1, asked)[head - 1].numpy()
+        grid = trace.grid
+        return {
+            **_of(trace),
+            "patches": plain(weights[grid.prefix :].reshape(grid.rows, grid.cols)),
+            "prefix": dict(zip(grid.prefix_names, plain(weights[: grid.prefix]), strict=True)),
+            "grid": cells(grid),
+        }
+
+    def filters(self, checkpoint: str = "", count: int = 28) -> dict:
+        """The principal components of the linear embedding's filters, most variance first.
+
+        Args:
+            count: how many components, from 1
+
+        Returns:
+            {checkpoint, pictures: count x P x P x 3 of unit norm, not scaled for display, variance: count
+            shares of the whole}
+        """
+        inspector = self._inspector(checkpoint)
+        found = attribution.embedding_filters(inspector, whole(count, "count", 1, 100_000))
+        told = {"pictures": plain(found.pictures), "variance": plain(found.variance)}
+        return {"checkpoint": inspector.checkpoint.name, **told}
+
+    def position_similarity(self, checkpoint: str = "", patch: int | None = None) -> dict:
+        """The cosine of the position embeddings of the patches, at the checkpoint's own input size.
+
+        Args:
+            patch: a patch's number from 0, row by row, for its similarities alone; none for all patches
+
+        Returns:
+            {checkpoint, similarity: rows x cols x rows x cols, or rows x cols of the one patch, from -1 to 1}
+        """
+        inspector = self._inspector(checkpoint)
+        found = attribution.position_similarity(inspector)
+        if patch is not None:
+            rows, cols = found.shape[:2]
+            found = found[divmod(whole(patch, "patch", 0, rows * cols - 1), cols)]
+        return {"checkpoint": inspector.checkpoint.name, "similarity": plain(found)}
+
+    def without(self, image: Picture, without: str, checkpoint: str = "", count: int = 5) -> dict:
+        """The answer before and after heads, MLPs or patches are taken away.
+
+        Args:
+            without: such as "heads=8.2_1.1 mlps=3 patches=0.17 heads_as=zero"; layers and heads from 1
+
+        Returns:
+            {checkpoint, dtype, without, before: [{label, probability}], after: [{label, probability}]},
+            or value for probability
+        """
+        count, asked = whole(count, "count", 1, 100_000), Without.parse(str(without))
+        name = self._name(checkpoint)
+        before, after = self._subject(image, name).trace, self._subject(image, name, asked.text()).trace
+        told = {"before": _top(before, count), "after": _top(after, count)}
+        return {**_of(after), "without": asked.text(), **told}
+
+    def lens(
+        self, image: Picture, checkpoint: str = "", target: int = -1, form: Literal["now", "share"] = "now"
+    ) -> dict:
+        """The answer forming: what the tokens of every depth give for a class, from what enters block 1 to
+        the logit.
+
+        Args:
+            target: a class, from 0; -1 for the likeliest
+            form: "now" norms the tokens afresh; "share" holds the final norm, and adds up to the logit
+
+        Returns:
+            {checkpoint, dtype, target, logits: by depth, depth 0 entering block 1}
+        """
+        subject = self._subject(image, checkpoint)
+        if subject.trace.logits is None:
+            raise WrongSetting(f"{subject.checkpoint} has no classifier, so there is no answer that forms.")
+        asked = whole(target, "target", -1, subject.trace.logits.numel() - 1)
+        asked = int(subject.trace.logits.argmax()) if asked < 0 else asked
+        with self._studio.work.reading(subject):
+            found = attribution.lens(subject.inspector, subject.trace, form=str(form))[:, asked]
+        return {**_of(subject.trace), "target": asked, "logits": plain(found)}
+
+    def writers(
+        self, image: Picture, checkpoint: str = "", layer: int = 1, head: int = 1, target: str = "top",
+        via: str = "",
+    ) -> dict:  # fmt: skip
+        """Who wrote what a head reads: its share of a logit by writers, which add up to it.
+
+        Args:
+            via: the heads through which the answer is reached, the answer's first, such as "8.2-7.1"
+
+        Returns:
+            {checkpoint, dtype, share, total, writers: [{kind, layer, head, logits}], layers and heads from 1}
+        """
+        given = {"target": target, "trail": f"{via}-{layer}.{head}" if via else f"{layer}.{head}"}
+        view, subject, settings = self._asked("evidence", image, checkpoint, given)
+        if reason := view.refused(subject):
+            return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
+        found = self._studio.read(subject, lambda: writers(subject, settings))
+        lines = [{**_writer(one), "logits": plain(part)} for one, part in found.lines()]
+        return {**_of(subject.trace), "share": found.share, "total": found.total, "writers": lines}
+
+    def score_account(
+        self, image: Picture, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
+        key: str = "auto", against: str = "mean",
+    ) -> dict:  # fmt: skip
+        """Why a head looks there: one score before the softmax by who wrote its query and who wrote its key.
+
+        Args:
+            key: likewise; auto for the key of the largest weight
+            against: the key whose score is taken off `relative`; mean for the mean over all keys
+
+        Returns:
+            {checkpoint, dtype, tokens: [query, key, ...], score, total, rest: a relative bias,
+            writers: [{kind, layer, head}], matrix: writers x writers, relative: the same less the other
+            key's, relative_rest, content_position: 2 x 2 of it, or none}
+        """
+        given = {"layer": layer, "head": head, "key": key, "against": against}
+        given["token"] = sequential(str(query), self._subject(image, checkpoint).grid)
+        view, subject, settings = self._asked("explorer", image, checkpoint, given)
+        found, tokens = self._studio.read(subject, lambda: score.account(view, subject, settings))
+        four = found.content_position
+        names = ("score", "total", "rest", "matrix", "relative", "relative_rest")
+        told = {name: plain(getattr(found, name)) for name in names}
+        told |= {"writers": [_writer(one) for one in found.writers], "tokens": tokens}
+        return {**_of(subject.trace), **told, "content_position": None if four is None else plain(four)}
+
+    def figure(
+        self, image: Picture, view: str = "rollout", checkpoint: str = "", settings: str = "",
+        format: Literal["svg", "pdf", "png"] = "svg", width: int | None = None,
+        dpi: Literal[150, 300, 600] = 300, detail: bool = False,
+        language: Literal["en", "zh-CN", "ko"] = "en", without: str = "", second: str = "",
+        strokes: str = "",
+    ) -> dict:  # fmt: skip
+        """A view's figure for print: vector, or pixels at a width, the same from any window.
+
+        Args:
+            format: svg, pdf or png
+            width: mm, from 40 to 400; none for as wide as it needs
+            dpi: of a png: 150, 300 or 600
+            second: the checkpoint beside it, for what is of two; empty for none
+
+        Returns:
+            {checkpoint, view, name: the file's, caption: text, data: the file in base64}
+        """
+        if str(second).strip():
+            asked = self._studio.view(str(view))
+            if not (asked.paired or asked.sided):
+                raise WrongSetting(f"{asked.title} is of one checkpoint; leave second empty.")
+        key = self._key(image, checkpoint, without, strokes, second)
+        look = Asked(truth(detail, "detail"), language=str(language))
+        made = figures.figure(self._studio, key, str(view), figures.settings_of(str(settings)), look)
+        data = figures.written(self._studio, made, str(format), width, whole(dpi, "dpi", 1, 10_000))
+        return self._told(key, view, f"{made.name}.{format}", made.caption, data)
+
+    def film(
+        self, image: Picture, view: str = "rollout", checkpoint: str = "", settings: str = "",
+        over: Literal["training", "layers"] = "training", format: Literal["mp4", "gif"] = "mp4",
+        width: int = 960, seconds: float = 0.8, detail: bool = False,
+        language: Literal["en", "zh-CN", "ko"] = "en", without: str = "", strokes: str = "",
+    ) -> dict:  # fmt: skip
+        """A view's figure as a film: over a training, or growing over the layers, under one scale.
+
+        Args:
+            over: training, where snapshots were kept; layers for rollout, evidence, tokens or explorer
+            format: mp4 or gif
+            width: pixels, even, from 320 to 1280
+            seconds: for each frame, 0.1 to 5; the last stands three times as long
+
+        Returns:
+            {checkpoint, view, name: the file's, caption: text, frames: their labels, data: in base64}
+        """
+        pixels = whole(width, "width", 1, videos.WIDE)
+        videos.require(str(format), pixels, seconds)
+        key = self._key(image, checkpoint, without, strokes)
+        look = Asked(truth(detail, "detail"), language=str(language))
+        made = videos.film(self._studio, key, str(view), figures.settings_of(str(settings)), str(over), look)
+        data = videos.written(self._studio, made, str(format), pixels, seconds)
+        told = self._told(key, view, f"{made.name}.{format}", made.caption, data)
+        return {**told, "frames": [str(label) for label in made.labels]}
+
+    def trial(
+        self, image: Picture, checkpoint: str = "", target: str = "top",
+        patches_as: Literal["dropped", "mean", "blur", "black"] = "dropped",
+        score: Literal["", "probability", "logit", "kept"] = "", method: METHOD = "",
+        steps: Literal["auto", "32", "128", "512"] = "auto",
+    ) -> dict:  # fmt: skip
+        """Maps on trial: patches are taken away in each map's order, and the model is asked again.
+
+        Args:
+            patches_as: what is taken away is dropped from the sequence, or painted over
+            score: what is watched, for the ranking and the verdict; empty for the probability, or a value
+            method: one alone, beside the random maps; empty for all
+            steps: of integrated gradients; auto doubles them until the map is stable
+
+        Returns:
+            {checkpoint, dtype, target, patches_as, shares, verdict, chance: [mean gap, deviation, reach],
+            rows: [{method, areas: [most, least relevant first], gap, saco, beats, unexplained, steps,
+            change, converged}], maps: {method: rows x cols}, curves: {method: {most, least}}, refused:
+            {method: why}, grid}
+        """
+        given = {"target": target, "patches_as": patches_as, "method": method, "steps": steps}
+        given |= {"score": score} if score else {}
+        view, subject, settings = self._asked("trial", image, checkpoint, given)
+        if reason := view.refused(subject):
+            return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
+        from vitviz.analyses.faithfulness.ranking import verdict
+        from vitviz.views.trial import compute
+
+        score, found = settings["score"], view.whole(subject, settings, alone=bool(settings["method"]))
+        told = compute.told(found, score)
+        return {
+            **_of(subject.trace),
+            "target": list(found.classes),
+            "patches_as": found.patches_as,
+            "shares": list(found.shares),
+            "verdict": str(verdict(found, score)),
+            "chance": [*told["chance"], told["reach"]],
+            "rows": told["rows"],
+            "maps": {name: plain(one.map) for name, one in found.maps.items()},
+            "curves": {
+                name: {"most": plain(one.most[score]), "least": plain(one.least[score])}
+                for name, one in found.curves.items()
+            },
+            "refused": {name: str(reason) for name, reason in found.refused.items()},
+            "grid": cells(subject.grid),
+        }
+
+    def checkpoints(self) -> list:
+        """The checkpoints that can be asked for, those on this server first.
+
+        Returns:
+            a list of {name, architecture, source, input_size: [channels, height, width], trained_on, licence,
+            paper, note, on_disk}
+        """
+        # not where it lies
+        fields = "name architecture source input_size trained_on licence paper note on_disk".split()
+        return [{name: getattr(one, name) for name in fields} for one in self._studio.checkpoints.offered()]
+
+    def _told(self, key: str, view: str, name: str, caption: str, data: bytes) -> dict:
+        """A file as it travels."""
+        about = {"checkpoint": self._studio.runs.run(key).checkpoint, "view": str(view), "name": name}
+        return {**about, "caption": caption, "data": base64.b64encode(data).decode("ascii")}
+
+    def _asked(self, slug: str, image: Any, checkpoint: str, given: dict) -> tuple[View, Subject, dict]:
+        """A view, what it looks at, and its settings, as they are given and checked."""
+        view, subject = self._studio.view(slug), self._subject(image, checkpoint)
+        return view, subject, view.settings({name: str(one) for name, one in given.items()}, subject.about)
+
+    def _inspector(self, checkpoint: str):
+        return self._studio.checkpoints.inspector(self._name(checkpoint))
+
+    def _name(self, checkpoint: str) -> str:
+        return str(checkpoint).strip() or self._studio.settings.checkpoint
+
+    def _subject(self, image: Any, checkpoint: str, without: str = "") -> Subject:
+        return self._studio.subject(self._key(image, checkpoint, without))
+
+    def _key(
+        self, image: Any, checkpoint: str, without: str = "", strokes: str = "", second: str = ""
+    ) -> str:
+        """The key of a picture as a checkpoint, and a `second`, see it: painted over, less what is taken."""
+        changes = {"without": Without.parse(str(without)), "strokes": Strokes.parse(str(strokes))}
+        picture, beside = self._picture(image), str(second).strip()
+        key = self._studio.look(picture, self._name(checkpoint), **changes)
+        return self._studio.runs.pair(key, self._studio.look(picture, beside, **changes)) if beside else key
+
+    def _picture(self, image: Any) -> str:
+        """The picture's key: of a sample by its name, or of an upload; a bare path would be this server's."""
+        if isinstance(image, str):
+            return self._studio.pictures.sample(image)
+        path = image.get("path") if isinstance(image, dict) else getattr(image, "path", None)
+        return self._studio.pictures.keep(path)
+
+
+PUBLIC = tuple(name for name in vars(Endpoints) if not name.startswith("_"))
+
+
+def _top(trace: Any, count: int) -> list[dict[str, Any]]:
+    """The likeliest classes."""
+    return [{"label": label, trace.quantity: plain(score)} for label, score in trace.top(count)]
+
+
+def _writer(writer: Any) -> dict[str, Any]:
+    """Who wrote, layer and head from 1."""
+    kind, *place = writer
+    layer, head = (None if one is None else one + 1 for one in place)
+    return {"kind": kind, "layer": layer, "head": head}
+
+
+def _of(trace: Any) -> dict[str, str]:
+    """Whose numbers these are, and the precision in which the model computed."""
+    return {"checkpoint": trace.checkpoint, "dtype": trace.dtype}
+
+
+def answering() -> tuple[View, ...]:
+    """The views that programs ask by a derived endpoint: with numbers to take and none of their own."""
+    return tuple(view for view in VIEWS if view.endpoint is None and any(item.taken for item in view.items))
+
+
+def endpoint(view: View, endpoints: Endpoints) -> Callable:
+    """The function behind a view's derived endpoint, with the signature and docstring that Gradio reads."""
+    taken = [item for item in view.items if item.taken]
+    asked = {name for item in taken for name in item.depends}
+    controls = [one for one in view.controls if one.name in asked and one is not DIFFERENCE]
+    tokens = {control.name for control in controls if isinstance(control, Whole) and control.tokens}
+
+    def answer(*given, **named) -> dict:
+        values = signature.bind(*given, **named)
+        values.apply_defaults()
+        values = values.arguments
+        chosen = {control.name: values.pop(control.name) for control in controls}
+        if of_picture:
+            subject = endpoints._subject(**values)
+        elif view.paired:  # of a set: any photograph's key will do
+            subject = endpoints._studio.subject(endpoints._key(samples()[0].name, **values))
+        else:
+            subject = Subject(endpoints._inspector(**values))
+        for name in chosen.keys() & tokens:
+            given_token = "" if chosen[name] is None else str(chosen[name])  # a program may send 0 for "0"
+            chosen[name] = sequential(given_token, subject.grid) if given_token else None
+        settings = view.settings(
+            {name: str(one) for name, one in chosen.items() if one is not None}, subject.about
+        )
+        if reason := view.refused(subject):
+            return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
+        with endpoints._studio.work.reading(subject):
+            numbers = {item.name: plain(view.array(subject, item.name, settings)) for item in taken}
+        precision = {} if subject.trace is None else {"dtype": subject.trace.dtype}
+        return {"checkpoint": subject.checkpoint, **precision, **numbers, "grid": cells(subject.grid)}
+
+    of_picture = view.needs not in (Needs.WEIGHTS, Needs.SET)
+    parameters = [_parameter("image", Picture)] if of_picture else []
+    parameters.append(_parameter("checkpoint", str, ""))
+    parameters += [_parameter("second", str, "")] if view.paired else []
+    parameters += [_setting(control) for control in controls]
+    parameters += [_parameter("without", str, "")] if of_picture else []
+    signature = inspect.Signature(parameters, return_annotation=dict)
+    answer.__signature__, answer.__name__ = signature, view.slug
+    answer.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": dict}
+    told = [
+        f"    {one.name}: {one.info or one.label or one.name}\n" for one in controls if one.name != "token"
+    ]
+    items = ", ".join(f"{item.name}: {' x '.join(item.axes.split())}, {item.says}" for item in taken)
+    args, returns = f"Args:\n{''.join(told)}", f"Returns:\n    {{checkpoint, dtype, {items}; grid}}"
+    answer.__doc__ = f"{view.words.what}\n\n{args}\n{returns}"
+    return answer
+
+
+def _setting(control: Control) -> inspect.Parameter:
+    kind, default = str, control.start()
+    if isinstance(control, Choice):
+        kind = Literal[tuple(value for value, _ in control.options)]
+    elif isinstance(control, Whole) and control.tokens:
+        default = ""
+    elif isinstance(control, Slider | Whole):
+        kind = int if isinstance(control, Whole) or float(control.step).is_integer() else float
+        if default == "":
+            kind, default = kind | None, None
+    return _parameter(control.name, kind, default)
+
+
+def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
+
+
+def publish(studio: Studio) -> None:
+    """Adds the endpoints to the page that is being built."""
+    endpoints = Endpoints(studio)
+    made = (endpoint(view, endpoints) for view in answering())
+    for one in (*(getattr(endpoints, name) for name in PUBLIC), *made):
+        gr.api(_documented(_spoken(one, studio.work.request_turn)), api_name=one.__name__)
+
+
+def _spoken(fn: Callable, turn: Callable[[], AbstractContextManager] = nullcontext) -> Callable:
+    """The same within a turn. What it refuses is Gradio's error, whose text reaches the caller; all else is
+    logged.
+    """
+
+    @wraps(fn)
+    def answer(*given, **named):
+        try:
+            with request_context.asking(request_context.direct()), one_answer(), turn():
+                return fn(*given, **named)
+        except Exception as error:  # which would reach the caller as "error: null"
+            if not isinstance(error, VitvizError):
+                log.exception("An endpoint failed")
+            raise gr.Error(in_english(error), print_exception=False) from error
+
+    return answer
+
+
+def _documented(fn: Callable) -> Callable:
+    """The same with a line for each parameter in its docstring, which Gradio tells programs."""
+    what, args, returns = re.match(r"(.*?)(?:Args:\n(.*?))?(Returns:.*)", inspect.getdoc(fn), re.S).groups()
+    own = dict(line.strip().split(": ", 1) for line in (args or "").strip().splitlines())
+    lines = [f"    {name}: {own.get(name) or TOLD[name]}\n" for name in inspect.signature(fn).parameters]
+    fn.__doc__ = f"{what}Args:\n{''.join(lines)}\n{returns}"
+    return fn

@@ -1,0 +1,115 @@
+"""Figures for print from the server: what is asked for in an address or by a program, checked and drawn."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from vitviz.errors import TooMuch, Unknown, VitvizError, WrongSetting, quoted
+from vitviz.export import Figure, printed
+from vitviz.server.services.analysis_service import Studio
+from vitviz.traces.localized_text import Sentence
+from vitviz.views import View
+from vitviz.views.printing import ALONE, Asked
+
+FORMATS = ("svg", "pdf", "png", "txt")
+Texts = Mapping[str, str]  # settings as in a link
+PREFIX, ASKED = "print.", ("width", "dpi", "detail", "dark", "lang")
+NOT_YET = "Its numbers take a while to compute; once the view itself has found them, their figure is there."
+TOO_LARGE = (
+    "This figure would have {count} million pixels, and this server draws at most {most} million. Ask for a"
+    " smaller width or fewer dots per inch, or for SVG or PDF, which need none."
+)
+USUAL = 4_000_000  # pixels; what has more is drawn alone
+
+
+def figure(studio: Studio, key: str, slug: str, given: Texts, asked: Asked = ALONE) -> Figure:
+    """A view's figure for print, for a key and settings as in a link; VitvizError for what does not fit."""
+    view, subject = studio.view(slug), studio.subject(key)
+    if subject.survey is not None and not view.averages:
+        raise Unknown(f"{view.title} has no average over a set of pictures.")
+    return of_settings(studio, key, view, view.settings(given, subject.about), asked)
+
+
+def of_settings(studio: Studio, key: str, view: View, settings: Mapping[str, Any], asked: Asked) -> Figure:
+    """The same for settings that have been read."""
+    with studio.work.placed():
+        subject = studio.subject(key)
+        if subject.trace is not None:
+            picture = studio.pictures.sample_of(studio.runs.run(key).picture) or "own-picture"
+            asked = replace(asked, upload=studio.photograph(key), picture=picture)
+        with studio.work.reading(subject):
+            return printed(view, subject, settings, asked)
+
+
+def written(studio: Studio, made: Figure, form: str, width: float | None, dpi: int) -> bytes:
+    """The file, drawn and written in a turn; TooMuch for more pixels than this server draws."""
+    pixels, most = made.pixels(width, dpi) if form == "png" else 0, studio.settings.limits.pixels
+    if pixels > most:
+        raise TooMuch(Sentence(TOO_LARGE, count=round(pixels / 1e6), most=round(most / 1e6)))
+    with studio.work.drawing(max(pixels, USUAL), pixels > USUAL):
+        return made.file(form, width, dpi)
+
+
+def asked_for(studio: Studio, key: str, slug: str, ending: str, given: Texts) -> tuple[bytes, str]:
+    """The file of an address, and its name; print.width (mm), .dpi, .detail, .dark, .lang say how."""
+    wanted = Wanted(given, PREFIX, "Figures for print", ASKED, ending, FORMATS)
+    view, subject = studio.view(slug), studio.subject(key)
+    settings = view.settings(wanted.theirs, subject.about)
+    if view.on_request and not view.refused(subject) and not view.at_hand(subject, settings):
+        raise VitvizError(NOT_YET)  # it would first have to wait for what is asked for by a button
+    made = figure(studio, key, slug, wanted.theirs, wanted.look())
+    width, dpi = wanted.number("width", ""), wanted.number("dpi", "300")
+    return written(studio, made, ending, width, dpi), f"{made.name}.{ending}"
+
+
+def apart(given: Texts, prefix: str) -> tuple[dict[str, str], dict[str, str]]:
+    """What an address says under a prefix, without it, and all else.
+
+    >>> apart({"print.dpi": "300", "fusion": "max"}, "print.")
+    ({'dpi': '300'}, {'fusion': 'max'})
+    """
+    ours = {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
+    return ours, {name: value for name, value in given.items() if not name.startswith(prefix)}
+
+
+def settings_of(text: str) -> dict[str, str]:
+    """Settings as a program writes them: "fusion=max discard=0.9"; WrongSetting for a part without a name."""
+    found = {}
+    for part in text.split():
+        name, sign, value = part.partition("=")
+        if not sign or not name:
+            raise WrongSetting(f"settings holds {quoted(part)}; expected name=value, such as fusion=max.")
+        found[name] = value
+    return found
+
+
+class Wanted:
+    """What an address says under `prefix` of the file that it asks for, each part checked; `theirs` is all
+    else. Unknown for a form of file, or something asked of it, that there is not.
+    """
+
+    def __init__(
+        self, given: Texts, prefix: str, what: str, asked: Sequence[str], ending: str, formats: Sequence[str]
+    ):
+        self._prefix, (self._ours, self.theirs) = prefix, apart(given, prefix)
+        for one, known in (*((name, asked) for name in sorted(self._ours)), (ending, formats)):
+            if one not in known:
+                raise Unknown(f"{what} have no {quoted(one)}; expected one of {', '.join(known)}.")
+
+    def text(self, name: str, usual: str, form: str = ".*", expected: str = "") -> str:
+        """What is said of one thing; WrongSetting where it has another form than is `expected`."""
+        value = self._ours.get(name, usual)
+        if not re.fullmatch(form, value, re.DOTALL):
+            raise WrongSetting(f"Given {self._prefix}{name}={quoted(value)}; expected {expected}.")
+        return value
+
+    def number(self, name: str, usual: str) -> int | None:
+        """A whole number; None for an empty text, where that is usual."""
+        text = self.text(name, usual, "[0-9]{1,4}" if usual else "[0-9]{0,4}", "a whole number")
+        return int(text) if text else None
+
+    def look(self) -> Asked:
+        """How its figures are wanted."""
+        flags = {name: self.text(name, "0", "[01]", "0 or 1") == "1" for name in ("detail", "dark")}
+        return Asked(**flags, language=self.text("lang", "en"))

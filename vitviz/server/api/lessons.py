@@ -1,0 +1,297 @@
+"""A lesson: everything on the page as one zip, and read back as what was seen.
+
+In the zip the numbers are those on the screen: each view's come from the same call as its own download, with
+the settings that stand in the page; what a view cannot show for this model is left out, and settings.json
+says why. What is read back is a stranger's: its pictures as any upload, its description as any link. It
+decides nothing that a visitor could not choose by hand.
+"""
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+import vitviz
+from vitviz.errors import Unknown
+from vitviz.export.figure import view_called
+from vitviz.server.api import figures as prints
+from vitviz.server.api import links
+from vitviz.server.api.figures import Texts
+from vitviz.server.api.serialization import cells
+from vitviz.server.security import zips
+from vitviz.server.services.analysis_service import Studio
+from vitviz.traces.localized_text import Sentence
+from vitviz.traces.unicode import parse_json
+from vitviz.views import VIEWS, Needs, Subject
+
+if TYPE_CHECKING:
+    from vitviz.engine import Inspector
+
+# the last is a file of classes as it was given, whatever its ending
+TOLD, PICTURE, OTHER, VECTORS = "settings.json", "upload.jpg", "other.jpg", "classes"
+MOST_TOLD = 2**20  # bytes of the description; one of two checkpoints has ten thousand
+MOST_OFFERED = 100
+NO_LESSON = (
+    "This zip is no lesson. Expected one that “Everything (.zip)” of this or another vitviz page has made,"
+    " as it was downloaded."
+)
+OUTDATED = (
+    "The scores in this lesson’s files are wrong: its outputs were read as {before}, and {checkpoint} has"
+    " {head_type} outputs. The page shows the right scores; download the lesson again."
+)
+GONE = "This lesson is no longer on the server. Load the page again to see which there are."
+
+README = """vitviz: what {checkpoint} made of one picture
+As it is, this zip is a lesson: dropped onto a page of vitviz, it shows there what was seen here.
+
+settings.json      checkpoint, picture, grid, prediction, every view's settings; views left out, and why
+upload.jpg         the picture, upright; a JPEG of quality 92; retouched.jpg beside it, where it was,
+                   and other.jpg, one's own photograph that a piece of it was laid onto
+classes            the file of vectors that were the classes, as it was given: .npz or .safetensors
+input.png          what the model saw: resized and cropped, lossless
+numbers/*.npz      each view's numbers by name, its settings (setting_...), the checkpoint and what was
+                   assumed of it, for numpy.load
+charts/           each view's figure for print, and its caption: definition, settings, source and citation
+second/            the same of the checkpoint beside, where there is one
+{files}{figures}
+{views}
+How arrays count, axis by axis:
+
+{arrays}
+In arrays the first layer and the first head have index 0; settings, tables and texts count them from 1, as
+the page and the paper do. Depth 0 is what enters the first layer. Patches count from 0, row by row, without
+prefix tokens, in settings and texts too, where a prefix token goes by its name. An axis called token, query
+or key has the prefix tokens first (prefix_tokens names them), so that patch 0 stands at index {prefix}; where
+patches were left out, it has those that were kept. Distances are pixels of the model's input. Boxes are left,
+top, right, bottom in pixels of the upload.
+"""
+
+ON_REQUEST = "Its numbers take a while to compute; once the view itself has found them, they come along."
+
+
+class NoLesson(zips.NoZip):
+    """A zip, but not one that a page could be restored from."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a zip restores: `seen` names checkpoint, sample, view and edits; `settings` are all views'."""
+
+    seen: links.Link
+    settings: dict[str, dict[str, str]]  # view -> name -> text, each one checked
+    picture: bytes | None  # none of a sample, which every page has
+    vectors: bytes | None = None  # a file of classes
+    other: bytes | None = None  # one's own photograph that a piece was laid onto
+    head_type: str | None = None  # by which its files were made; None of one written before that was read
+
+    def outdated(self, inspector: "Inspector") -> Sentence | None:
+        """That its files hold other scores than this model has; None where they hold the same."""
+        before = self.head_type or ("softmax" if inspector.classes is None else inspector.head_type)
+        if before == inspector.head_type or not inspector.model.num_classes:
+            return None
+        told = {"before": before, "head_type": inspector.head_type}
+        return Sentence(OUTDATED, checkpoint=inspector.checkpoint.name, **told)
+
+
+def everything(studio: Studio, key: str, given: Texts) -> bytes:
+    """The zip for one run.
+
+    `given` holds the page's settings as "view.setting"; "survey.view", the key of an average over a set of
+    pictures, where a view shows one; "tab", the view in front; and "second", the key of the checkpoint
+    beside, with its settings as "second.view.setting": its files lie in second/.
+    VitvizError for what is not known or does not fit.
+    """
+    surveys, given = prints.apart(given, "survey.")
+    beside, given = prints.apart(given, "second.")
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        second = given.get("second", "")
+        left_out = _write(archive, "", studio, (key, second), given, surveys)
+        if second:
+            _write(archive, "second/", studio, (second, key), beside, {})
+        strokes, names = studio.runs.run(key).strokes, {PICTURE: "first"}
+        names |= {"retouched.jpg": "upload"} if strokes else {}
+        names |= {OTHER: "other"} if strokes.own else {}
+        for name, which in names.items():
+            archive.writestr(name, studio.image(key, which, whole=True), zipfile.ZIP_STORED)
+        name = studio.subject(key).checkpoint
+        if (vectors := studio.checkpoints.vectors.of(name)) is not None:
+            archive.writestr(VECTORS, vectors[1])
+        counted = {"arrays": _arrays(archive), "prefix": studio.subject(key).grid.prefix}
+        figures = "".join(f"{one}\n" for one in archive.namelist() if one.startswith("charts/"))
+        each = [(f"{view.slug}-{file.name}", file.label) for view in VIEWS for file in view.files]
+        files = "".join(f"{one:<27}{label}\n" for one, label in each)
+        told_of = [(view.title, left_out.get(view.slug) or view.words.what) for view in VIEWS]
+        views = "".join(f"{title}: {what}\n\n" for title, what in told_of)
+        readme = README.format(checkpoint=name, files=files, figures=figures, views=views, **counted)
+        archive.writestr("README.txt", readme)
+    return file.getvalue()
+
+
+def told(studio: Studio, key: str, given: Texts) -> dict[str, Any]:
+    """What the zip of everything says of a run, so that `read` finds it again; `given` as the page asks."""
+    run, second = studio.runs.run(key), given.get("second")
+    seen = {
+        "checkpoint": run.checkpoint,
+        "second": studio.runs.run(second).checkpoint if second else "",
+        "size": "" if run.size is None else "x".join(map(str, run.size)),
+        "sample": studio.pictures.sample_of(run.picture) or "",
+        "without": run.without.text(),
+        "strokes": run.strokes.told().text(),
+        "tab": given.get("tab", ""),
+    }
+    settings = {
+        slug: {name: value for name, value in one.items() if not studio.pictures.has(value)}
+        for slug, one in by_view(given).items()
+    }
+    return {**seen, "settings": settings}  # but a picture's key, which is this server's own
+
+
+def by_view(given: Texts) -> dict[str, dict[str, str]]:
+    """Settings that are named "view.setting" by their views; Unknown for a view that there is not."""
+    asked: dict[str, dict[str, str]] = {view.slug: {} for view in VIEWS}
+    for name, value in given.items():
+        slug, dot, setting = name.partition(".")
+        if dot:
+            asked[view_called(slug).slug][setting] = value
+    return asked
+
+
+def file_name(checkpoint: str) -> str:
+    """A name that is safe in a header and on every disk."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", checkpoint).strip(".-") or "checkpoint"
+    return f"{plain if plain.startswith('vitviz') else 'vitviz-' + plain}.zip"
+
+
+def _write(
+    archive: zipfile.ZipFile, folder: str, studio: Studio, keys: tuple[str, str], given: Texts, surveys: Texts
+) -> dict[str, str]:
+    """Files of the first of `keys`, beside the second, into a folder; returns who is left out, and why."""
+    key, second = keys
+    pair = studio.runs.pair(key, second) if second else key
+    subject, asked = studio.subject(key), by_view(given)
+    for slug, survey in surveys.items():
+        # a survey, or one of two checkpoints
+        known = studio.sets.survey(survey) is not None or studio.runs.both(survey)[0] == key
+        if not studio.view(slug).averages or not known:
+            raise Unknown("The average that was asked for is no longer known. Make it again.")
+    parsed = {view.slug: view.settings(asked[view.slug], subject.about) for view in VIEWS}
+    settings = {view.slug: view.filed(parsed[view.slug], subject.grid) for view in VIEWS}
+    left_out = {view.slug: reason for view in VIEWS if (reason := view.refused(subject))}
+    shown = [view for view in VIEWS if view.slug not in left_out and view.slug not in surveys]
+    left_out |= {view.slug: ON_REQUEST for view in shown if not view.at_hand(subject, parsed[view.slug])}
+    for view in VIEWS:
+        if view.slug in left_out:
+            continue
+        source = surveys.get(view.slug, pair if view.paired or view.sided else key)
+        numbers = studio.numbers(source, view.slug, asked[view.slug])
+        archive.writestr(f"{folder}numbers/{view.slug}.npz", numbers, zipfile.ZIP_STORED)
+        if view.printable:
+            made = prints.figure(studio, source, view.slug, asked[view.slug])
+            archive.writestr(f"{folder}charts/{made.name}.svg", made.svg())
+            archive.writestr(f"{folder}charts/{made.name}.txt", made.caption)
+        for file in view.files:
+            data = studio.file(source, view.slug, file.name, asked[view.slug])
+            archive.writestr(f"{folder}{view.slug}-{file.name}", data)
+    archive.writestr(f"{folder}input.png", studio.image(key, "input"), zipfile.ZIP_STORED)
+    about = _about(subject, settings, left_out, surveys)
+    about |= {} if folder else {"lesson": told(studio, key, given)}
+    archive.writestr(f"{folder}{TOLD}", json.dumps(about, indent=1, ensure_ascii=False))
+    return left_out
+
+
+def _about(
+    subject: Subject, settings: Mapping[str, Any], left_out: Mapping[str, str], surveys: Mapping[str, str]
+) -> dict[str, Any]:
+    checkpoint, trace = subject.inspector.checkpoint, subject.trace
+    described = ("name", "architecture", "trained_on", "licence", "paper", "note")
+    assumed = [one.taken or one.name for one in checkpoint.assumed]
+    grid, view = trace.grid, trace.view
+    sets = {view.slug for view in VIEWS if view.slug in surveys or view.needs is Needs.SET}
+    of = {one.slug: "a set of pictures" if one.slug in sets else "this picture" for one in VIEWS}
+    return {
+        "vitviz": vitviz.__version__,
+        "checkpoint": {**{name: getattr(checkpoint, name) for name in described}, "assumed": assumed},
+        "picture": {"upload": list(view.upload), "crop_box": list(view.box), "input": list(grid.pixels)},
+        "computed": {
+            "dtype": trace.dtype,
+            "device": trace.device,
+            "from_float32": vars(trace.deviation) if trace.deviation else None,
+        },
+        "grid": cells(grid),
+        "retouched": view.retouched.text(),  # what was painted over the picture, in pixels of upload.jpg
+        "without": trace.without.text(),  # what was taken away, heads and layers counted from 1
+        "head_type": trace.head_type,
+        "prediction": [{"label": label, trace.quantity: score} for label, score in trace.top(5)],
+        "averages_are_of": {view.slug: of[view.slug] for view in VIEWS if view.averages},
+        "views": {slug: values for slug, values in settings.items() if slug not in left_out},
+        "left_out": dict(left_out),
+    }
+
+
+def _arrays(archive: zipfile.ZipFile) -> str:
+    """A line for every array in the numbers of the first checkpoint: its name, and what its axes count."""
+    lines = []
+    for view in VIEWS:
+        name = f"numbers/{view.slug}.npz"
+        if name not in archive.namelist():
+            continue
+        with np.load(io.BytesIO(archive.read(name))) as file:
+            axes = {**view.axes(), "prefix_tokens": "prefix"}
+            lines += [
+                f"{name:<25}{one:<25}{axes[one] or 'one number'}\n" for one in file.files if one in axes
+            ]
+    return "".join(lines)
+
+
+def read(data: bytes) -> Lesson:
+    """The lesson in a zip; NoZip or NoLesson where there is none. What fits no view is passed over."""
+    return _read(io.BytesIO(data))
+
+
+def _read(file: BinaryIO) -> Lesson:
+    from vitviz.engine.images.opening import MAX_BYTES
+    from vitviz.traces.head_type import HEAD_TYPES
+
+    found = zips.files(file, {TOLD: MOST_TOLD, **dict.fromkeys((PICTURE, OTHER, VECTORS), MAX_BYTES)})
+    try:
+        about = parse_json(found[TOLD])
+        lesson, head_type = about["lesson"], about.get("head_type")
+        seen, settings = links.read(lesson), [lesson["settings"].get(view.slug) for view in VIEWS]
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
+        raise NoLesson(NO_LESSON) from None
+    if seen.checkpoint is None or not (seen.sample or PICTURE in found):
+        raise NoLesson(NO_LESSON)
+    asked = [one if isinstance(one, dict) else {} for one in settings]
+    checked = {view.slug: links.fitting(view, one) for view, one in zip(VIEWS, asked, strict=True)}
+    picture = None if seen.sample else found[PICTURE]
+    head_type = head_type if head_type in HEAD_TYPES else None
+    return Lesson(seen, checked, picture, found.get(VECTORS), found.get(OTHER), head_type)
+
+
+def offered(folder: Path) -> dict[str, Path]:
+    """The lessons in a folder, by the names under which the page offers them; none without a folder."""
+    try:
+        found = sorted(one for one in folder.iterdir() if one.suffix.lower() == ".zip" and one.is_file())
+    except OSError:
+        return {}
+    named = {one.stem: one for one in found if one.stem.isprintable() and not one.name.startswith(".")}
+    return dict(list(named.items())[:MOST_OFFERED])
+
+
+def opened(folder: Path, name: Any) -> Lesson:
+    """A lesson that is offered, of which only what is needed is read; Unknown for any other name."""
+    path = offered(folder).get(name) if isinstance(name, str) else None
+    if path is None:
+        raise Unknown(GONE)
+    try:
+        with path.open("rb") as file:
+            return _read(file)
+    except OSError:
+        raise Unknown(GONE) from None

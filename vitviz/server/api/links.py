@@ -1,0 +1,99 @@
+"""A link that says what is seen: checkpoint, sample, tab and the settings of that tab, as the query of the
+address.
+
+`?checkpoint=vitviz-tiny&sample=coffee&tab=rollout&fusion=max`: a name that nobody knows and a value that does
+not fit are passed over, because a link comes from a stranger. The page's scripts read the settings out of the
+same address and check them against the model's own bounds; links.js keeps the address current and copies it.
+An upload of one's own has no link: pictures stay where they are.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from vitviz.errors import VitvizError, WrongSetting
+from vitviz.traces import samples
+from vitviz.traces.image_edits import Strokes
+from vitviz.traces.runs import Without
+from vitviz.views import VIEWS, View
+
+LONGEST = 4_000  # characters of a checkpoint's name with what is said of it and asked; timm's longest has 70
+_HOST = re.compile(r"[A-Za-z0-9.-]+(:\d+)?")
+
+
+@dataclass(frozen=True)
+class Link:
+    """What an address asks for; None where it says nothing that could be followed. No setting of a view has
+    one of these names, by test.
+    """
+
+    checkpoint: str | None = None
+    sample: str | None = None
+    tab: str | None = None
+    second: str | None = None
+    size: str | None = None
+    without: str | None = None  # what is taken away, as `Without.text` writes it
+    strokes: str | None = None  # what is painted over the picture, as `Strokes.text` writes it
+    settings: dict[str, str] = field(default_factory=dict)  # those of the tab, as text, each one checked
+
+
+def read(query: Mapping[str, Any]) -> Link:
+    """The link in the query of an address. Never raises: what does not fit is passed over.
+
+    >>> asked = {"sample": "coffee", "tab": "rollout", "fusion": "max", "residual": "1e9", "colour": "red"}
+    >>> read(asked)  # doctest: +NORMALIZE_WHITESPACE
+    Link(checkpoint=None, sample='coffee', tab='rollout', second=None, size=None, without=None,
+         strokes=None, settings={'fusion': 'max'})
+    """
+    query = {name: text for name, text in query.items() if isinstance(text, str)}
+    sample = query.get("sample")
+    view = {view.slug: view for view in VIEWS}.get(query.get("tab", ""))
+    return Link(
+        _name(query.get("checkpoint", "")),
+        sample if sample in [one.name for one in samples.samples()] else None,
+        view.slug if view else None,
+        _name(query.get("second", "")),
+        _name(query.get("size", "")),
+        _edits(Without, query.get("without", ""), LONGEST),
+        _edits(Strokes, query.get("strokes", "")),
+        fitting(view, query) if view else {},
+    )
+
+
+def _name(text: str) -> str | None:
+    text = text.strip()
+    return text if 0 < len(text) <= LONGEST and text.isprintable() else None
+
+
+def shown(state: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page's script has to know of a session to write its link and to come back to it."""
+    names = "key checkpoint second second_key size without strokes picture scene".split()
+    return {**{name: state.get(name, "") for name in names}, "sample": state.get("sample"), "base": base()}
+
+
+def base() -> str:
+    """Where a link has to lead: on a Space, whose page lies in a frame, to its own address; else ''."""
+    host = os.environ.get("SPACE_HOST", "")
+    return f"https://{host}/" if _HOST.fullmatch(host) else ""
+
+
+def _edits(kind: type[Without | Strokes], text: str, most: int | None = None) -> str | None:
+    try:
+        return kind.parse(text).text() or None if most is None or len(text) <= most else None
+    except VitvizError:
+        return None
+
+
+def fitting(view: View, query: Mapping[str, Any]) -> dict[str, str]:
+    """Those settings of a view in a query that it could take, as far as no model is known."""
+    found = {}
+    for control in view.controls:
+        text = query.get(control.name)
+        if isinstance(text, str) and re.fullmatch(control.pattern, text, re.ASCII):
+            with suppress(WrongSetting):
+                control.parse(text)
+                found[control.name] = text
+    return found

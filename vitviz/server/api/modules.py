@@ -1,0 +1,49 @@
+"""The browser's scripts: ES modules that import each other by the paths that they have in the package.
+
+Served under an address that holds a hash of all of them, so that a browser keeps them for ever and never
+mixes two versions. The words of a language are made here, gathered from all rooms.
+"""
+
+import hashlib
+import json
+from functools import cache
+
+from vitviz.errors import Unknown, quoted
+from vitviz.server import i18n
+from vitviz.views import scripts
+
+_ROOMS = (*scripts.ROOMS, "server")
+script_of = scripts.script_of
+
+
+def source(path: str) -> str:
+    """A module's text; Unknown for any other path."""
+    found = _sources().get(path)
+    if found is None:
+        raise Unknown(f"There is no script {quoted(path)}.")
+    return found
+
+
+@cache
+def base() -> str:
+    """Where the modules lie, relative to the page."""
+    whole = json.dumps(sorted(_sources().items())).encode()
+    return f"gradio_api/vitviz/modules/{hashlib.blake2b(whole, digest_size=8).hexdigest()}/"
+
+
+def loading(*paths: str, then: str) -> str:
+    """JavaScript that loads modules and hands them to `then`, an expression; for a component's own script."""
+    wanted = ", ".join(f"import(new URL('{base()}{path}', document.baseURI).href)" for path in paths)
+    return f"Promise.all([{wanted}]).then({then}).catch((error) => console.error(error));"
+
+
+def style() -> str:
+    """All style sheets: of the canvas, of the views, of the page."""
+    return "\n".join(scripts.files(".css", _ROOMS).values())
+
+
+@cache
+def _sources() -> dict[str, str]:
+    texts = {tag: json.dumps(dict(i18n.texts(tag)), ensure_ascii=False) for tag in i18n.NAMES}
+    said = {f"server/i18n/{tag}.js": f"export default {text};\n" for tag, text in texts.items()}
+    return {**scripts.files(".js", _ROOMS), **scripts.made(), **said}

@@ -1,0 +1,88 @@
+"""How answers travel: numbers as JSON, rounded to what they mean; what comes in, checked; what a visitor is
+told when something failed, and never where a file lies on the server.
+"""
+
+import logging
+import re
+from typing import Any
+
+import numpy as np
+
+from vitviz.errors import VitvizError, WrongSetting, quoted, whole_number
+from vitviz.server.i18n import told
+from vitviz.traces.localized_text import Sentence, said, travelling
+
+log = logging.getLogger("vitviz")
+
+UNEXPECTED = told(
+    "This failed by a mistake in vitviz; the log of the server says where. What was there before stays."
+)
+
+# An absolute path of two parts or more, but neither an address (https://a/b) nor a part of a name (a/b/c).
+_PATH = re.compile(r"""(?<![\w.:/\\~-])(?:~?/|[A-Za-z]:[\\/])(?:[^\s/\\'",;:()]+[\\/])+(?=[^\s])""")
+
+# significant digits of every number; traces are float32, which has seven, even of a model in bfloat16
+DIGITS = 6
+
+
+def plain(values: Any) -> Any:
+    """Nested lists of numbers with six significant digits; null for what is not finite.
+
+    >>> plain([[1 / 3, 0.0], [float("nan"), -2e-9]])
+    [[0.333333, 0.0], [None, -2e-09]]
+    """
+    array = np.asarray(values, dtype=np.float64)
+    finite = np.isfinite(array)
+    usual = finite & (np.abs(array) > 1e-290)  # beyond, a power of ten overflows; nothing is told from 0
+    places = 10.0 ** (DIGITS - 1 - np.floor(np.log10(np.abs(array), where=usual, out=np.zeros_like(array))))
+    rounded = np.where(usual, np.round(np.where(usual, array, 0.0) * places) / places, 0.0)
+    return rounded.tolist() if finite.all() else np.where(finite, rounded, None).tolist()
+
+
+def cells(grid) -> dict[str, Any]:
+    """A patch grid: rows, cols, patch (height and width in px), and prefix tokens' names in order."""
+    said = {"patch": list(grid.patch), "prefix": list(grid.prefix_names)}
+    return {"rows": grid.rows, "cols": grid.cols, **said}
+
+
+def whole(value: Any, name: str, least: int, most: int) -> int:
+    """A whole number between two bounds; WrongSetting says what was given.
+
+    >>> whole(3.0, "layer", 1, 12)
+    3
+    """
+    given = int(value) if isinstance(value, float) and value.is_integer() else value  # not infinite or NaN
+    if (number := whole_number(given, least, most + 1)) is None:
+        raise WrongSetting(f"{name}={quoted(value)} is no whole number from {least} to {most}.")
+    return number
+
+
+def truth(value: object, name: str) -> bool:
+    """True or false as a client may send it, words too (any text is true in Python); else WrongSetting."""
+    found = {"true": True, "false": False}.get(str(value).lower())
+    if found is None:
+        raise WrongSetting(f"{name}={quoted(value)} is neither true nor false.")
+    return found
+
+
+def without_paths(sentence: str) -> str:
+    """The sentence with only the last part of every absolute path.
+
+    >>> without_paths("'/srv/weights/a.pth' is damaged; see https://example.org/a/b and second/input.png.")
+    "'…/a.pth' is damaged; see https://example.org/a/b and second/input.png."
+    """
+    return _PATH.sub("…/", sentence)
+
+
+def in_english(error: BaseException) -> str:
+    """An error for a program; of a mistake of ours only that it was one."""
+    return without_paths(str(error)) if isinstance(error, VitvizError) else UNEXPECTED
+
+
+def told_of(error: BaseException, place: str = "the page") -> dict:
+    """An error for the page, as a sentence with its values; a mistake of ours is logged and told as such."""
+    if not isinstance(error, VitvizError):
+        log.error("%s failed by a mistake of ours", place, exc_info=error)
+        return travelling(UNEXPECTED)
+    sentence = said(error)
+    return travelling(sentence if isinstance(sentence, Sentence) else without_paths(sentence))

@@ -1,0 +1,176 @@
+"""Films from the server: what is asked for, checked; moments are looked at in turns, and drawn in one.
+
+Whoever asks for a film brings a ticket of their own, and may ask under it how many frames are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from vitviz.errors import Unknown, VitvizError
+from vitviz.export import Figure
+from vitviz.export.animation import (
+    FORMATS,
+    NO_FILM,
+    Animation,
+    Told,
+    checked,
+    checked_width,
+    each_layers,
+    explained,
+    over_layers,
+    over_training,
+    wanted,
+)
+from vitviz.export.video import paced
+from vitviz.server.api import figures
+from vitviz.server.api.figures import Texts
+from vitviz.server.api.serialization import whole
+from vitviz.server.security import request_context
+from vitviz.server.services.analysis_service import Studio
+from vitviz.server.services.frames import thinned
+from vitviz.traces.localized_text import Sentence, said, travelling
+from vitviz.views import Needs, View
+from vitviz.views.printing import ALONE, Asked
+
+if TYPE_CHECKING:
+    from vitviz.engine import Frame
+
+FRAMES = 120  # of a video; of more every so many
+MOST = 60  # frames; of a longer film every so many, its first and its last among them
+WIDE = 1280  # pixels across, at most
+PREFIX = "film."
+ASKED = ("over", "width", "seconds", "detail", "dark", "lang", "ticket", "video", "first", "last")
+TOO_LONG = (
+    "Its numbers take a while to compute at every step or frame: in Python vitviz.animation and vitviz.video"
+    " make the film."
+)
+OF_A_SET = "A film is of one picture; show one picture again, and not an average over a set."
+
+
+def film(
+    studio: Studio,
+    key: str,
+    slug: str,
+    given: Texts,
+    over: str = "training",
+    asked: Asked = ALONE,
+    told: Told = lambda done, of: None,
+) -> Animation:
+    """A view's film; VitvizError for what there is not. `told` hears how many moments are seen, of all."""
+    if studio.sets.survey(key) is not None:
+        raise Unknown(OF_A_SET)
+    view, run, (_, second) = studio.view(slug), studio.runs.run(key), studio.runs.both(key)
+
+    if wanted(over) == "layers":
+        subject = studio.subject(key)
+        settings = view.settings(given, subject.about)
+
+        def grown(each: Mapping[str, Any]):
+            request_context.require_visitor()
+            return figures.of_settings(studio, key, view, each, asked)
+
+        return over_layers(view, subject, settings, asked.detail, grown)
+    moments = _moments(studio, view, run.checkpoint)
+    subject = studio.subject(key)
+    given = {**given, **explained(subject, view.settings(given, subject.about))}
+    done = iter(range(1, len(moments) + 1))
+
+    def figure_of(name: str):
+        moment = studio.look(run.picture, name, run.size, without=run.without, strokes=run.strokes)
+        request_context.require_visitor()
+        moment = studio.runs.pair(moment, second) if second else moment
+        made = figures.figure(studio, moment, slug, given, asked)
+        told(next(done), len(moments))
+        return made
+
+    return over_training(run.checkpoint, moments, figure_of)
+
+
+def of_video(
+    studio: Studio, key: str, slug: str, given: Texts, video: str, part: slice, asked: Asked, told: Told
+) -> Animation:
+    """A view's film over a `part` of a video's frames, each seen as `key`'s photograph is."""
+    view = studio.view(slug)
+    if view.on_request or view.needs is not Needs.RUN:
+        raise VitvizError(TOO_LONG if view.on_request else OF_A_SET)
+    frames = thinned(studio.videos.of(video).frames[part], FRAMES)
+
+    def each() -> Iterator[tuple[int, float, Figure]]:
+        for done, (number, seconds, data) in enumerate(frames):
+            request_context.require_visitor()
+            with studio.frames.passing(data, video) as picture:
+                seen = studio.frames.seen_as(key, picture)
+                with studio.frames.looked_at(seen):
+                    yield number, seconds, figures.figure(studio, seen, slug, given, asked)
+            told(done + 1, len(frames))
+
+    return paced(each())
+
+
+def asked_for(studio: Studio, key: str, slug: str, ending: str, given: Texts) -> tuple[bytes, str]:
+    """The file of an address, and its name; film.over, .width, .seconds, .detail, .dark, .lang say how."""
+    address = figures.Wanted(given, PREFIX, "Films", ASKED, ending, FORMATS)
+    ticket = address.text("ticket", "", "[0-9a-z]{0,40}", "up to 40 letters and digits")
+    count = studio.counted(key, ticket)
+    width = address.number("width", "960")
+    seconds = float(address.text("seconds", "0.8", r"[0-9](\.[0-9])?", "0.1 to 5, such as 0.8"))
+    require(ending, width, seconds)
+    over, how = address.text("over", "training"), (address.look(), partial(_count, count, 0))
+    if over == "video":
+        part = slice(address.number("first", "0"), address.number("last", "9999") + 1)
+        made = of_video(studio, key, slug, address.theirs, address.text("video", ""), part, *how)
+    else:
+        made = film(studio, key, slug, address.theirs, over, *how)
+    data = written(studio, made, ending, width, seconds, partial(_count, count, 1))
+    return data, f"{made.name}.{ending}"
+
+
+def require(form: str, width: int, seconds: float) -> None:
+    """VitvizError for a file that there is not: asked before its figures are made, which takes long."""
+    checked(form, seconds)
+    checked_width(whole(width, "width", 1, WIDE))
+
+
+def written(
+    studio: Studio, made: Animation, form: str, width: int, seconds: float, told: Told = lambda done, of: None
+) -> bytes:
+    """The file, drawn and encoded in a turn among what is dear."""
+    with studio.work.drawing(width * width):
+        return made.file(form, width, seconds, told)
+
+
+def offered(studio: Studio, key: str, slug: str, given: Texts) -> dict[str, Any]:
+    """How many frames each film of a view has, by what it goes over; else the sentence why there is none."""
+    view, subject = studio.view(slug), studio.subject(key)
+    _, theirs = figures.apart(given, PREFIX)
+
+    def of(count: Callable[[], int]) -> int | dict[str, Any]:
+        try:
+            if studio.sets.survey(key) is not None:
+                raise Unknown(OF_A_SET)
+            return count()
+        except VitvizError as error:
+            return travelling(said(error))
+
+    return {
+        "training": of(lambda: len(_moments(studio, view, studio.runs.run(key).checkpoint))),
+        "layers": of(lambda: len(each_layers(view, subject, view.settings(theirs, subject.about)))),
+    }
+
+
+def _moments(studio: Studio, view: View, checkpoint: str) -> list[Frame]:
+    """Which moments of a training its film shows; VitvizError for none, and where each would take long."""
+    moments = thinned(studio.checkpoints.moments(checkpoint), MOST)
+    if not moments:
+        raise VitvizError(Sentence(NO_FILM, checkpoint=checkpoint))
+    if view.on_request:
+        raise VitvizError(TOO_LONG)
+    return moments
+
+
+def _count(count: list[int], drawn: int, done: int, of: int) -> None:
+    """Counts frames, each twice: when it is seen (`drawn` is 0), and when it is drawn (1)."""
+    count[:] = [done + drawn * of, 2 * of]

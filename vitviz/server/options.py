@@ -1,0 +1,201 @@
+"""What the command line decides: where the page is served, the studio's settings, a visitor's limits."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from typer import BadParameter, Option, Typer
+
+import vitviz
+from vitviz.errors import TooMuch
+from vitviz.server import zerogpu
+from vitviz.traces.localized_text import Sentence
+
+if TYPE_CHECKING:
+    from vitviz.engine import Inspector
+
+MB = 1_000_000
+# multiplications of a pass: a second or two on two cores; ViT-B/16 has 18e9 at 224 px, 55e9 at 384
+DEAR = 100e9
+TOO_MANY = (
+    "An input of {height} x {width} pixels has {tokens} tokens for {name}, and this server computes at most"
+    " {most}. {tall} x {wide} pixels would do."
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may cost here, for everybody who asks this server; a notebook has none."""
+
+    tokens: int = 5_000  # of an input; attention grows with their square
+    seconds: float = 300  # of computing for one answer, waiting not counted
+    passes: int = 2  # cheap ones at once; a dear one computes beside them
+    pixels: int = 20_000_000  # of a figure for print
+    memory: int = 1_200 * 10**6  # bytes that all who compute at once may take, by estimate
+    video_seconds: float = 60  # of a video; one that goes on is refused
+    video_frames: int = 1_000  # kept of it; of one that has more every so many
+
+    def require(self, inspector: "Inspector", size: tuple[int, int] | None) -> None:
+        """TooMuch, with the largest that would do, for an input of more tokens than this server computes."""
+        tokens = inspector.demand(size).tokens
+        if size is None or tokens <= self.tokens:  # its own size is what the checkpoint was chosen for
+            return
+        (height, width), grid = size, inspector.grid()
+        shrunk = (max(self.tokens - grid.prefix, 1) / (tokens - grid.prefix)) ** 0.5
+        tall, wide = (
+            max(1, int(n * shrunk / patch)) * patch for n, patch in zip(size, grid.patch, strict=True)
+        )
+        told = {"name": inspector.checkpoint.name, "most": self.tokens, "tall": tall, "wide": wide}
+        raise TooMuch(Sentence(TOO_MANY, height=height, width=width, tokens=tokens, **told))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the studio is set to."""
+
+    checkpoint: str = "vitviz-tiny"
+    weights: Path | None = None
+    device: str = "auto"
+    model_cache: int = 4_000 * MB
+    trace_cache: int = 512 * MB
+    picture_cache: int = 256 * MB
+    allowed: tuple[str, ...] = ()  # on a public Space: the only checkpoints that can be picked
+    dtype: str = "float32"
+    limits: Limits = Limits()
+    keeps: bool = False  # whether what is said of a file is written beside it: on one's own machine
+    lessons: Path = Path("lessons")  # zips that the page offers; there need be none
+
+
+@dataclass(frozen=True)
+class Options:
+    """Where the page is served, and what the studio is set to."""
+
+    host: str
+    port: int | None
+    share: bool
+    settings: Settings
+    allowed_hosts: tuple[str, ...] = ()
+    upload_quota: int = 2_000 * MB
+
+
+def folder_of_lessons(given: Path | None = None) -> Path:
+    """Where lessons lie: as given, else lessons/ beside the package (where app.py is), else here."""
+    beside = Path(vitviz.__file__).resolve().parents[1] / "lessons"
+    return given or (beside if beside.is_dir() else Path("lessons"))
+
+
+def _up_to(most: int, said: str, kind: type = int, unit: int = 1) -> Callable[[Any], float]:
+    """Reads a number, more than 0 and at most `most`, in units; of others is told what is `said`."""
+
+    def read(text: Any) -> float:
+        try:
+            number = kind(text)
+        except ValueError:
+            number = 0
+        if not 0 < number <= most:  # NaN is not
+            raise BadParameter(f"{text} {said}")
+        return number if unit == 1 else int(number * unit)
+
+    return read
+
+
+_WHOLE = _up_to(1_000_000, "is no whole number from 1 to 1000000")
+_TIME = _up_to(1_000_000, "is no number of seconds, more than 0 and up to 1000000", float)
+_PORT = {"parser": _up_to(65_535, "is no port: expected a whole number from 1 to 65535"), "metavar": "N"}
+_CACHE = {"parser": _up_to(999_999_999, "MB is no size of a cache", float, MB), "metavar": "MB"}
+_HOSTS = (
+    "name under which browsers reach the app through a proxy, such as vit.example.org or *.example.org; may"
+    " be repeated. Other names are refused; without it all but localhost where only this machine is served,"
+    " else none (default: VITVIZ_ALLOWED_HOSTS, separated by commas)"
+)
+
+
+def _most(name: str, kind: Callable[[Any], float], said: str) -> Any:
+    return Option(envvar=f"VITVIZ_MAX_{name}", parser=kind, metavar="N", help=f"most {said}")
+
+
+def parse(arguments: Sequence[str] | None = None, program: str = "python app.py") -> Options:
+    """The options given; SystemExit with a usage line where they do not fit."""
+    usual, ours, found = Limits(), Settings(), []
+    if os.environ.get("SPACE_ID"):  # its strangers get less
+        usual = replace(usual, tokens=2_500, seconds=60)
+    # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at all
+    # other times.
+    if zerogpu.here():
+        usual, ours = replace(usual, passes=8), replace(ours, device="cpu")
+
+    def options(
+        host: Annotated[
+            str, Option(envvar="GRADIO_SERVER_NAME", help="address; 0.0.0.0 for all in the network")
+        ] = "127.0.0.1",
+        port: Annotated[int, Option(envvar="GRADIO_SERVER_PORT", help="port to serve on", **_PORT)] = 7860,
+        device: Annotated[
+            str, Option(help="auto (CUDA, then Apple's, then the CPU), cpu, cuda, cuda:N or mps")
+        ] = ours.device,
+        checkpoint: Annotated[str, Option(help="the checkpoint shown first")] = ours.checkpoint,
+        weights: Annotated[
+            Path | None, Option(help="folder of your own checkpoints (else weights/ beside the app)")
+        ] = None,
+        lessons: Annotated[
+            Path | None, Option(help="folder of lessons, zips of the page (else lessons/ beside it)")
+        ] = None,
+        model_cache: Annotated[float, Option(help="for checkpoints", **_CACHE)] = ours.model_cache // MB,
+        trace_cache: Annotated[float, Option(help="for traces", **_CACHE)] = ours.trace_cache // MB,
+        picture_cache: Annotated[
+            float, Option(help="for uploads, and again for drawn data", **_CACHE)
+        ] = ours.picture_cache // MB,
+        upload_quota: Annotated[
+            float, Option(help="of the disk, for uploads; the oldest go first", **_CACHE)
+        ] = Options.upload_quota // MB,
+        max_tokens: Annotated[
+            int, _most("TOKENS", _WHOLE, "tokens of an input, of which attention takes the square")
+        ] = usual.tokens,
+        max_seconds: Annotated[
+            float, _most("SECONDS", _TIME, "seconds of computing for one answer")
+        ] = usual.seconds,
+        max_passes: Annotated[
+            int, _most("PASSES", _WHOLE, "cheap passes at once; a dear one runs beside them")
+        ] = usual.passes,
+        max_video_seconds: Annotated[
+            float, _most("VIDEO_SECONDS", _TIME, "seconds of a video")
+        ] = usual.video_seconds,
+        max_video_frames: Annotated[
+            int, _most("VIDEO_FRAMES", _WHOLE, "frames kept of a video")
+        ] = usual.video_frames,
+        share: Annotated[bool, Option("--share", help="make a public link through Gradio")] = False,
+        dtype: Annotated[
+            Literal["float32", "bfloat16"], Option(help="the page says how far bfloat16 is from float32")
+        ] = ours.dtype,
+        allowed_host: Annotated[list[str] | None, Option(metavar="NAME", help=_HOSTS)] = None,
+    ) -> None:
+        """vitviz shows what happens inside a Vision Transformer, in your browser."""
+        video = {"video_seconds": max_video_seconds, "video_frames": max_video_frames}
+        settings = Settings(
+            checkpoint, weights, device, model_cache, trace_cache, picture_cache,
+            _names(os.environ.get("VITVIZ_CHECKPOINTS", "")), dtype,
+            Limits(max_tokens, max_seconds, max_passes, **video),
+            _own(host, share or bool(allowed_host)), folder_of_lessons(lessons),
+        )  # fmt: skip
+        hosts = _names(",".join(allowed_host or [os.environ.get("VITVIZ_ALLOWED_HOSTS", "")]))
+        found.append(Options(host, port, share, settings, hosts, upload_quota))
+
+    page = Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    page.command(context_settings={"help_option_names": ["-h", "--help"]})(options)
+    try:
+        page(arguments, prog_name=program)  # which ends the program, as if the options were all of it
+    except SystemExit:
+        if not found:
+            raise
+    return found[0]
+
+
+def _own(host: str, shared: bool) -> bool:
+    """Whether the page is for whoever started it alone, on this machine."""
+    told = ("SPACE_ID", "VITVIZ_CHECKPOINTS", "VITVIZ_ALLOWED_HOSTS")
+    return host in ("127.0.0.1", "localhost", "::1") and not (shared or any(map(os.environ.get, told)))
+
+
+def _names(listed: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in listed.split(",") if name.strip())

@@ -1,0 +1,127 @@
+// What a checkpoint's file does not say: each thing a question, each choice with what it would answer here.
+// Until all is said, every view carries the mark "assumed".
+
+import { button, div, el, span } from '../../frontend/elements.js';
+import { scored } from '../../frontend/numbers.js';
+import { t } from '../../frontend/i18n.js';
+import { questions } from './requests.js';
+
+const titles = () => ({
+  heads: t('Heads'),
+  normalisation: t('Mean and deviation'),
+  crop_pct: t('Crop'),
+  interpolation: t('Interpolation'),
+  activation: t('Activation'),
+  epsilon: t('Epsilon of the norms'),
+  mapping: t('What its tensors are'),
+  weights: t('Which of its weights'),
+  pool: t('What the classifier reads'),
+  head_type: t('What its one output is'),
+  block: t('Where the norms stand'),
+});
+
+/** "heads=6" as "6"; mean and deviation by the name they are known by. */
+function named(choice) {
+  const values = [...new URLSearchParams(choice.text).values()];
+  return choice.known ? t(choice.known) : values.join(' ± ');
+}
+
+export default function part(element, props, watch, trigger) {
+  const root = element.querySelector('.vv-assumed');
+  const question = questions(trigger, 'assume');
+  let wanted = { of: '', said: '' }; // of a file, and not yet answered
+  const details = el('details', { open: true });
+  // of the classes: one field for as long as it is the same file
+  let names = { of: null, box: null, field: null };
+
+  function ask(said) {
+    wanted = { of: props.value.file, said };
+    question.ask({ said });
+  }
+
+  function say(more) {
+    const coming = question.open() && wanted.of === props.value.file;
+    const said = new URLSearchParams(coming ? wanted.said : props.value.said);
+    for (const text of more) new URLSearchParams(text).forEach((value, name) => said.set(name, value));
+    ask(said.toString());
+  }
+
+  /** One question: the choices with the answer that each would give. */
+  function asked(item) {
+    const legend = el('legend', { text: titles()[item.name] });
+    if (!item.choices.length) {
+      const text = t(
+        'Told from names and shapes; a mapping file beside the weights says it for certain, and whether a ' +
+          'last norm stands before the average (norm.*) or behind it (fc_norm.*).',
+      );
+      return el('fieldset', {}, legend, el('p', { class: 'vv-small', text }));
+    }
+    const rows = item.choices.map((choice) => {
+      const told = { name: `vv-${item.name}`, checked: choice.text === item.taken };
+      const input = el('input', { type: 'radio', ...told, onchange: () => say([choice.text]) });
+      const read = new URLSearchParams(choice.text).get('head_type'); // else as it is read now
+      const answer = choice.answer
+        ? `${choice.answer[0]} ${scored(choice.answer[1], read ?? props.value.head_type)}`
+        : '';
+      return el('label', {}, input, span(named(choice)), el('span', { class: 'vv-small', text: answer }));
+    });
+    return el('fieldset', {}, legend, ...rows);
+  }
+
+  /** What the classes of a file are called: one name a line, written or out of a file. */
+  function naming(of, classes) {
+    const count = el('p', { class: 'vv-small', role: 'status' });
+    const take = (text) => {
+      box.value = text;
+      const given = text.trim() ? text.trimEnd().split(/\r\n|\r|\n/).length : 0;
+      count.textContent = t('{given} of {classes} names, one a line', { given, classes });
+    };
+    const label = t('Names of the classes');
+    const box = el('textarea', { rows: 3, 'aria-label': label, oninput: () => take(box.value) });
+    const file = el('input', {
+      type: 'file',
+      accept: '.txt,text/plain',
+      'aria-label': t('A file with one name a line'),
+      onchange: async () => file.files[0] && take(await file.files[0].text()),
+    });
+    take('');
+    return { of, box, field: el('fieldset', {}, el('legend', { text: label }), box, count, file) };
+  }
+
+  function mark(value) {
+    const items = [...(value?.items ?? []), ...(value?.second ?? [])].map((item) => titles()[item.name]);
+    const text = items.length ? t('assumed: {what}', { what: [...new Set(items)].join(', ') }) : '';
+    document.body.classList.toggle('vv-is-assumed', items.length > 0);
+    document.documentElement.style.setProperty('--vv-assumed', JSON.stringify(text));
+  }
+
+  function show() {
+    const { value } = props;
+    mark(value);
+    root.hidden = !value || (!value.items?.length && !value.said);
+    if (root.hidden) return;
+    const way = (text, run) => button(text, run, { class: 'vv-edit-all' });
+    const what = decodeURIComponent(value.said || '')
+      .replaceAll('&', ', ')
+      .replaceAll('+', ' ');
+    const told = value.said && el('p', { class: 'vv-small', text: t('Said: {what}', { what }) });
+    const taken = value.items.map((item) => item.taken).filter(Boolean);
+    if (names.of !== value.file) names = naming(value.file, value.classes);
+    const keep = () => trigger('keep', { labels: names.box.value });
+    const ways = [
+      taken.length > 0 && way(t('These are right'), () => say(taken)),
+      value.said && way(t('Ask again'), () => ask('')),
+      value.keeps && value.said && way(t('Keep beside the file'), keep),
+    ];
+    const text = value.items.length ? t('The file does not say') : t('Said of this file');
+    const parts = [...value.items.map(asked), value.classes && names.field, told];
+    const all = [el('summary', { text }), ...parts, div('vv-assumed-do', ...ways)];
+    details.replaceChildren(...all.filter(Boolean));
+    root.replaceChildren(details);
+    root.dataset.said = value.said;
+    if (value.items.length && !value.answered) trigger('answers', {});
+  }
+
+  watch('value', show);
+  show();
+}

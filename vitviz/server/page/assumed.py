@@ -1,0 +1,107 @@
+"""What a checkpoint's file does not say, for the page's form: questions, choices, what each would answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vitviz.errors import CheckpointError
+from vitviz.server.i18n import told
+from vitviz.traces.text_classes import with_text, without_text
+
+if TYPE_CHECKING:
+    from vitviz.engine import Inspector
+    from vitviz.server.services.analysis_service import Studio
+
+SHARED = "This site is shared, so nothing is written beside its files. Copy the link instead."
+_KNOWN = {
+    "ImageNet": told("ImageNet's"), "one half": told("one half"), "CLIP": told("CLIP's"),
+    "CIFAR-10": told("CIFAR-10's"), "none": told("none"),
+    "pool=class": told("class token"), "pool=average": told("average of the patches"),
+    "pool=average+of+all": told("average of all tokens"),
+    "pool=max": told("largest of each number among the patches"),
+    "pool=average+and+max": told("half average, half largest"),
+    "pool=attention": told("attention over the patches"),
+    "pool=attention+of+all": told("attention over all tokens"),
+    "block=pre-norm": told("before attention and MLP (pre-norm)"),
+    "block=res-post-norm": told("behind them, before they are added (res-post-norm)"),
+    "block=post-norm": told("behind each sum (post-norm)"),
+    "head_type=sigmoid": told("logit of a yes or no (sigmoid)"),
+    "head_type=value": told("value of a regression"),
+}  # fmt: skip
+
+
+def shown(
+    inspector: Inspector, second: Inspector | None, keeps: bool, answers: dict | None = None
+) -> dict[str, Any]:
+    """The form's value; `answers` are those of each choice on the current picture, once they are known."""
+    from vitviz.engine.adapters.assumptions import NORMALISATIONS
+    from vitviz.engine.formats.overrides import split
+
+    plain, given = split(inspector.checkpoint.name)
+    keeps = keeps and inspector.checkpoint.source == "local"
+    names = _KNOWN | {one.text(): _KNOWN[name] for name, one in NORMALISATIONS.items()}
+    items = [
+        {
+            "name": one.name,
+            "taken": one.taken,
+            "choices": [
+                {"text": text, "known": names.get(text), "answer": (answers or {}).get((one.name, text))}
+                for text in one.choices
+            ],
+        }
+        for one in inspector.checkpoint.assumed
+    ]
+    return {
+        "said": given.text(),
+        "items": items,
+        "second": [] if second is None else [{"name": one.name} for one in second.checkpoint.assumed],
+        "keeps": keeps,
+        "file": plain,
+        "head_type": inspector.head_type,
+        "classes": inspector.model.num_classes if keeps else 0,  # to be named, where that can be kept
+        "answered": answers is not None or not items,
+    }
+
+
+def answered(studio: Studio, state: dict[str, Any]) -> dict[str, Any]:
+    """The same with what each choice would answer to the picture in view."""
+    from vitviz.engine.choices import outcomes
+
+    run = studio.runs.run(state["key"])
+    inspector = studio.checkpoints.inspector(run.checkpoint)
+    size = run.size or inspector.preprocessing.size
+    count = sum(len(one.choices) for one in inspector.checkpoint.assumed)
+    with studio.work.computing(inspector, run.size, max(1, count)):
+        picture = studio.pictures.opened(run.picture, run.strokes)
+        found = outcomes(inspector, picture, inspector.checkpoint.assumed, size)
+        answers = {(name, text): answer for name, text, answer in found}
+    second = studio.checkpoints.inspector(state["second"]) if state.get("second") else None
+    return shown(inspector, second, studio.settings.keeps, answers)
+
+
+def name_with(checkpoint: str, text: str) -> str:
+    """A checkpoint's name with what is said of it; CheckpointError or VitvizError for what cannot be said."""
+    from vitviz.engine.formats.overrides import Given, split
+
+    plain, _ = split(checkpoint)
+    said = Given.parse(text).text()
+    return with_text(f"{plain}?{said}" if said else plain, *without_text(checkpoint)[1:])
+
+
+def keep(studio: Studio, checkpoint: str, names: str = "") -> str:
+    """Keeps what was said beside the file, and the classes' names, one a line; returns the checkpoint's name.
+    CheckpointError where this site does not write, and for names that are not as many as the classes.
+    """
+    from vitviz.engine.adapters import sidecar_config
+    from vitviz.engine.formats.overrides import split
+    from vitviz.engine.formats.timm_config import in_lines
+
+    if not studio.settings.keeps:
+        raise CheckpointError(SHARED)
+    inspector = studio.checkpoints.inspector(checkpoint)
+    plain, _ = split(checkpoint)
+    named = in_lines(names, inspector.model.num_classes, plain) if names.strip() else inspector.labels
+    placed = inspector.placed
+    sidecar_config.keep(placed.checkpoint, placed.model, placed.preprocessing, named, placed.head_type)
+    studio.checkpoints.forget(plain)
+    return plain

@@ -1,0 +1,234 @@
+"""The page: the picture, the checkpoint and the answer on the left, the views as tabs on the right."""
+
+import atexit
+import gc
+import json
+import threading
+from contextlib import suppress
+
+import gradio as gr
+
+from vitviz.errors import VitvizError
+from vitviz.server import i18n
+from vitviz.server.api import endpoints, modules
+from vitviz.server.i18n import say, translated
+from vitviz.server.options import Options
+from vitviz.server.page.components import Canvas, Page, Part
+from vitviz.server.page.handlers import FIRST_SAMPLE, Handlers
+from vitviz.server.page.over_a_set import OverASet
+from vitviz.server.page.page_renderer import Left, Shown
+from vitviz.server.page.routes import routes
+from vitviz.server.security import middleware
+from vitviz.server.security.uploads import Quota
+from vitviz.server.services.analysis_service import Studio
+from vitviz.traces.allocator import keep_freed_memory
+from vitviz.views import GROUPS, VIEWS, View
+
+# A page that Gradio has forgotten is known by our own sessions, which take a thousandth of its memory.
+PAGES = 200
+LOOKS = 0.01  # seconds from one look of an empty queue to the next
+GROUPED = {"groups": [[group, [view.slug for view in views]] for group, views in GROUPS.items()]}
+LATEX = [{"left": "$", "right": "$", "display": False}]
+FORMULAS = {"latex_delimiters": LATEX, "elem_classes": "vitviz-formulas"}
+NOT_OPENED = translated(
+    "The page could not be opened: the server has too much to do just now, or something failed. "
+    "Load it again in a moment.",
+    "en",
+)
+# What the browser's history keeps of a page that is loaded again, in place of the value of the links.
+KEPT = """(session) => {
+  const { picture = '', averages = {}, strokes, set } = window.history.state?.vitviz || {};
+  return [session, { picture, averages, strokes, set }];
+}"""
+QUIET = {"api_visibility": "private", "show_progress": "hidden"}  # how a listener is asked
+# To whoever listens on the page.
+TOLD = "() => {{ document.dispatchEvent(new CustomEvent('vitviz:{name}', {{ detail: '{detail}' }})); }}"
+
+
+def build(studio: Studio) -> gr.Blocks:
+    """The page, ready to be launched."""
+    keep_freed_memory()
+    with Page(title="vitviz", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
+        session = gr.State({})
+        with gr.Row(elem_id="vitviz-header"):
+            gr.Markdown(
+                say("# vitviz\nSee what happens inside a Vision Transformer."), elem_id="vitviz-title"
+            )
+            Part("language", elem_id="vitviz-language")
+            Part("glossary")
+            Part("present", elem_id="vitviz-present")
+            link = Part("links", ("seen",), elem_id="vitviz-links")
+        with gr.Row(elem_id="vitviz-page"):
+            with gr.Column(scale=2, min_width=280, elem_id="vitviz-left"):
+                left = Left(studio)
+            with gr.Column(scale=5, min_width=360, elem_id="vitviz-right"):
+                Part("groups", value=GROUPED, elem_id="vitviz-groups")
+                # what waits for no pass is the first to be seen
+                soon = next(view.slug for view in VIEWS if view.soon)
+                with gr.Tabs(selected=soon, overflow_behavior="wrap", elem_id="vitviz-tabs") as right:
+                    figures = {view.slug: _tab(view) for view in VIEWS}
+                left.set.render()
+                left.film.render()  # a timeline below the views
+        _connect(demo, Shown(studio, session, left, link, figures), session, right)
+        endpoints.publish(studio)
+    return demo
+
+
+def _grouped() -> str:
+    """Of the tabs only those stand in their row that are of one group with the chosen one."""
+    rules = []
+    for _, slugs in GROUPED["groups"]:
+        own = [f"#vitviz-tab-{slug}-button" for slug in slugs]
+        chosen = ", ".join(f"[data-tab='{slug}']" for slug in slugs)
+        rules.append(f":root:not({chosen}) :is({', '.join(own)}) {{ display: none }}")
+    return "\n".join(rules)
+
+
+def _tab(view: View) -> list[Canvas]:
+    """One view's tab; its figures, of the first checkpoint and of the one beside it."""
+    told = view.words
+    lead = say("{what}\n\n{how}", what=told.what, how=told.how)
+    with gr.Tab(say(view.title), id=view.slug, elem_id=f"vitviz-tab-{view.slug}"):
+        with gr.Row(elem_classes="vitviz-about"):
+            gr.Markdown(lead, elem_classes="vitviz-lead")
+            with gr.Accordion(say("Definition, source and limits"), open=False, elem_classes="vitviz-fold"):
+                gr.Markdown(say(told.definition), **FORMULAS)
+                gr.Markdown(say("**Source.** {source}.", source=told.source))
+                gr.Markdown(say("**What it does not show.** {caveat}", caveat=told.caveat), **FORMULAS)
+        with gr.Row(equal_height=False, elem_classes="vitviz-figures"):
+            return [
+                Canvas(view.slug, elem_id=f"vitviz-{view.slug}", elem_classes="vitviz-first"),
+                Canvas(view.slug, True, elem_id=f"vitviz-second-{view.slug}", elem_classes="vitviz-beside"),
+            ]
+
+
+def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
+    """Serves the page until it is stopped."""
+    threading.Thread(target=_warm_up, args=[studio], daemon=True).start()
+    demo.queue(max_size=256, default_concurrency_limit=None)  # nobody waits behind another: see turns.py
+    kept = [path for block in demo.blocks.values() for path in getattr(block, "keep_in_cache", ())]
+    hosts = middleware.Hosts(options.host, options.allowed_hosts, options.share)
+    quota = Quota(options.upload_quota, kept)
+    opened = middleware.lifespan(hosts, middleware.Calls(demo), quota, studio.work.turns)
+    demo._queue.pending_messages_per_session = middleware.Answers(PAGES)
+    demo._queue.sleep_when_free = LOOKS  # Gradio's own 0.001 takes a tenth of a core from who computes
+    served(
+        demo,
+        server_name=options.host,
+        server_port=options.port,
+        max_threads=middleware.THREADS,
+        share=options.share,
+        theme=theme(),
+        head=f"<style>{modules.style()}{_grouped()}</style>",  # Gradio's `css=` drops the container queries
+        i18n=i18n.i18n(),
+        max_file_size=quota.request,  # of a video; what is read as a picture is bounded where it is read
+        run_history=False,
+        enable_monitoring=False,
+        state_session_capacity=PAGES,
+        app_kwargs={"routes": routes(studio), "lifespan": opened},
+    )
+
+
+def served(demo: gr.Blocks, **given) -> None:
+    """Gradio's launch, tried again where its question to itself went unanswered, on a busy machine."""
+    for last in (False, False, True):
+        try:
+            return demo.launch(**given)
+        except ValueError as error:
+            if last or "localhost" not in str(error):
+                raise
+
+
+def theme() -> gr.themes.Base:
+    """A calm one with system fonts, as there may be no network; all texts stand out by 4.5 : 1 (WCAG AA)."""
+    base = gr.themes.Default(
+        primary_hue="teal",
+        neutral_hue="slate",
+        font=["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"],
+        font_mono=["ui-monospace", "Menlo", "Consolas", "monospace"],
+    )
+    return base.set(
+        body_text_color_subdued="*neutral_500",
+        color_accent="*primary_700",  # in the dark page.css sets it back
+        button_primary_background_fill="*primary_700",
+        button_primary_background_fill_dark="*primary_700",
+        button_primary_background_fill_hover="*primary_800",
+        button_primary_background_fill_hover_dark="*primary_800",
+    )
+
+
+def _connect(demo: gr.Blocks, page: Shown, session: gr.State, right: gr.Tabs) -> None:
+    """Every listener. What shows something else ends a survey that runs in any view."""
+    do, outputs, left, link = Handlers(page), page.outputs, page.left, page.link
+    shown = {"api_visibility": "private", "show_progress_on": left.stage}
+    each = {"trigger_mode": "multiple"}
+    taught = [*outputs, left.lessons, right, left.zipped]
+    changes = (  # what is done, what answers, of which values, into which, how, and what the page hears then
+        (left.upload.input, do.upload, [left.upload], [*outputs, left.upload], shown, ""),
+        (left.gallery.select, do.sample, [], outputs, shown, ""),
+        (left.picker.input, do.switch, [left.picker], outputs, shown, ""),
+        (left.second.input, do.beside, [left.second], outputs, shown, ""),
+        (left.pairs.input, do.pair, [left.pairs], outputs, shown, ""),
+        (left.compare.compare, do.compare, [], outputs, shown | each, "compare"),
+        (left.size.input, do.resize, [left.size], outputs, shown, ""),
+        (left.edits.without, do.take_away, [], outputs, shown | each, "without"),
+        (left.edits.retouch, do.retouch, [], outputs, shown | each, "retouch"),
+        (link.seen, do.seen, [], outputs, shown | each, ""),
+        (left.zipped.upload, do.lesson, [left.zipped], taught, shown, ""),
+        (left.lessons.learn, do.learn, [], taught, shown | each, "learn"),
+        (left.assumed.assume, do.assume, [], outputs, shown | each, "assume"),
+        (left.sentences.ask, do.ask, [], outputs, shown | each, "ask"),
+        (left.assumed.keep, do.keep, [], outputs, shown, ""),
+        (left.film.frame, do.frame, [], outputs, QUIET | each, ""),
+        (left.facts.computed, do.computed, [], outputs, QUIET | each, "computed"),
+    )
+    ends = _over_a_set(page, session)
+    # Before the listeners proper: the page takes those of an event one after the other, each when the last is
+    # done.
+    for event, *_ in changes:
+        event(None, None, None, cancels=ends)
+    for event, make, given, into, how, name in changes:
+        asked = event(make, [session, *given], into, **how)
+        if name == "computed":
+            asked.failure(None, None, None, js=TOLD.format(name="unanswered", detail=name))
+        elif name:  # a part that asks one question after the other is told when each has been answered
+            for answered in (asked.then, asked.failure):
+                answered(None, None, None, js=TOLD.format(name="answered", detail=name))
+    left.assumed.answers(do.answers, [session], left.assumed, trigger_mode="always_last", **QUIET)
+    first = [*outputs, left.picker, left.second, left.lessons, right]
+    opened = demo.load(do.first, [session, link], first, js=KEPT, **shown)
+    # A page that comes when the queue is full has nothing to show; Gradio's own sentence is gone after ten
+    # seconds.
+    opened.failure(None, None, left.notice, js=f"() => ({{ text: {json.dumps(NOT_OPENED)} }})")
+
+
+def _over_a_set(page: Shown, session: gr.State) -> list[gr.events.Dependency]:
+    """The listeners of the panel; returns what another choice ends."""
+    over, panel, files = OverASet(page.studio), page.left.set, page.left.files
+    figures = [session, *page.over_sets, panel]
+    answering = panel.answer(over.answer, session, panel, **QUIET)
+    panel.survey(None, None, None, cancels=answering)
+    surveying = panel.survey(over.survey, session, figures, **QUIET)
+    ends = [answering, surveying]
+    for event in (files.upload, panel.samples, panel.stop, panel.single):
+        event(None, None, None, cancels=ends)
+    given = [session, panel, files]
+    files.upload(over.give, [session, files], given, **QUIET)
+    panel.samples(over.give, session, given, **QUIET)
+    panel.single(over.single, session, figures, **QUIET)
+    for name, asked in (("answer", answering), ("survey", surveying)):
+        for answered in (asked.then, asked.failure):
+            answered(None, None, None, js=TOLD.format(name="answered", detail=f"set.{name}"))
+    return ends
+
+
+def _warm_up(studio: Studio) -> None:
+    """Imports the engine and looks at the first picture while the page is being opened."""
+    import vitviz.engine.inspector  # noqa: F401 - for what it brings along: torch and timm
+    from vitviz.engine.hub.downloads import remove_leftovers
+
+    gc.freeze(), gc.enable()  # app.py disabled it; what has been imported need not be looked through again
+    atexit.register(gc.unfreeze)  # but at the end, or libraries report it at length as leaked
+    with suppress(VitvizError):  # the first visitor is told
+        studio.look(studio.pictures.sample(FIRST_SAMPLE), studio.settings.checkpoint)
+    remove_leftovers()

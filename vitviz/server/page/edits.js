@@ -1,0 +1,122 @@
+// What is taken away, as chips that can be taken back: every view shows what the model does without it.
+
+import { button, el, marked, seek, selection, span } from '../../frontend/elements.js';
+import { t } from '../../frontend/i18n.js';
+import { board } from './image_editor.js';
+import { camera } from './camera.js';
+import { questions } from './requests.js';
+import { video } from './video.js';
+
+const NOTHING = { heads: [], mlps: [], patches: [] };
+const headsBy = () => [
+  ['mean', t('their mean over pictures')],
+  ['tokens', t('their mean over tokens')],
+  ['zero', t('zero')],
+];
+const patchesBy = () => [
+  ['dropped', t('left out')],
+  ['mean', t('the model’s mean colour')],
+  ['blur', t('blurred')],
+  ['black', t('black')],
+];
+
+/** A choice of how what is gone is replaced. */
+function how(label, options, value, change) {
+  const list = selection({ 'aria-label': label, onchange: () => change(list.value) }, options, value);
+  return el('label', { class: 'vv-how' }, span(label), list);
+}
+
+export default function part(element, props, watch, trigger) {
+  const root = element.querySelector('.vv-edits');
+  const question = questions(trigger, 'without');
+  const over = board(props, trigger);
+  camera();
+  video();
+  let wanted = { ...NOTHING, heads_as: 'mean', patches_as: 'dropped' };
+
+  /** What is taken away as soon as all that was asked for has been answered. */
+  const coming = () => (!question.open() && props.value?.heads ? props.value : wanted);
+
+  function ask(next) {
+    wanted = next;
+    const { heads, mlps, patches, heads_as: headsAs, patches_as: patchesAs } = next;
+    const parts = [
+      heads.length && `heads=${heads.join('_')}`,
+      mlps.length && `mlps=${mlps.join('.')}`,
+      patches.length && `patches=${patches.join('.')}`,
+      (heads.length || mlps.length) && headsAs !== 'mean' && `heads_as=${headsAs}`,
+      patches.length && patchesAs !== 'dropped' && `patches_as=${patchesAs}`,
+    ];
+    question.ask({ text: parts.filter(Boolean).join(' ') });
+  }
+
+  function chip(text, remove) {
+    const name = t('Put back: {what}', { what: text });
+    const back = button('×', remove, { 'aria-label': name, title: name });
+    return el('span', { class: 'vv-edit' }, span(text), back);
+  }
+
+  function show() {
+    const value = props.value;
+    over.show();
+    root.dataset.strokes = value?.strokes ?? '';
+    root.hidden = !value?.text && !value?.strokes;
+    marked(seek('#vitviz-page'), 'edited', !root.hidden);
+    if (!value?.heads) return;
+    const without = (name, one) => ({ ...coming(), [name]: coming()[name].filter((other) => other !== one) });
+    const heads = value.heads.map((one) => {
+      const [layer, head] = one.split('.');
+      return chip(t('Layer {layer}, head {head}', { layer, head }), () => ask(without('heads', one)));
+    });
+    const mlps = value.mlps.map((one) =>
+      chip(t('MLP of layer {layer}', { layer: one }), () => ask(without('mlps', one))),
+    );
+    const [first, ...more] = value.patches;
+    const named = more.length
+      ? t('{count} patches', { count: value.patches.length })
+      : t('Patch {number}', { number: Number(first) + 1 });
+    const patches = value.patches.length ? [chip(named, () => ask({ ...coming(), patches: [] }))] : [];
+    const ways = [
+      heads.length + mlps.length &&
+        how(t('replaced by'), headsBy(), value.heads_as, (name) => ask({ ...coming(), heads_as: name })),
+      patches.length &&
+        how(t('patches'), patchesBy(), value.patches_as, (name) => ask({ ...coming(), patches_as: name })),
+    ].filter(Boolean);
+    const painted = value.strokes ? [chip(t('The photograph, retouched'), () => over.paint(''))] : [];
+    const all = button(t('Put everything back'), putBack, { class: 'vv-edit-all' });
+    root.replaceChildren(
+      ...painted,
+      ...(value.text ? [el('strong', { text: t('Taken away:') })] : []),
+      ...heads,
+      ...mlps,
+      ...patches,
+      ...ways,
+      all,
+    );
+    root.dataset.text = value.text;
+  }
+
+  document.addEventListener('vitviz:without', (/** @type {CustomEvent} */ event) => {
+    if (!root.isConnected) return;
+    const { heads = [], mlps = [], patches = [], patches_as } = event.detail;
+    const join = (old, more) => [...new Set([...old, ...more])];
+    const base = coming();
+    const all = { heads: join(base.heads, heads), mlps: join(base.mlps, mlps) };
+    all.patches = join(base.patches, patches);
+    ask({ ...base, ...all, patches_as: patches_as ?? base.patches_as });
+  });
+
+  /** All that was taken away, and what was painted. */
+  function putBack() {
+    over.paint('');
+    if (props.value.text || question.open()) ask({ ...coming(), ...NOTHING });
+  }
+
+  document.addEventListener('vitviz:put-back', () => root.isConnected && putBack());
+  document.addEventListener(
+    'vitviz:board',
+    (/** @type {CustomEvent} */ event) => root.isConnected && over.open(event.target),
+  );
+  watch('value', show);
+  show();
+}

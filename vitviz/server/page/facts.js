@@ -1,0 +1,150 @@
+// The answer of the model, and what it took to compute it.
+
+import { button, el, fold, marked, seek } from '../../frontend/elements.js';
+import { open as openView } from '../../frontend/view_state.js';
+import { fixed, scored } from '../../frontend/numbers.js';
+import { awaiting } from '../../frontend/progress.js';
+import { t } from '../../frontend/i18n.js';
+
+const PAUSE = 2000; // ms before what was not answered is asked for again
+const LONGEST = 30000;
+
+export default function part(element, props, watch, trigger) {
+  const root = element.querySelector('.vv-facts');
+
+  const main = !root.closest('#vitviz-second-facts');
+  let asked = []; // names of the classes that a view asks about: one, or one rather than another
+  let origin = null; // the prediction for this image from which the timeline's slider was moved
+  let live = null; // what is answered to a camera's frame
+  const given = () => live || props.value;
+
+  /** One class: its share as a bar, over what it was before as a paler one. */
+  function bar([label, share], before) {
+    const was = before?.find(([name]) => name === label)?.[1];
+    const { head_type } = given();
+    const part = (name, size) => el('span', { class: name, style: `width:${100 * size}%` });
+    const [earlier, ghost] =
+      was === undefined
+        ? []
+        : [
+            el('span', { class: 'vv-before', text: `${scored(was, head_type)} → ` }),
+            part('vv-answer-ghost', was),
+          ];
+    const bars = el('span', { class: 'vv-answer-track' }, ghost, part('vv-answer-bar', share));
+    return el(
+      'li',
+      {},
+      el('span', { class: 'vv-answer-label', text: t(label), title: label }),
+      el('span', { class: 'vv-answer-number' }, earlier, scored(share, head_type)),
+      head_type === 'value' ? null : bars, // a value is no share of anything
+    );
+  }
+
+  /**
+   * What was predicted before something was removed, or before the slider moved over the training of this
+   * model; else null. Two models, or two images, are no before and after.
+   */
+  function earlier(value) {
+    if (value.before || live) return value.before;
+    const { scene, moved, checkpoint, top, head_type } = value;
+    if (!moved || origin?.scene !== scene || origin.checkpoint === checkpoint)
+      origin = { scene, checkpoint, top, head_type };
+    return origin.checkpoint === checkpoint || origin.head_type !== head_type ? null : origin.top;
+  }
+
+  /** By how much one class was ahead of the other before, and is now: the difference of their logits. */
+  function margin(top, before) {
+    // of a softmax up to what all classes have in common
+    const { head_type } = given();
+    const logit = (p) => (head_type === 'value' ? p : Math.log(head_type === 'sigmoid' ? p / (1 - p) : p));
+    const ahead = (list) => {
+      const [one, other] = asked.map((name) => list?.find(([label]) => label === name)?.[1]);
+      const known = [one, other].every((p) => p !== undefined && Number.isFinite(logit(p)));
+      return known ? fixed(logit(one) - logit(other), 2) : null;
+    };
+    const [was, now] = [ahead(before), ahead(top)];
+    const values = { one: asked[0], other: asked[1], margin: was && now ? `${was} → ${now}` : now };
+    return now && asked[1] ? t('{one} rather than {other}: {margin}', values) : '';
+  }
+
+  /** Puts back all that was taken away; of another training step the one before. */
+  function undo() {
+    if (props.value.before) document.dispatchEvent(new CustomEvent('vitviz:put-back'));
+    else document.dispatchEvent(new CustomEvent('vitviz:step', { detail: origin.checkpoint }));
+  }
+
+  /** The likeliest classes and those that are asked about, with what they were before. */
+  function told(value) {
+    const before = earlier(value);
+    const most = value.score ? 8 : 3; // sentences that somebody wrote are few
+    const shown = value.top.filter(([label], i) => i < most || (main && asked.includes(label)));
+    const back = button(t('As it was'), undo, { class: 'vv-undo' });
+    back.classList.toggle('vv-unseen', !before || !main);
+    const bars = shown.map((one) => bar(one, before));
+    return [
+      el('ol', { class: 'vv-answers', 'aria-label': t('Likeliest classes') }, ...bars),
+      main && el('p', { class: 'vv-small vv-margin' }, margin(value.top, before), back),
+    ].filter(Boolean);
+  }
+
+  /** Whether the answer to a sample is right; why a wrong one was given is a lesson. */
+  function truth({ said, wrong, target }) {
+    const why = button(t('Why?'), () => openView('evidence', { target, show: 'account', method: 'ledger' }), {
+      class: 'vv-why',
+    });
+    return el('p', { class: 'vv-small vv-truth' }, t(said), ' ', wrong ? why : null);
+  }
+
+  const [details, summary] = [el('details'), el('summary')]; // they stay as somebody left them
+  const unfolded = (open) => marked(seek('#vitviz-page'), 'unfolded', open);
+  const other = main ? [fold(t('Change'), unfolded)] : []; // the photograph, the checkpoint
+  let wait = null;
+  let pause = PAUSE;
+
+  function show() {
+    const value = given();
+    pause = PAUSE;
+    root.hidden = !value?.checkpoint;
+    wait?.end();
+    wait = value?.awaited ? awaiting(value.awaited) : null;
+    if (root.hidden) return;
+    marked(document.documentElement, 'opened', true);
+    if (value.asks) trigger('computed', {}); // for the rest of the page
+    const took = { milliseconds: value.milliseconds, device: value.device };
+    const cost = value.first
+      ? t('{milliseconds} ms on {device}, the first pass', took)
+      : t('{milliseconds} ms on {device}', took);
+    const title = main ? t('Prediction') : `${t('Prediction')} · ${value.checkpoint}`;
+    if (wait) return root.replaceChildren(el('h2', { text: title }), wait.node, ...other);
+    const none = t('This checkpoint has no classifier, so there is no prediction.');
+    const answer = value.top.length ? told(value) : [el('p', { text: none })];
+    const notes = value.notes.map((note) => el('p', { class: 'vv-small', text: t(note) }));
+    const shape = ([name, size]) => [el('dt', { text: t(name) }), el('dd', { text: t(size) })];
+    const folded = el('div', {}, ...notes, el('dl', {}, ...value.shapes.flatMap(shape)));
+    summary.textContent = cost;
+    if (!folded.isEqualNode(details.lastChild)) details.replaceChildren(summary, folded);
+    const why = value.truth ? [truth(value.truth)] : [];
+    // where it stands already it stays: put there once more, all in it would be styled anew at every frame
+    if (!root.contains(details)) root.replaceChildren(details);
+    while (root.firstChild !== details) root.firstChild.remove();
+    details.before(el('h2', { text: title }), ...answer, ...other, ...why);
+    root.dataset.checkpoint = value.checkpoint;
+  }
+
+  // A full queue takes no question: what is still awaited is asked for again, ever less often.
+  document.addEventListener('vitviz:unanswered', () => {
+    setTimeout(() => props.value?.asks && root.isConnected && trigger('computed', {}), pause);
+    pause = Math.min(2 * pause, LONGEST);
+  });
+  document.addEventListener('vitviz:live', (/** @type {CustomEvent} */ { detail }) => {
+    live = detail?.answers[main ? 0 : 1];
+    if (root.isConnected && (live?.checkpoint || !detail)) show();
+  });
+  document.addEventListener('vitviz:asked', (/** @type {CustomEvent} */ { detail }) => {
+    if (!main || String(detail) === String(asked)) return;
+    asked = detail;
+    if (given()?.top && !wait) show();
+  });
+  watch('value', show);
+  show();
+}

@@ -1,0 +1,171 @@
+"""What stands beside the picture: the answer, what it took, and what was taken away from it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from vitviz.server.i18n import told
+from vitviz.traces.localized_text import Sentence, travelling
+from vitviz.traces.runs import Without
+from vitviz.traces.samples import sample_image, samples
+from vitviz.traces.text_classes import vectors_of, without_text
+
+if TYPE_CHECKING:
+    from vitviz.engine import Checkpoint, Inspector
+    from vitviz.server.services.images import Pictures
+    from vitviz.traces.trace import Trace
+    from vitviz.views import Subject
+
+PATCHES = "{rows} × {cols} of {tall} × {wide} px"
+SHOWN = {
+    told("cat"): told("a cat"), told("espresso"): told("espresso"),
+    told("astronaut"): told("an astronaut"), told("rocket"): told("a rocket"),
+}  # fmt: skip
+_AMONG = told("The share of each among these {count} classes alone, even where none of them is true.")
+_EACH = told("Each class by itself: the {count} probabilities need not add up to one.")
+_OWN_EACH = told("Each of its {count} classes by itself: the probabilities need not add up to one.")
+_YES = told("It has one output: the probability of a yes. Below 50 % the answer is no.")
+_VALUES = told("It predicts {count} values (regression), which have no probability.")
+_ONLY = told("It can only answer with one of its {count} classes, even where none of them fits the picture.")
+_FAR = told(
+    "Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention}."
+)
+_FAR_BOTH = told(
+    "Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention},"
+    " no class probability than {classes}."
+)
+_FAR_VALUES = told(
+    "Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention},"
+    " no value than {classes}."
+)
+KNOWN = 50  # likeliest classes that the page can tell of; it shows three, and those that are asked about
+EARLIER = told("The photograph before this one")
+TOKENS = "{tokens} ({patches} patches, prefix: {prefix})"
+
+
+def answer(subject: Subject, key: str = "", sample: str | None = None) -> dict[str, Any]:
+    """The likeliest classes, whether a `sample`'s are right, and the pass; before it only its `key`."""
+    if subject.awaited:
+        return {"checkpoint": subject.checkpoint, "awaited": key}
+    trace, checkpoint = subject.trace, subject.inspector.checkpoint
+    grid, (attention, *_) = trace.grid, trace.layers
+    (height, width), (tall, wide) = grid.pixels, grid.patch
+    model = subject.inspector.model
+    parameters = subject.once_of_weights("parameters", lambda: sum(p.numel() for p in model.parameters()))
+    prefix = " + ".join(grid.prefix_names) or "none"
+    shapes = {
+        told("Input"): f"{height} × {width} × 3",
+        told("Patches"): Sentence(PATCHES, rows=grid.rows, cols=grid.cols, tall=tall, wide=wide),
+        told("Tokens"): Sentence(TOKENS, tokens=grid.tokens, patches=grid.patches, prefix=prefix),
+        told("Width"): str(trace.tokens[0].shape[-1]),
+        told("Layers × heads"): f"{len(trace.layers)} × {attention.heads}",
+        told("q, k, v per head"): f"{attention.q.shape[1]} × {attention.q.shape[2]}",
+        told("Parameters"): f"{parameters:,}",
+        told("Computed in"): trace.dtype,
+        told("Trained on"): checkpoint.trained_on,
+        told("Licence"): checkpoint.licence,
+    }
+    return {
+        "checkpoint": checkpoint.name,
+        "notes": _notes(checkpoint, trace),
+        "top": [[label, float(f"{score:.9g}")] for label, score in trace.top(KNOWN)],
+        "head_type": trace.head_type,
+        "score": "" if trace.classes is None else trace.classes.score,
+        "truth": _truth(trace, sample),
+        "device": trace.device,
+        "milliseconds": round(trace.milliseconds, 1),
+        "first": trace.first_pass,
+        "shapes": [[name, travelling(text)] for name, text in shapes.items() if text],
+    }
+
+
+def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
+    """What the photograph shows, whether the answer is right, a wrong one's question, if anybody knows."""
+    photo = next((one for one in samples() if one.name == sample), None)
+    if photo is None or trace.prediction is None or not len(trace.labels) == trace.logits.numel() > 1:
+        return None
+    fitting, answer = photo.truth(trace.labels), int(trace.logits.argmax())
+    if not fitting and trace.classes is not None:
+        return None  # it was asked about something else
+    if not fitting:
+        text = told("The photograph shows {what}, for which this model has no class.")
+    elif answer in fitting:
+        text = told("The photograph shows {what}: the model is right.")
+    else:
+        text = told("The photograph shows {what}: the model is wrong.")
+    right = max(fitting, key=lambda one: trace.logits[one].item(), default=None)
+    asked = f"{answer}-{right}" if fitting and answer not in fitting else str(answer)
+    return {"said": travelling(Sentence(text, what=SHOWN[photo.shows])), "target": asked,
+            "wrong": answer not in fitting}  # fmt: skip
+
+
+def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
+    """What a reader of the prediction has to know, as sentences with the values to be filled in."""
+    notes = [travelling(checkpoint.note)] if checkpoint.note else []
+    if checkpoint.replaced:
+        text = told("Its files were replaced while this site was running: these are the new weights.")
+        notes.append(travelling(text))
+    outputs = 0 if trace.logits is None else trace.logits.numel()
+    text = _ONLY if outputs and 0 < len(trace.labels) < 1000 else ""
+    if trace.classes is not None:
+        text = _EACH if trace.classes.score == "sigmoid" else _AMONG
+    elif outputs and trace.head_type != "softmax":
+        text = _VALUES if trace.head_type == "value" else _YES if outputs == 1 else _OWN_EACH
+    if text:
+        notes.append({"text": text, "values": {"count": outputs}})
+    if trace.deviation is not None:
+        attention, classes = trace.deviation.attention, trace.deviation.classes
+        text, values = _FAR, {"dtype": trace.dtype, "attention": f"{attention:.2g}"}
+        if classes is not None:
+            text = _FAR_VALUES if trace.head_type == "value" else _FAR_BOTH
+            values = {**values, "classes": f"{classes:.2g}"}
+        notes.append({"text": text, "values": values})
+    return notes
+
+
+def asked(inspector: Inspector) -> dict[str, Any]:
+    """The field for sentences, or for a file of vectors: what the checkpoint takes, and what it was asked."""
+    from vitviz.engine.studies.text import reads_text
+
+    name, sentences, templates = without_text(inspector.checkpoint.name)
+    reads = reads_text(inspector.checkpoint)
+    vectors = len(inspector.labels) if vectors_of(inspector.checkpoint.name) else 0
+    takes = reads or vectors > 0 or not inspector.model.num_classes
+    said = {"sentences": sentences, "templates": templates, "vectors": vectors}
+    return {"of": name, "reads": reads, "takes": takes, **said}
+
+
+def board(
+    state: dict, key: str, subject: Subject, answer: dict[str, Any], pictures: Pictures
+) -> dict[str, Any]:
+    """What the drawing board shows: the strokes over which picture, the answer before and after, and the
+    photographs that a piece can be laid onto: name, what it shows, width, height.
+    """
+    told = {"key": key, "picture": state["picture"], "size": list(subject.seen.upload)}
+    answers = {"top": answer.get("top", [])[:3], "before": answer.get("before", [])}
+    answers["head_type"] = answer.get("head_type", "softmax")
+    grounds, earlier = [[one.name, SHOWN[one.shows], *_size(one.name)] for one in samples()], state["earlier"]
+    if pictures.has(earlier) and not pictures.sample_of(earlier):
+        grounds.append([earlier, EARLIER, *pictures.opened(earlier).size])
+    return {"strokes": state["strokes"], "grounds": grounds, **told, **answers}
+
+
+@cache
+def _size(sample: str) -> tuple[int, int]:
+    """Of a sample, which need not be kept for it in place of what was dropped in."""
+    return sample_image(sample).size
+
+
+def edits(without: Without, subject: Subject) -> dict[str, Any]:
+    """What is taken away, for the page's chips: text and parts, layers and heads from 1, patches from 0."""
+    about = subject.about
+    return {
+        "text": without.text(),
+        "heads": [f"{layer + 1}.{head + 1}" for layer, head in without.heads],
+        "mlps": [layer + 1 for layer in without.mlps],
+        "patches": list(without.patches),
+        "heads_as": without.heads_as,
+        "patches_as": without.patches_as,
+        "count": [about.layers, about.heads, about.grid.patches],
+    }

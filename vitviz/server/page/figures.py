@@ -1,0 +1,61 @@
+"""What a view's figure gets from Python: a small value, from which its script fetches the rest."""
+
+from typing import Any
+
+from vitviz.server.api.serialization import told_of
+from vitviz.server.i18n import told
+from vitviz.server.services.analysis_service import Studio
+from vitviz.traces.localized_text import travelling
+from vitviz.views import Needs, Subject, View, scripts
+
+AWAITED = told("This view is drawn from the whole pass, which is being computed.")
+
+
+def figures_of(view: View, studio: Studio, state: dict, soon: bool = False) -> list:
+    """The figure of the first checkpoint, and of the one beside it, which follows the first one's settings.
+
+    `soon` asks for what can stand there before a pass, and waits for none.
+    """
+    explained, survey = state.get("explained"), state.get("surveys", {}).get(view.slug)
+    key = survey if studio.sets.survey(survey) is not None else state["key"]
+    key, second = studio.runs.both(key)
+    second = second or (state.get("second_key") if key != survey else None)
+    still = {} if explained is None else {"still": {"target": str(explained)}}
+    if not second:
+        return [value(studio, key, view, soon) | still, {}]
+    keys = [key, second]
+    if view.paired or view.sided:
+        keys = [studio.runs.pair(key, second), studio.runs.pair(second, key)]
+    first, beside = (value(studio, one, view, soon) for one in keys)
+    both = first | still, {**beside, "second": True}  # which may have other classes
+    return [{**one, "heading": one["checkpoint"]} for one in both]
+
+
+def value(studio: Studio, key: str, view: View, soon: bool = False) -> dict[str, Any]:
+    """A figure's value. What cannot be shown is a sentence; a view that fails takes no other away."""
+    subject = studio.before(key) if soon else studio.subject(key)
+    frame = framed(studio, key, view.slug, subject)
+    try:
+        if subject.awaited and not view.soon:
+            return {**frame, "message": travelling(AWAITED), "awaited": True}
+        if reason := view.refused(subject):
+            return {**frame, "message": travelling(reason), "paintable": view.misses_patches(subject)}
+        found = scripts.declared(view, subject)
+        if subject.awaited and view.needs is not Needs.WEIGHTS:
+            found |= {"items": {}}  # before a pass there are only those that the weights alone make
+        return {
+            **frame,
+            **found,
+            "printable": view.printable,
+            "files": [[file.name, file.label] for file in view.files],
+            "summary": studio.summary(key, view),
+        }
+    except Exception as error:
+        return {**frame, "message": told_of(error, f"The view {view.slug}")}
+
+
+def framed(studio: Studio, key: str, slug: str, subject: Subject | None = None) -> dict[str, Any]:
+    """What every figure is told of the model and the picture; it waits for no pass."""
+    subject = subject or studio.before(key)
+    upload = "" if studio.sets.survey(key) is not None else studio.runs.run(key).picture
+    return {"key": key, "scene": studio.scene(key), "upload": upload, **scripts.framed(subject, slug)}

@@ -1,0 +1,280 @@
+"""What happens when something is done on the page: answers are lists of values for `outputs`, in order."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import gradio as gr
+
+from vitviz.errors import ImageError, VitvizError, whole_number
+from vitviz.server.api import lessons, links
+from vitviz.server.i18n import translated, wanted
+from vitviz.server.page import assumed
+from vitviz.server.page.components import sent
+from vitviz.server.page.page_renderer import OWN, WHOLE, Shown, asked_for, reported
+from vitviz.server.security import uploads
+from vitviz.server.services.images import PUT_AWAY
+from vitviz.traces import samples
+from vitviz.traces.classes import ENDINGS
+from vitviz.traces.image_edits import Strokes
+from vitviz.traces.localized_text import travelling
+from vitviz.traces.text_classes import plain, with_text
+
+FIRST_SAMPLE = "coffee"  # one of the classes that the shipped checkpoint knows
+AWAY = "Your photograph is no longer on the server, so a sample stands in its place. Drop it in once more."
+
+
+class Handlers:
+    """The page's own listeners: what each changes is shown by `page`."""
+
+    def __init__(self, page: Shown):
+        self.page, self.studio = page, page.studio
+        self._notice, self._film, self._link = map(
+            page.outputs.index, (page.left.notice, page.left.film, page.link)
+        )
+
+    def first(self, state: dict, kept: dict, request: gr.Request, progress=gr.Progress()) -> list:
+        """What the address asks for; where its checkpoint cannot be had, the first one, and the reason.
+
+        `kept` is what the browser's history has of a page that is loaded again: its `picture`, the `strokes`
+        over it, the key of its `set`, and those of its `averages` over one. Besides `outputs`: the choices of
+        both pickers, the lessons, the tab.
+        """
+        kept = kept if isinstance(kept, dict) else {}
+        painted = {"strokes": kept["strokes"]} if isinstance(kept.get("strokes"), str) else {}
+        asked = links.read({**request.query_params, **painted})
+        begun = {**self.studio.sessions.begun(state), "language": wanted(request)}
+        plain = {**begun, "set": str(kept.get("set") or "")}
+        state = {**plain, **asked_for(asked)}
+        sample, default = asked.sample or FIRST_SAMPLE, self.studio.settings.checkpoint
+        own = "" if asked.sample else str(kept.get("picture") or "")
+        gone = bool(own) and not self.studio.pictures.has(own)
+
+        def shown(state: dict, checkpoint: str, report=None) -> list:
+            if own and not gone:
+                page = self.page.show({**state, "sample": None}, own, checkpoint, report)
+            else:
+                state = {**state, "strokes": ""} if gone else state
+                page = self.page.sample(state, sample, checkpoint, report)
+            return self.page.averaged(page, kept.get("averages"))
+
+        report = reported(progress, asked.checkpoint, plain)
+        page = self.page.attempt(state, lambda state: shown(state, asked.checkpoint or default, report))
+        refused = page[self._notice]
+        if refused["text"]:
+            page = self.page.attempt(plain, lambda state: shown(state, default))
+            page[self._notice] = refused
+        elif gone:
+            page[self._notice] = travelling(AWAY)
+        choices = self.studio.checkpoints.choices()
+        nothing = (translated("none", state["language"]), "")
+        tab = gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()
+        pickers = [gr.update(choices=choices), gr.update(choices=[nothing, *choices])]
+        return [*page, *pickers, {"offered": self.page.offered()}, tab]
+
+    def computed(self, state: dict) -> list:
+        """The page with its pass; else that before it, and why; nothing where one has gone on meanwhile."""
+        key = self.studio.sessions.newest(state).get("key")
+
+        def unless_gone_on(make: Callable[[dict], list]) -> Callable[[dict], list]:
+            def made(now: dict) -> list:
+                waits = now.get("awaited") and now["key"] == key
+                return make(now) if waits else [now, *self.page.unchanged(-1)]
+
+            return made
+
+        page = self.page.attempt(state, unless_gone_on(lambda now: self.page.page({**now, **WHOLE})))
+        if page[0] != gr.skip():
+            return page
+        said, page = page[self._notice], self.page.attempt(state, unless_gone_on(self.page.last))
+        if page[self._notice] != gr.skip():
+            page[self._notice] = said
+        return page
+
+    def upload(self, state: dict, path: str | None) -> list:
+        """One's own picture. Besides `outputs`: the upload, emptied for the next."""
+        if path is None:
+            return self.page.unchanged(1)
+
+        def shown(state: dict) -> list:
+            picture = self.studio.pictures.keep(path)
+            new = {**state, "sample": None, "strokes": ""}
+            return self.page.show(new, picture, self.page.checkpoint(state))
+
+        return [*self.page.attempt(state, shown), None]
+
+    def sample(self, state: dict, event: gr.SelectData) -> list:
+        """A sample out of the gallery."""
+        known, index = samples.samples(), event.index  # out of the page, so perhaps anything
+        if whole_number(index, 0, len(known)) is None:
+            return self.page.unchanged()
+        name = known[index].name
+        return self.page.attempt(
+            state, lambda now: self.page.sample({**now, "strokes": ""}, name, self.page.checkpoint(now))
+        )
+
+    def switch(self, state: dict, checkpoint: str, progress=gr.Progress()) -> list:
+        """Another checkpoint."""
+        name, state = str(checkpoint).strip(), self.studio.sessions.newest(state)
+        report = reported(progress, name, state)
+        if not state.get("picture"):
+            return self.page.attempt(state, lambda state: self.page.sample(state, FIRST_SAMPLE, name, report))
+        return self.page.attempt(state, lambda state: self.page.show(state, state["picture"], name, report))
+
+    def frame(self, state: dict, event: gr.EventData) -> list:
+        """Another moment of the checkpoint's training; the answer carries the question's ticket."""
+        name, ticket = _text(event, "name"), sent(event).get("ticket")
+
+        def seen(state: dict) -> list:
+            film = self.page.checkpoint(state).partition("@")[0]
+            if not state.get("key") or name is None or name.partition("@")[0] != film:
+                return [state, *self.page.unchanged(-1)]  # of a film that is not, or no longer, in view
+            # one that plays covers nothing
+            kept = {"soon": False, "explained": self.page.explained(state)}
+            return self.page.show(state, state["picture"], name, **kept)
+
+        page = self.page.attempt(state, seen)
+        if page[self._film] != gr.skip():
+            page[self._film] = {**page[self._film], "ticket": ticket}
+        return page
+
+    def beside(self, state: dict, second: str | None, progress=gr.Progress()) -> list:
+        """A second checkpoint beside the first, or none."""
+        name = str(second or "").strip()
+        return self.page.again(state, {"second": name}, reported(progress, name, state))
+
+    def pair(self, state: dict, pair: str | None, progress=gr.Progress()) -> list:
+        """Two checkpoints that teach something side by side."""
+        first, _, second = str(pair or "").partition("|")
+        if not second:
+            return self.page.unchanged()
+        report = reported(progress, first, self.studio.sessions.newest(state))
+        return self.page.again(state, {"second": second}, report, lambda name: first)
+
+    def compare(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
+        """The same by the button under the picker; an empty pair ends the comparison."""
+        pair = _text(event, "pair")
+        return self.pair(state, pair, progress) if pair else self.page.again(state, {"second": ""})
+
+    def take_away(self, state: dict, event: gr.EventData) -> list:
+        """Heads, MLPs or patches taken away, or put back: every view shows what the model then does."""
+        text = _text(event, "text")
+        if text is None or len(text) > 4_000:
+            return self.page.unchanged()
+        return self.page.again(state, {"without": text})
+
+    def retouch(self, state: dict, event: gr.EventData) -> list:
+        """Strokes over the photograph in place of those before."""
+        text = _text(event, "strokes")
+        return self.page.unchanged() if text is None else self.page.again(state, {"strokes": text})
+
+    def assume(self, state: dict, event: gr.EventData) -> list:
+        """Something is said of the checkpoint that its file does not say; nothing, to be asked again."""
+        text = _text(event, "said")
+        if text is None:
+            return self.page.unchanged()
+        return self.page.again(state, {}, named=lambda name: assumed.name_with(name, text))
+
+    def keep(self, state: dict, event: gr.EventData) -> list:
+        """What was said is kept beside the file, with the names of the classes, one a line."""
+        labels = _text(event, "labels") or ""
+        return self.page.again(state, {}, named=lambda name: assumed.keep(self.studio, name, labels))
+
+    def ask(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
+        """Sentences as classes, with templates; none for the checkpoint's own again."""
+        given = [sent(event).get(name) for name in ("sentences", "templates")]
+        if not all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in given):
+            return self.page.unchanged()
+        each = [list(dict.fromkeys(one)) for one in given]
+        state = self.studio.sessions.newest(state)
+        report = reported(progress, plain(self.page.checkpoint(state)), state)
+        return self.page.again(state, {}, report, lambda name: with_text(name, *each))
+
+    def answers(self, state: dict):
+        """What each choice would answer to the picture in view; where that cannot be, the form stays."""
+        state = self.studio.sessions.newest(state)
+        try:
+            form = assumed.answered(self.studio, state)
+        except (VitvizError, KeyError):
+            return gr.skip()
+        newest = self.studio.sessions.newest(state)
+        if any(newest.get(name) != state.get(name) for name in ("key", "second")):
+            return gr.skip()  # this form would ask once more what has been answered meanwhile
+        return form
+
+    def resize(self, state: dict, size: str | None) -> list:
+        """Another size of the model's input."""
+        return self.page.again(state, {"size": str(size or OWN)})
+
+    def seen(self, state: dict, event: gr.EventData) -> list:
+        """An earlier moment of this page; the answer carries the ticket, and whether it was refused."""
+        data = sent(event)
+        seen = links.read(data)
+
+        def make(state: dict) -> list:
+            picture = self.studio.pictures.sample(seen.sample) if seen.sample else str(data.get("picture"))
+            own = Strokes.parse(seen.strokes or "").own
+            if not all(map(self.studio.pictures.has, filter(None, (picture, own)))):  # but perhaps its traces
+                raise ImageError(PUT_AWAY)
+            return self._moment(state, seen, picture)
+
+        page = self.page.attempt(state, make)
+        refused = page[0] == gr.skip()
+        now = self.studio.sessions.newest(state) if refused else page[0]
+        if now.get("key"):
+            page[self._link] = {**links.shown(now), "ticket": data.get("ticket"), "refused": refused}
+        return page
+
+    def lesson(self, state: dict, path: str | None, progress=gr.Progress()) -> list:
+        """A zip, or a file of vectors. Besides `outputs`, as `learn`: lessons, tab, the file, emptied."""
+        called, named = Path(str(path)).name, self.studio.checkpoints.vectors.named
+        if called.lower().endswith(ENDINGS):
+            page = self.page.again(state, {}, named=lambda name: named(name, uploads.read(path), called))
+            return [*page, gr.skip(), gr.skip(), None]
+        return self._taught(state, lambda: lessons.read(uploads.read(path)), progress)
+
+    def learn(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
+        """One that lies beside the app, by the name under which it is offered."""
+        folder, name = self.studio.settings.lessons, _text(event, "name")
+        return self._taught(state, lambda: lessons.opened(folder, name), progress)
+
+    def _taught(self, state: dict, found: Callable[[], lessons.Lesson], progress: gr.Progress) -> list:
+        pictures, vectors, restored = self.studio.pictures, self.studio.checkpoints.vectors, []
+
+        def make(state: dict) -> list:
+            lesson = found()
+            seen = lesson.seen
+            picture = pictures.sample(seen.sample) if seen.sample else pictures.keep_bytes(lesson.picture)
+            if lesson.other:
+                own = pictures.keep_bytes(lesson.other)
+                seen = replace(seen, strokes=(seen.strokes or "").replace("onto.other_", f"onto.{own}_"))
+            if lesson.vectors:
+                vectors.named("", lesson.vectors, lessons.VECTORS)
+            page = self._moment(state, seen, picture, reported(progress, seen.checkpoint or "", state))
+            names = filter(None, (page[0]["checkpoint"], page[0].get("second")))
+            outdated = map(lesson.outdated, map(self.studio.checkpoints.inspector, names))
+            restored[:] = [lesson, next(filter(None, outdated), None)]
+            return page
+
+        page = self.page.attempt(state, make)
+        if page[0] == gr.skip():  # refused: all stays as it was
+            return [*page, gr.skip(), gr.skip(), None]
+        (lesson, outdated), now = restored, page[0]
+        if outdated:
+            page[self._notice] = travelling(outdated)
+        page[self._link] = {**page[self._link], "tab": lesson.seen.tab}
+        shown = {name: now[name] for name in ("scene", "checkpoint")}
+        taken = {"settings": lesson.settings, "number": now["version"], **shown}
+        tab = gr.Tabs(selected=lesson.seen.tab) if lesson.seen.tab else gr.skip()
+        return [*page, {"offered": self.page.offered(), "taken": taken}, tab, None]
+
+    def _moment(self, state: dict, seen: links.Link, picture: str, report=None) -> list:
+        """A picture with the checkpoints, the size and the edits that a link names."""
+        first = seen.checkpoint or self.page.checkpoint(state)
+        wanted = {**asked_for(seen), "sample": seen.sample, "checkpoint": first}
+        return self.page.show({**state, **wanted}, picture, first, report)
+
+
+def _text(event: gr.EventData, name: str) -> str | None:
+    text = sent(event).get(name)
+    return text if isinstance(text, str) else None

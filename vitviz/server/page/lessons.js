@@ -1,0 +1,74 @@
+// The lessons that this site offers, and what one that has been opened says of the views' settings. Where
+// files reach the page: dropped or pasted anywhere on it, and a lesson's zip or a video through the picture's
+// own button.
+
+import { button, div, el, origin, typing } from '../../frontend/elements.js';
+import { filmed, hand, vectored, zipped } from '../../frontend/file_drop.js';
+import { put } from '../../frontend/view_state.js';
+import { t } from '../../frontend/i18n.js';
+import { questions } from './requests.js';
+
+const PICTURE = '#vitviz-upload';
+const holds = (event) => [...(event.dataTransfer?.types || [])].includes('Files');
+
+/** A zip or a video where a picture was expected, which Gradio would refuse. */
+function rerouted(event, files) {
+  const ours = [zipped, filmed, vectored].some((kind) => kind(files?.[0]));
+  if (event.handed || !origin(event).closest?.(PICTURE) || !ours) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  hand(files);
+  if (event.type === 'change') origin(event).value = ''; // or the same one could not be chosen again
+}
+
+/** Listens as long as the page is open. */
+function listen() {
+  const before = { capture: true };
+  document.addEventListener('change', (event) => rerouted(event, origin(event).files), before);
+  document.addEventListener('drop', (event) => rerouted(event, event.dataTransfer?.files), before);
+  document.addEventListener(
+    'click',
+    (event) => {
+      const input = origin(event).closest?.(PICTURE)?.querySelector('input[type=file]');
+      if (input) input.accept = 'image/*,video/*,.zip,.npz,.safetensors'; // what the file dialogue offers
+    },
+    before,
+  );
+  document.addEventListener('dragover', (event) => {
+    if (holds(event)) event.preventDefault(); // else the browser would open the file in place of the page
+  });
+  document.addEventListener('drop', (event) => {
+    if (event.defaultPrevented || !holds(event)) return;
+    event.preventDefault();
+    hand(event.dataTransfer.files);
+  });
+  document.addEventListener('paste', (event) => {
+    const files = [...(event.clipboardData?.files || [])];
+    const file = files.find((one) => one.type.startsWith('image/') || zipped(one));
+    if (!file || event.defaultPrevented || typing(origin(event))) return;
+    event.preventDefault();
+    hand([file]);
+  });
+}
+
+export default function part(element, props, watch, trigger) {
+  const root = element.querySelector('.vv-lessons');
+  const question = questions(trigger, 'learn');
+  let last = 0;
+
+  function show() {
+    const { offered = [], taken } = props.value || {};
+    const lesson = (name) => button(name, () => question.ask({ name }), { title: name });
+    root.hidden = !offered.length;
+    root.replaceChildren(el('h2', { text: t('Lessons') }), div('vv-lessons-list', ...offered.map(lesson)));
+    if (!taken || taken.number === last) return;
+    last = taken.number;
+    put(taken.settings, taken);
+  }
+
+  root.setAttribute('role', 'group');
+  root.setAttribute('aria-label', t('Lessons'));
+  listen();
+  watch('value', show);
+  show();
+}

@@ -1,0 +1,196 @@
+// The header's buttons: a link to what is seen, and everything as one zip. Keeps the page's address current.
+
+import { file } from '../../frontend/data.js';
+import { button, el, seek, whenChanged } from '../../frontend/elements.js';
+import { save } from '../../frontend/export.js';
+import { memory, views } from '../../frontend/view_state.js';
+import names from '../../frontend/views.js';
+import { t } from '../../frontend/i18n.js';
+import { past } from './navigation_history.js';
+
+const PICTURE = /^[0-9a-f]{40}$/; // the key of one, which means nothing to who opens a link
+const SHORT = 1000; // characters of strokes that a link takes along
+const OWN = /onto\.[0-9a-f]{40}_/; // strokes that lay something onto one's own photograph
+const LEAVING = 10000; // ms that a page may take to be loaded again
+
+export default function part(element, props, watch, trigger) {
+  const root = element.querySelector('.vv-links');
+  const said = el('p', { class: 'vv-small', role: 'status' });
+  const field = el('input', {
+    type: 'text',
+    readonly: true,
+    'aria-label': t('The link'),
+    onfocus: () => field.select(),
+  });
+  const bubble = el('div', { class: 'vv-bubble', hidden: true }, said, field);
+  const copy = button(t('Copy link'), copied, { class: 'vv-copy' });
+  const zip = button(t('Everything (.zip)'), everything, {
+    class: 'vv-everything',
+    title: t('All figures’ numbers, the pictures and the settings in one file'),
+  });
+  const told = past(moment, () => props.value, trigger);
+  let way = null; // what was seen before a view led to a lesson in another
+  const back = button('', () => told.go(way), { class: 'vv-way', hidden: true, title: t('As it was') });
+  let touched = false;
+  let coming = ''; // the tab that a lesson opens, until it is in view
+  let timer = 0;
+  let hiding = 0;
+  let leaving = -LEAVING; // when the page was last left, perhaps not for good
+
+  function tab() {
+    const panels = [...document.querySelectorAll('#vitviz-tabs [role=tabpanel]')];
+    return panels.find((panel) => panel.getClientRects().length)?.id.replace('vitviz-tab-', '') || '';
+  }
+
+  /** A view's settings as they stand: those of the figure, or what it will begin with. */
+  function settings(slug, second = false) {
+    const view = [...views].find(
+      ({ name, root, value }) =>
+        name === slug && root.isConnected && value.controls && Boolean(value.second) === second,
+    );
+    const { places, ...kept } = memory[slug] || {};
+    return Object.entries(view ? view.settings : kept);
+  }
+
+  /** What is seen, as the query of an address; settings at their default are left out. */
+  function query() {
+    const { checkpoint, second, size, sample, without, strokes } = props.value;
+    const slug = tab();
+    const view = [...views].find((one) => one.name === slug && one.value.controls);
+    const usual = (name) => view?.value.controls.find((control) => control.name === name)?.default;
+    const told = settings(slug).filter(
+      ([name, value]) => String(value) !== String(usual(name)) && !PICTURE.test(String(value)),
+    );
+    return new URLSearchParams([
+      ['checkpoint', checkpoint],
+      ...(second ? [['second', second]] : []),
+      ...(size && size !== 'own' ? [['size', size]] : []),
+      ...(sample ? [['sample', sample]] : []),
+      ...(without ? [['without', without]] : []),
+      ...(sample && strokes && strokes.length <= SHORT && !OWN.test(strokes) ? [['strokes', strokes]] : []),
+      ...(names.includes(slug) ? [['tab', slug]] : []),
+      ...told,
+    ]).toString();
+  }
+
+  /** What is seen, for the browser's history: all views' settings, one's own photograph and averages too. */
+  function moment() {
+    const { checkpoint, second, size, sample, picture, without, strokes } = props.value;
+    if (coming === tab()) coming = '';
+    const all = names.map((slug) => [slug, Object.fromEntries(settings(slug).map(asText))]);
+    return {
+      ...{ checkpoint, second, size, without, strokes, tab: coming || tab(), sample: sample || '' },
+      picture: sample ? '' : picture,
+      set: seek('.vv-set')?.dataset.set ?? '',
+      averages: Object.fromEntries(averaged().map(({ name, key }) => [name, key])),
+      settings: Object.fromEntries(all),
+    };
+  }
+
+  /** The views that show an average over a set. */
+  function averaged() {
+    const mine = (view) => view.root.isConnected && names.includes(view.name) && !view.value.second;
+    return [...views].filter((view) => mine(view) && view.key && view.key === view.value.scene);
+  }
+  const asText = ([name, value]) => [name, String(value)];
+
+  function write() {
+    clearTimeout(timer);
+    if (!props.value?.key || !root.isConnected) return;
+    // an address that changes while it is loaded again takes the entry's state with it, in Chromium
+    if (performance.now() < leaving + LEAVING) return later();
+    back.hidden = !way || way.tab === tab();
+    const url = new URL(window.location.href);
+    const staying = [...url.searchParams].filter(
+      ([name]) => name.startsWith('__') || name === 'lang' || name === 'present',
+    ); // Gradio's own: theme, and a private Space's key
+    url.search = new URLSearchParams([...staying, ...new URLSearchParams(query())]).toString();
+    // until something is done, the address stays as it was opened
+    told.keep(touched ? url : window.location.href, touched);
+  }
+
+  /** What the server was asked for is kept at once, before a reload can come. */
+  function arrived() {
+    told.answered();
+    coming = props.value?.tab || '';
+    if (props.value?.key && !told.holds()) write();
+    else later();
+  }
+
+  function later() {
+    // browsers allow a hundred changes of the address in half a minute
+    clearTimeout(timer);
+    timer = setTimeout(write, 300);
+  }
+
+  function tell(text, link = '') {
+    clearTimeout(hiding);
+    [said.textContent, bubble.hidden, field.hidden, field.value] = [text, false, !link, link];
+    if (link) field.select();
+    else hiding = setTimeout(() => (bubble.hidden = true), 6000);
+  }
+
+  async function copied() {
+    if (!props.value?.key) return;
+    const { base, sample, strokes } = props.value;
+    const link = `${base || window.location.origin + window.location.pathname}?${query()}`;
+    const left =
+      !sample || OWN.test(strokes)
+        ? t('It leaves out your own picture, which is only here: it opens with a sample.')
+        : strokes?.length > SHORT &&
+          t('It leaves out what was painted, which is too long; the zip holds it.');
+    const own = left ? ` ${left}` : '';
+    try {
+      await navigator.clipboard.writeText(link);
+      tell(t('Link copied.') + own);
+    } catch {
+      // no permission, or no secure connection
+      tell(t('Copy this link:') + own, link);
+    }
+  }
+
+  async function everything() {
+    if (!props.value?.key || zip.disabled) return;
+    const asked = names.flatMap((slug) => settings(slug).map(([name, value]) => [`${slug}.${name}`, value]));
+    asked.push(['tab', tab()]);
+    const { second_key: second } = props.value;
+    if (second)
+      asked.push(
+        ['second', second],
+        ...names.flatMap((slug) =>
+          settings(slug, true).map(([name, value]) => [`second.${slug}.${name}`, value]),
+        ),
+      );
+    for (const view of averaged()) asked.push([`survey.${view.name}`, view.key]);
+    zip.disabled = true;
+    tell(t('Putting everything together …'));
+    clearTimeout(hiding);
+    try {
+      const { blob, name } = await file(`${props.value.key}/everything.zip?${new URLSearchParams(asked)}`);
+      save(blob, name || 'vitviz.zip');
+      tell(t('Everything is in your downloads.'));
+    } catch (problem) {
+      tell(t(problem.sentence ?? problem.message));
+    }
+    zip.disabled = false;
+  }
+
+  root.hidden = false;
+  root.replaceChildren(back, copy, zip, bubble);
+  root.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape') bubble.hidden = true;
+  });
+  document.addEventListener('pointerdown', (event) => {
+    if (!root.contains(event.target)) bubble.hidden = true;
+  });
+  for (const name of ['pointerdown', 'keydown', 'input', 'change', 'drop'])
+    document.addEventListener(name, () => (touched = true), { capture: true, passive: true });
+  whenChanged(document.body, ['data-ready', 'aria-selected', 'data-set'], later);
+  document.addEventListener('vitviz:led', () => {
+    way = moment();
+    const from = document.querySelector('#vitviz-tabs [role=tab][aria-selected=true]');
+    back.textContent = `← ${from.textContent}`;
+  });
+  window.addEventListener('beforeunload', () => (leaving = performance.now()));
+  watch('value', arrived);
+}

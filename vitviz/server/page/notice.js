@@ -1,0 +1,27 @@
+// A sentence where the action was: what could not be done, why, and what to do. Text only, never HTML.
+
+import { button, el, marked, seek } from '../../frontend/elements.js';
+import { t } from '../../frontend/i18n.js';
+
+export default function part(element, props, watch) {
+  const root = element.querySelector('.vv-notice');
+
+  function show() {
+    const text = props.value?.text ? t(props.value) : '';
+    root.hidden = !text;
+    if (text) marked(document.documentElement, 'opened', true);
+    root.replaceChildren(
+      el('span', { class: 'vv-notice-text', text }),
+      button('×', () => (root.hidden = true), { 'aria-label': t('Dismiss') }),
+    );
+  }
+
+  watch('value', () => {
+    show();
+    if (root.hidden) return;
+    // The action may have been a screen away, and the answer stays at the top of what is scrolled.
+    root.style.scrollMarginTop = `${seek('#vitviz-facts')?.offsetHeight ?? 0}px`;
+    root.scrollIntoView({ block: 'nearest' });
+  });
+  show();
+}

@@ -1,0 +1,125 @@
+"""The panel of views that are averaged: one set of pictures for all, a start, a stop, the way back to one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import gradio as gr
+
+from vitviz.errors import Unknown, VitvizError
+from vitviz.server.api.serialization import told_of
+from vitviz.server.page.components import sent
+from vitviz.server.page.figures import figures_of
+from vitviz.server.services.analysis_service import Studio
+from vitviz.server.services.image_sets import SEEN, at_most
+from vitviz.traces.localized_text import travelling
+from vitviz.views import VIEWS, Needs, View
+
+AVERAGED = [view for view in VIEWS if view.averages]
+
+
+def _ways(view: View) -> list | None:
+    """How a set may be looked at, where the view leaves a choice: what it is called, values, the usual."""
+    control = next((one for one in view.controls if one.name == view.set_control), None)
+    return control and [control.label, [list(one) for one in control.options], control.start()]
+
+
+WAYS = {view.slug: _ways(view) for view in AVERAGED}
+NEVER_OF_ONE = [view.slug for view in AVERAGED if view.needs is Needs.SET]  # samples, at least
+
+
+def shown(studio: Studio, state: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """The panel's value: the set, what its first pictures are taken for, and over how many each view is."""
+    sets, given, key = studio.sets, state.get("set", ""), state.get("key")
+    count = sets.count(given)
+    made = {slug: sets.survey(one) for slug, one in state.get("surveys", {}).items()}
+    return {
+        "set": given if count else "",
+        "count": count,
+        "own": sets.own(given),
+        "seen": SEEN,
+        "answers": sets.answers(given, key) if count and key else [],
+        "by": [state.get("checkpoint"), state.get("size")],
+        "over": {slug: survey.images for slug, survey in made.items() if survey is not None},
+        "ways": WAYS,
+        "never_of_one": NEVER_OF_ONE,
+        "told": {"text": ""},
+        **more,
+    }
+
+
+class OverASet:
+    """What the panel does. A survey ends when anything else is chosen: its beginning would lie over that."""
+
+    def __init__(self, studio: Studio):
+        self._studio = studio
+
+    def give(self, state: dict, paths: Sequence[str] | None = None) -> list:
+        """State and panel with another set: uploads, or the parts of the samples; and the emptied input."""
+
+        def given(now: dict) -> list:
+            now = {**now, "set": self._studio.sets.give(paths or ())}
+            return [now, shown(self._studio, now)]
+
+        try:
+            return [*self._studio.sessions.settled(state, given), None]
+        except VitvizError as error:
+            return [gr.skip(), self._told(state, error), None]
+
+    def answer(self, state: dict) -> Iterator[dict]:
+        """The panel as it becomes known what the pictures are taken for."""
+        state = self._studio.sessions.newest(state)
+        try:
+            for _ in self._studio.sets.answering(state.get("set", ""), state["key"]):
+                yield shown(self._studio, state)
+        except (VitvizError, KeyError) as error:
+            yield self._told(state, error)
+
+    def survey(self, state: dict, event: gr.EventData) -> Iterator[list]:
+        """State, figures and panel as the average of a view grows; `way` is how its set is looked at."""
+        studio, state = self._studio, self._studio.sessions.newest(state)
+        slug, way = (str(sent(event).get(name) or "") for name in ("view", "way"))
+        try:
+            view, given = studio.view(slug), state.get("set", "")
+            if not view.averages:
+                raise Unknown(f"{view.title} has no average over a set of pictures.")
+            way, pictures = view.set_choice(way), studio.sets.pictures(given)
+            at_most(view.most_pictures, len(pictures))
+            second = state.get("second_key") if view.paired else None
+            steps, last = -1, None
+            for key, survey in studio.sets.surveying(state["key"], pictures, view.paired, second, way, given):
+                steps, last = (steps + 1 if survey is last else 0), survey
+                done = [survey.images, len(pictures), ""]
+                if steps:  # the set is through, and the training follows
+                    done = [steps, len(studio.sets.steps_of(studio.runs.run(state["key"]))), "steps"]
+                # Not settled: every other choice ends the survey, and what it had yet to say must count for
+                # nothing.
+                now = {**state, "surveys": {**state.get("surveys", {}), slug: key}}
+                said = travelling(" ".join(map(str, survey.skipped)))
+                yield self._page(now, slug, done=[slug, *done], told=said)
+        except (VitvizError, KeyError) as error:
+            yield self._as_it_was(state, error)
+
+    def single(self, state: dict, event: gr.EventData) -> list:
+        """State, figures and panel with the one picture again."""
+        slug, state = str(sent(event).get("view") or ""), self._studio.sessions.newest(state)
+
+        def without(new: dict) -> list:
+            others = {name: key for name, key in new.get("surveys", {}).items() if name != slug}
+            return self._page({**new, "surveys": others}, slug)
+
+        try:
+            return self._studio.sessions.settled(state, without)
+        except (VitvizError, KeyError) as error:
+            return self._as_it_was(state, error)
+
+    def _page(self, now: dict, slug: str, **more: Any) -> list:
+        drawn = []
+        for view in AVERAGED:
+            drawn += figures_of(view, self._studio, now) if view.slug == slug else [gr.skip()] * 2
+        return [now, *drawn, shown(self._studio, now, **more)]
+
+    def _as_it_was(self, state: dict, error: Exception) -> list:
+        return [gr.skip()] * (1 + 2 * len(AVERAGED)) + [self._told(state, error)]
+
+    def _told(self, state: dict, error: Exception) -> dict:
+        return shown(self._studio, self._studio.sessions.newest(state), told=told_of(error))

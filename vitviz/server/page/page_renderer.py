@@ -1,0 +1,322 @@
+"""Everything on the page for one picture and checkpoint, as the values of `outputs` in their order."""
+
+import re
+from collections.abc import Callable
+from functools import cached_property
+
+import gradio as gr
+
+from vitviz.errors import VitvizError
+from vitviz.server.api import lessons, links
+from vitviz.server.api.serialization import told_of
+from vitviz.server.i18n import say, told, translated
+from vitviz.server.page import assumed, facts, over_a_set
+from vitviz.server.page.components import Canvas, Files, Part, Upload
+from vitviz.server.page.figures import figures_of, framed
+from vitviz.server.security.request_context import require_visitor
+from vitviz.server.services.analysis_service import Studio
+from vitviz.traces.image_edits import Strokes
+from vitviz.traces.localized_text import Sentence
+from vitviz.traces.runs import Without
+from vitviz.traces.samples import sample_image, samples
+from vitviz.traces.text_classes import plain
+from vitviz.views import VIEWS
+
+PAIRS = (  # what one can learn from two checkpoints on the same picture
+    ("Before and after training (on disk)", "vitviz-tiny@0|vitviz-tiny"),
+    (
+        "Trained on 1,000 or on 21,000 classes",
+        "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.augreg_in21k",
+    ),
+    ("With labels or without (DINO)", "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.dino"),
+    ("Without and with registers", "vit_base_patch14_dinov2.lvd142m|vit_base_patch14_reg4_dinov2.lvd142m"),
+)
+# The lesson of the paper's table 8: twins that were trained alike but for their position embeddings, by those
+# of both, and as `pair` takes them.
+TWINS = (
+    (told("none and 1-D"), "vitviz-positions-none-0|vitviz-positions-1d-0"),
+    (told("none and 2-D"), "vitviz-positions-none-0|vitviz-positions-2d-0"),
+    (told("1-D and 2-D"), "vitviz-positions-1d-0|vitviz-positions-2d-0"),
+)
+NO_SIZE = (
+    "{size} is no input size: expected a number of pixels such as 224, or height x width such as 224 x 320."
+)
+OWN, SHAPE = "own", "shape"
+_PIXELS = re.compile(r"\s*(\d{1,5})(?:\s*[x×*,]\s*(\d{1,5}))?\s*(?:px)?\s*", re.IGNORECASE)
+# Of a state whose page waits for no pass; else `last` is the state of what was in view before.
+WHOLE = {"awaited": False, "last": None}
+
+
+class Left:
+    """The components beside the views, one below the other."""
+
+    def __init__(self, studio: Studio):
+        self.stage = Canvas("stage", elem_id="vitviz-stage")
+        self.facts = Part("facts", ("computed",), elem_id="vitviz-facts")
+        self.second_facts = Part("facts", elem_id="vitviz-second-facts")
+        self.edits = Part("edits", ("without", "retouch"), elem_id="vitviz-edits")
+        limits = studio.settings.limits
+        most = say("Picture, or video ≤ {seconds} s", seconds=f"{limits.video_seconds:g}")
+        name = {"label": say("Your photograph"), "elem_id": "vitviz-upload"}
+        self.upload = Upload(placeholder=most, height=150, sources=["upload", "clipboard"], **name)
+        self.gallery = gr.Gallery(
+            [(sample_image(sample.name), sample.shows) for sample in samples()],
+            label=say("Samples"),
+            show_label=False,
+            columns=4,
+            object_fit="cover",
+            allow_preview=False,
+            buttons=[],
+            elem_id="vitviz-samples",
+        )
+        self.lessons = Part("lessons", ("learn",), elem_id="vitviz-lessons")
+        # out of sight, as that of a set: scripts hand it what is dropped
+        self.zipped = Files(elem_id="vitviz-lesson", show_label=False)
+        first = studio.settings.checkpoint
+        self.picker = _typed(say("Checkpoint"), "vitviz-picker", [first], first)
+        self.sentences = Part("sentences", ("ask",), elem_id="vitviz-sentences")
+        self.notice = Part("notice", elem_id="vitviz-notice")
+        self.compare = Part("compare", ("compare",), elem_id="vitviz-compare")
+        with gr.Column(elem_id="vitviz-more"):  # what the button of `compare` unfolds
+            beside = say("A second checkpoint on the same picture")
+            self.second = _typed(say("Beside it"), "vitviz-second", [], info=beside)
+            self.pairs = gr.Dropdown(
+                [(say(text), value) for text, value in PAIRS],
+                value=None,
+                label=say("Pairs that teach"),
+                info=say("Two checkpoints at once; most come from the hub"),
+                elem_id="vitviz-pairs",
+            )
+            pixels = say(
+                "Pixels of the model's input: one number, or height × width; whole patches, at most {count}"
+                " tokens",
+                count=str(limits.tokens),
+            )
+            own = [(say("As trained"), OWN)]
+            self.size = _typed(say("Input size"), "vitviz-size", own, OWN, info=pixels)
+        self.assumed = Part("assumed", ("assume", "answers", "keep"), elem_id="vitviz-assumed")
+        self.files = Files("multiple", elem_id="vitviz-set-files", show_label=False)
+        events = ("samples", "survey", "stop", "single", "answer")
+        self.set = Part("set", events, elem_id="vitviz-set", render=False)
+        self.film = Part("film", ("frame",), elem_id="vitviz-film", render=False)
+
+
+class Shown:
+    """What the page shows over one studio. A session is a small dict: keys, names, the chart's settings."""
+
+    def __init__(
+        self, studio: Studio, session: gr.State, left: Left, link: Part, figures: dict[str, list[Canvas]]
+    ):
+        self.studio, self.left, self.link = studio, left, link
+        self.over_sets = [one for view in over_a_set.AVERAGED for one in figures[view.slug]]
+        self.outputs = [
+            session, left.picker, left.second, left.size, left.notice, left.film, link, left.stage,
+            left.facts, left.second_facts, left.edits, left.assumed, left.sentences, left.compare, left.set,
+            *(one for two in figures.values() for one in two),
+        ]  # fmt: skip
+
+    @cached_property
+    def _twins(self) -> list[dict[str, str]]:
+        """Those pairs of which both can be picked here."""
+        names = {one.name for one in self.studio.checkpoints.offered()}
+        return [{"text": text, "pair": pair} for text, pair in TWINS if set(pair.split("|")) <= names]
+
+    def again(self, state: dict, change: dict, report=None, named: Callable[[str], str] = str) -> list:
+        """The same picture with something else changed, by the checkpoint `named` after the present one."""
+        state = self.studio.sessions.newest(state)
+        if not state.get("picture"):
+            return self.unchanged()
+
+        def shown(now: dict) -> list:
+            return self.show({**now, **change}, now["picture"], named(self.checkpoint(now)), report)
+
+        return self.attempt(state, shown)
+
+    def checkpoint(self, state: dict) -> str:
+        return state.get("checkpoint", self.studio.settings.checkpoint)
+
+    def show(
+        self, state: dict, picture: str, checkpoint: str, progress=None, soon: bool = True,
+        explained: int | None = None,
+    ) -> list:  # fmt: skip
+        """All on the page for a picture and checkpoints; `soon`, before a long pass, what needs none.
+
+        `explained` is the class that views explain where none was chosen; None for the likeliest.
+        """
+        studio, second = self.studio, state.get("second", "")
+        if plain(checkpoint) != plain(state.get("checkpoint", checkpoint)):  # another model has other heads
+            state = {**state, "without": ""}
+        without = Without.parse(state.get("without", ""))
+        strokes = Strokes.parse(state.get("strokes", ""))
+        state = {**state, "without": without.text(), "strokes": strokes.text()}
+        ground = studio.pictures.ground(picture, strokes)
+        untouched = self._look({**state, "strokes": ""}, ground, checkpoint, progress)
+        whole = self._look(state, picture, checkpoint, progress)
+        key = self._look(state, picture, checkpoint, progress, without=without) if without else whole
+        second_key = self._look(state, picture, second, progress) if second else ""
+        earlier = state.get("earlier" if state.get("picture", picture) == picture else "picture", "")
+        keys = {"key": key, "second_key": second_key, "untouched": untouched, "whole": whole}
+        state |= {"earlier": earlier, "picture": picture, "checkpoint": checkpoint, **keys}
+        state["explained"] = explained
+        soon = soon and any(studio.long(one) for one in (untouched, second_key) if one)
+        return self.page({**state, "surveys": {}, "scene": studio.scene(key), **WHOLE, "awaited": soon})
+
+    def page(self, state: dict) -> list:
+        """The page of a state whose keys are known; of one that is awaited, what no pass is needed for."""
+        studio, second, checkpoint = self.studio, state.get("second", ""), state["checkpoint"]
+        soon, without = state["awaited"], Without.parse(state.get("without", ""))
+        # what is taken away is seen when it is computed
+        drawn = {**state, "key": state["whole"]} if soon else state
+        keys = drawn["key"], state["second_key"]
+        subjects = [(studio.before if soon else studio.subject)(key) if key else None for key in keys]
+        subject, film = subjects[0], studio.checkpoints.film(checkpoint)
+        inspector = studio.checkpoints.inspector(checkpoint)
+        offered = _sizes(inspector, state.get("language", "en"), studio.settings.limits.tokens)
+        ground = studio.pictures.ground(state["picture"], Strokes.parse(state["strokes"]))
+        sample = studio.pictures.sample_of(ground)
+        answer, beside = (facts.answer(subjects[i], keys[i], sample) if keys[i] else {} for i in (0, 1))
+        if state["key"] != state["untouched"] and not soon:
+            answer["before"] = facts.answer(studio.subject(state["untouched"]))["top"]
+        beside_it = studio.checkpoints.inspector(second) if second else None
+        names = [frame["name"] for frame in film.get("frames", ())]
+        before = f"{names[0]}|{names[-1]}" if len(names) > 1 else ""  # the film's ends, as `pair` takes them
+        return [
+            state,
+            checkpoint,
+            second or None,
+            gr.update(choices=offered, value=state.get("size", OWN)),
+            {"text": ""},
+            film,
+            links.shown(state),
+            framed(studio, drawn["key"], "picture"),
+            {**answer, "asks": soon, "scene": state["scene"], "moved": state["explained"] is not None},
+            beside,
+            facts.edits(without, subject) | facts.board(state, keys[0], subject, answer, studio.pictures),
+            assumed.shown(inspector, beside_it, studio.settings.keeps),
+            facts.asked(inspector),
+            {"shown": True, "second": second, "before": before, "twins": self._twins},
+            over_a_set.shown(studio, drawn),
+            *[one for view in VIEWS for one in figures_of(view, studio, drawn, soon)],
+        ]
+
+    def explained(self, state: dict) -> int | None:
+        """The class that stays explained while a training history plays: the likeliest at its first step."""
+        if state.get("explained") is None:
+            logits = self.studio.subject(state["key"]).trace.logits
+            return None if logits is None else int(logits.argmax())
+        return state["explained"]
+
+    def averaged(self, page: list, averages: object) -> list:
+        """The page with the averages over a set that it had before it was loaded again, by their views."""
+        had = averages if isinstance(averages, dict) else {}  # out of the page, so perhaps anything
+        asked = {view.slug: had.get(view.slug) for view in over_a_set.AVERAGED}
+        known = {
+            slug: key for slug, key in asked.items() if isinstance(key, str) and self.studio.sets.survey(key)
+        }
+        state = {**page[0], "surveys": known}
+        return self.page(state) if known and not state["awaited"] else [state, *page[1:]]
+
+    def offered(self) -> list[str]:
+        """The names of the lessons that this site has."""
+        return list(lessons.offered(self.studio.settings.lessons))
+
+    def unchanged(self, more: int = 0) -> list:
+        """An answer that leaves everything as it is, with so many values besides `outputs`."""
+        return [gr.skip()] * (len(self.outputs) + more)
+
+    def last(self, state: dict) -> list:
+        """What was in view before what is awaited; at first there is only the picture."""
+        if state["last"].get("key"):
+            return self.page(state["last"])
+        plain = {**state["last"], "sample": state.get("sample")}
+        return self.show(plain, state["picture"], self.studio.settings.checkpoint, soon=False)
+
+    def _look(self, state: dict, picture: str, checkpoint: str, progress=None, **changes) -> str:
+        """The key of a picture seen by a checkpoint at the size that the session asks for."""
+        inspector = self.studio.checkpoints.inspector(checkpoint, progress)
+        pictures, strokes = self.studio.pictures, Strokes.parse(state.get("strokes", ""))
+        ground = pictures.ground(picture, strokes)
+        size = _pixels(state.get("size", OWN), inspector, lambda: pictures.opened(ground).size)
+        return self.studio.runs.known(picture, checkpoint, size, strokes=strokes, **changes)
+
+    def sample(self, state: dict, name: str, checkpoint: str, progress=None) -> list:
+        return self.show({**state, "sample": name}, self.studio.pictures.sample(name), checkpoint, progress)
+
+    def attempt(self, state: dict, make: Callable[[dict], list]) -> list:
+        """What `make` gives of the newest state; else a sentence at the action, and all as it was."""
+
+        def made(state: dict) -> list:
+            with self.studio.work.request_turn():
+                page = make(state)
+            if page[0].get("awaited"):  # which may yet fail
+                page[0] = {**page[0], "last": state["last"] if state.get("awaited") else state}
+            return page
+
+        try:
+            return self.studio.sessions.settled(state, made)
+        except Exception as error:
+            state = self.studio.sessions.newest(state)
+            kept = [self.checkpoint(state), state.get("second") or None, state.get("size", OWN)]
+            return [gr.skip(), *kept, told_of(error), self._film(state), *self.unchanged(-6)]
+
+    def _film(self, state: dict) -> dict:
+        """The slider where it was, for a frame that could not be had."""
+        try:
+            return self.studio.checkpoints.film(self.checkpoint(state)) if state.get("key") else {}
+        except Exception:  # whatever it was, it has been told
+            return {}
+
+
+def _typed(label, name: str, choices: list, value: str | None = None, **more) -> gr.Dropdown:
+    """A choice in whose place something else may be typed."""
+    return gr.Dropdown(choices, value=value, label=label, allow_custom_value=True, elem_id=name, **more)
+
+
+def reported(progress: gr.Progress, checkpoint: str | None, state: dict) -> Callable[[int, int], None]:
+    """Tells the page how much of a checkpoint has come; ends the download when nobody waits for it."""
+    language = state.get("language", "en")
+    said = translated("Downloading {checkpoint}", language, checkpoint=checkpoint or "")
+
+    def report(done: int, total: int) -> None:
+        require_visitor()
+        progress((done, total), desc=said, unit="bytes")
+
+    return report
+
+
+def asked_for(link: links.Link) -> dict[str, str]:
+    """What a session keeps of a link, besides picture and checkpoint."""
+    edits = {"without": link.without or "", "strokes": link.strokes or ""}
+    return {"second": link.second or "", "size": link.size or OWN, **edits}
+
+
+def _sizes(inspector, language: str, tokens: int) -> list[tuple[str, str]]:
+    """What the page offers for a checkpoint, of up to so many tokens; anything else can be typed."""
+    (height, width), patch = inspector.preprocessing.size, inspector.grid().patch
+    scaled = [
+        tuple(max(p, round(side * factor / p) * p) for side, p in zip((height, width), patch, strict=True))
+        for factor in (0.5, 1.5, 2)
+    ]
+    scaled = [size for size in scaled if inspector.demand(size).tokens <= tokens]
+    return [
+        (translated("As trained", language), OWN),
+        (translated("The picture's own shape", language), SHAPE),
+        *((f"{h} × {w} px", f"{h}x{w}") for h, w in scaled),
+    ]
+
+
+def _pixels(asked: str, inspector, upload: Callable[[], tuple[int, int]]) -> tuple[int, int] | None:
+    """Height and width in px, None for the checkpoint's own; `upload` tells width and height. VitvizError for
+    what is no size; whether the patch divides it is checked by the inspector.
+    """
+    if asked in ("", OWN):
+        return None
+    if asked == SHAPE:
+        from vitviz.engine.images.preprocess import fitted_size
+
+        grid = inspector.grid()
+        return fitted_size(upload(), grid.patches, grid.patch)
+    found = _PIXELS.fullmatch(asked)
+    if not found:
+        raise VitvizError(Sentence(NO_SIZE, size=repr(asked[:60])))
+    return int(found[1]), int(found[2] or found[1])

@@ -1,0 +1,329 @@
+"""The app's own routes: bulk data of figures, which would be slow as JSON, what passes before a camera or in
+a video, and the browser's modules.
+
+They lie under /gradio_api because elsewhere server-side rendering would answer with the page. They bypass a
+login of Gradio's, so the only way in is a key that cannot be guessed. What a visitor did wrong is a sentence;
+anything else is a bug of ours: logged with its traceback, and told as such.
+
+A frame that comes is looked at as the photograph on the page is, by the same checkpoints, at the same size,
+without the same heads and patches; only strokes stay behind, which are painted over a photograph. What the
+page shows of it goes back, for the views that are in view. The session knows nothing of it, and so neither do
+links, lessons and zips.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+
+from vitviz.errors import ImageError, Unknown, VitvizError, WrongSetting, quoted
+from vitviz.export.video import flicker, map_of
+from vitviz.server.api import figures, lessons, modules, videos
+from vitviz.server.api.serialization import in_english, told_of
+from vitviz.server.i18n import told
+from vitviz.server.page import facts
+from vitviz.server.page.figures import figures_of, framed
+from vitviz.server.security import request_context
+from vitviz.server.security.scheduler import one_answer
+from vitviz.server.services.analysis_service import Studio
+from vitviz.traces.unicode import parse_json
+from vitviz.views import VIEWS, Needs
+
+CARD = Path(__file__).with_name("card.jpg")  # what a shared link looks like
+KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
+PASSING = {"Cache-Control": "no-store"}  # of a camera's frame
+AT_ONCE = 1_000_000  # bytes that others may wait for
+BASE = "/gradio_api/vitviz"
+STATIC = nullcontext  # in place of the turn of a route that computes nothing
+HEADS = {  # what a strip shows of each head: the view, its item, and the settings that it takes
+    "distance": ("distance", "distance", ()),
+    "entropy": ("tokens", "entropy", ()),
+    "share": ("evidence", "heads", ("target",)),
+}
+ITEMS = 64  # that a page has drawn of one frame
+LARGEST = 2048  # pixels of a side that a frame is asked for
+TYPES = {"second": str, "last": str, "views": list, "video": str}  # of a posted question
+NO_FRAME = told("This is no frame of a camera: expected a JPEG or PNG file.")
+
+
+def routes(studio: Studio) -> list[APIRoute]:
+    """The routes to hand to Gradio's `launch(app_kwargs={"routes": ...})`."""
+
+    def picture(given: dict, key: str, which: str) -> Response:
+        with studio.frames.looked_at(key) as passing:
+            data = studio.image(key, which)
+        kind = "image/png" if which == "input" else "image/jpeg"
+        return Response(data, media_type=kind, headers=PASSING if passing else KEPT)
+
+    def far(given: dict, key: str, *ticket: str) -> Response:
+        done, of = studio.far(key, *ticket)
+        return JSONResponse({"done": done, "of": of})
+
+    def everything(given: dict, key: str) -> Response:
+        data = lessons.everything(studio, key, given)
+        return download(data, lessons.file_name(studio.subject(key).checkpoint))
+
+    def film_progress(given: dict, key: str, view: str) -> Response:
+        studio.view(view)
+        return far(given, key, given.get(f"{videos.PREFIX}ticket", ""))
+
+    def item(given: dict, key: str, view: str, name: str) -> Response:
+        kind, dot, ending = name.partition(".")
+        with studio.frames.looked_at(key) as passing:
+            seen = studio.view(view)
+            if name == "numbers.npz":
+                return download(studio.numbers(key, view, given), f"vitviz-{view}.npz")
+            if name == "film.json":
+                return JSONResponse(videos.offered(studio, key, view, given))
+            if dot and kind in ("film", "print"):
+                files = videos if kind == "film" else figures
+                return download(*files.asked_for(studio, key, view, ending, given))
+            if name in [file.name for file in seen.files]:
+                return download(studio.file(key, view, name, given), f"vitviz-{view}-{name}")
+            return binary(studio.item(key, view, name, given), PASSING if passing else KEPT)
+
+    def at_hand(given: dict, key: str, view: str, name: str) -> Response | None:
+        # what is wrong with the question is told where it is answered
+        with suppress(VitvizError), studio.frames.looked_at(key) as passing:
+            array = studio.at_hand(key, view, name, given)
+            if array is not None and array.nbytes <= AT_ONCE:
+                return binary(array, PASSING if passing else KEPT)
+        return None
+
+    def module(given: dict, version: str, path: str) -> Response:
+        return Response(modules.source(path), media_type="text/javascript", headers=KEPT)
+
+    def card(given: dict) -> Response:
+        return Response(CARD.read_bytes(), media_type="image/jpeg", headers=KEPT)
+
+    def live(question: Any, key: str) -> Response:
+        with studio.work.sparing():
+            return _passed(studio, shown(studio, key, question), question)
+
+    def video(question: Any, key: str) -> Response:
+        return JSONResponse(decoded(studio, question), headers=PASSING)
+
+    turn = studio.work.request_turn
+    return [
+        _route("card.jpg", card, STATIC),
+        _route("modules/{version}/{path:path}", module, STATIC),
+        _route("{key}/progress", far, STATIC),
+        _route("{key}/{view}/film.progress", film_progress, STATIC),
+        _route("{key}/picture/{which}", picture, turn),
+        _route("{key}/everything.zip", everything, turn),
+        _route("{key}/{view}/{name}", item, turn, at_hand),
+        _route("{key}/live", live, turn, method="POST"),
+        _route("{key}/video", video, turn, method="POST"),
+    ]
+
+
+def _route(
+    path: str, answer: Callable[..., Response], turn: Callable[[], AbstractContextManager],
+    at_hand: Callable | None = None, method: str = "GET",
+) -> APIRoute:  # fmt: skip
+    """A route that answers what is given (as a query, or posted as JSON) and the parts of its path.
+
+    `turn` is what its answer holds: a turn with a bound of time, or STATIC for what computes nothing. It is
+    answered in a thread, unless it is at hand: beside others that compute, each change of threads waits.
+    """
+
+    async def asked(request: Request) -> Response:
+        parts = request.path_params
+        given = dict(request.query_params) if method == "GET" else await request.body()
+        found = at_hand(given, **parts) if at_hand else None
+
+        def made() -> Response:
+            return answer(given if method == "GET" else _question(given), **parts)
+
+        return found or await run_in_threadpool(lambda: answered(made, request, turn))
+
+    return APIRoute(f"{BASE}/{path}", asked, methods=[method], include_in_schema=False)
+
+
+def _question(body: bytes) -> Any:
+    """Posted JSON; WrongSetting for none."""
+    try:
+        return parse_json(body) if body else None
+    except (ValueError, RecursionError):
+        raise WrongSetting("The question is no JSON that can be read.") from None
+
+
+def binary(array: np.ndarray, headers: dict[str, str]) -> Response:
+    """An array's numbers, with shape and type beside them."""
+    described = {"X-Shape": ",".join(map(str, array.shape)), "X-Dtype": str(array.dtype), **headers}
+    return Response(array.tobytes(), media_type="application/octet-stream", headers=described)
+
+
+def download(data: bytes, name: str) -> Response:
+    """A file: never shown in the page's own origin, whatever is in it."""
+    safe = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
+    return Response(data, media_type="application/octet-stream", headers=safe)
+
+
+def answered(
+    answer: Callable[[], Response], request: Request, turn: Callable[[], AbstractContextManager] = nullcontext
+) -> Response:
+    """The answer, made within a turn, or what was wrong with the question; given up where the connection ends
+    meanwhile.
+    """
+    try:
+        with request_context.asking(request), one_answer(), turn():
+            return answer()
+    except Exception as error:
+        status = 404 if isinstance(error, Unknown) else 422 if isinstance(error, VitvizError) else 500
+        told = told_of(error)
+        said = {"text": _short(told["text"]), "detail": _short(in_english(error))}
+        return JSONResponse({**told, **said}, status_code=status)
+
+
+def _short(sentence: str) -> str:
+    """A refusal repeats what was asked for, which may be as long as an address can be."""
+    sentence = re.sub(r"[\r\n]+", " ", sentence)
+    return sentence if len(sentence) <= 500 else f"{sentence[:300]} … {sentence[-190:]}"
+
+
+def _passed(studio: Studio, told: dict[str, Any], asked: Any) -> Response:
+    """What is told, as JSON; and behind it the arrays of the `items` that were drawn of the frame before: one
+    answer instead of a dozen. Its first four bytes are how long the JSON is, which names the arrays in turn.
+    """
+    if not told or not isinstance(asked, dict) or "items" not in asked:
+        return JSONResponse(told, headers=PASSING)
+    arrays = {}
+    with studio.frames.looked_at(told["key"]):
+        items = asked["items"] if isinstance(asked["items"], list) else []
+        for address in dict.fromkeys(map(str, items[:ITEMS])):
+            path, _, query = address.partition("?")
+            slug, _, name = path.partition("/")
+            with suppress(VitvizError):  # which the view asks for, and is told, by itself
+                arrays[address] = studio.item(told["key"], slug, name, dict(parse_qsl(query, True)))
+    named = [[name, array.shape, str(array.dtype), array.nbytes] for name, array in arrays.items()]
+    head = json.dumps({**told, "arrays": named}, allow_nan=False).encode()
+    body = b"".join([len(head).to_bytes(4, "little"), head, *(array.tobytes() for array in arrays.values())])
+    return Response(body, media_type="application/octet-stream", headers=PASSING)
+
+
+def decoded(studio: Studio, asked: Any) -> dict[str, Any]:
+    """The video at the `path` of an upload: key, frames, step, and the `most` that a film of it has."""
+    key = studio.videos.keep(asked.get("path") if isinstance(asked, dict) else None)
+    found = studio.videos.of(key)
+    frames = [{"number": number, "seconds": seconds} for number, seconds, _ in found.frames]
+    return {"video": key, "frames": frames, "step": found.step, "most": videos.FRAMES}
+
+
+def shown(studio: Studio, key: str, asked: Any) -> dict[str, Any]:
+    """What the page shows of a `frame`, or the one `at` a place in a `video`, instead of the photograph that
+    `key` (and `second`) stand for: key, answers, picture, the figures of `views`; and the size (height,
+    width) that frames should have.
+
+    The frame before it, `last`, is forgotten once this one stands, or if there is none; a video whose key is
+    asked for no frame too.
+    """
+    asked = _typed(asked)
+    frame, second, last, views = (asked.get(name) or "" for name in ("frame", "second", "last", "views"))
+    if "at" in asked:
+        data = studio.videos.frame(asked.get("video"), asked["at"])
+    else:
+        try:
+            data = base64.b64decode(frame, validate=True)
+        except (ValueError, TypeError):
+            raise ImageError(NO_FRAME) from None
+        studio.videos.forget(asked.get("video"))
+    if not data:
+        studio.frames.forget(studio.frames.picture(last))
+        return {}
+    video = asked.get("video", "") if "at" in asked else ""
+    with studio.frames.passing(data, video, stays=True) as picture:
+        answer = _looked_at(studio, picture, [key, second], views)
+        if video:
+            of = studio.videos.of(video)
+            basis = {"count": len(of.sampled), "of": len(of.frames)}
+            first = _asked(studio, key, asked)
+            answer["row"] = _row(studio, key, answer["key"], first, asked)
+            for slug, figures in answer["figures"].items():
+                still = {**studio.view(slug).still, **({} if first is None else {"target": str(first)})}
+                answer["figures"][slug] = [one and {**one, "still": still, "basis": basis} for one in figures]
+    studio.frames.forget(studio.frames.picture(last))
+    return answer
+
+
+def _typed(asked: Any) -> dict[str, Any]:
+    """A posted question, of which nothing is null; WrongSetting for a field of another type than TYPES."""
+    if not isinstance(asked, dict | None):
+        raise WrongSetting(f"Given {quoted(asked)}; expected a JSON object, such as one with a frame.")
+    asked = {name: value for name, value in (asked or {}).items() if value is not None or name == "at"}
+    for name, kind in TYPES.items():
+        value = asked.get(name, kind())
+        texts = value if isinstance(value, list) else [value]
+        if not (isinstance(value, kind) and all(isinstance(one, str) for one in texts)):
+            expected = "a list of texts" if kind is list else "a text"
+            raise WrongSetting(f"Given {name}={quoted(value)}; expected {expected}.")
+    return asked
+
+
+def _asked(studio: Studio, key: str, asked: dict) -> int | None:
+    """The class that all frames of a video are asked for: the first one's answer, where there is one."""
+    video = studio.videos.of(asked["video"])
+    if key not in video.asked:
+        with studio.frames.passing(video.frames[0][2]) as first:
+            trace = studio.subject(studio.frames.seen_as(key, first)).trace
+            video.asked[key] = int(trace.logits.argmax()) if trace.top(1) else None
+    return video.asked[key]
+
+
+def _row(studio: Studio, photo: str, key: str, first: int | None, asked: dict) -> dict[str, Any]:
+    """A frame's numbers: answer, probability (or value), one for each head, and how much the map of the view
+    that `flickers` has changed since the frame before, if that has been asked about lately.
+    """
+    trace = studio.subject(key).trace
+    answer, score = (trace.top(1) or [(None, None)])[0]
+    found = {"answer": answer, "probability": None, "flicker": None}
+    found[trace.quantity] = score and float(score)
+    if (heads := str(asked.get("heads"))) in HEADS:
+        slug, name, given = HEADS[heads]
+        try:
+            target = {one: str(first) for one in given if first is not None}
+            found["heads"] = studio.item(key, slug, name, target).astype(float).ravel().tolist()
+        except VitvizError as error:  # what a model has not
+            found["refused"] = told_of(error)
+    view = None
+    match asked.get("flickers"):
+        case [str(slug), dict(given)]:
+            view = next((one for one in VIEWS if one.slug == slug), None)
+    if view and view.needs is Needs.RUN and view.printable and not view.on_request:
+        given = {str(name): str(value) for name, value in given.items()}
+        question, at = repr((photo, slug, sorted(given.items()))), asked["at"]
+        try:
+            _, values = map_of(figures.figure(studio, key, slug, given))
+        except VitvizError:  # which the view says itself
+            values = None
+        maps = studio.videos.of(asked["video"]).maps
+        before = maps.peek((question, at - 1))
+        if values is not None:
+            maps.get((question, at), lambda: values)
+            found["flicker"] = None if before is None else flicker(before, values)
+    return found
+
+
+def _looked_at(studio: Studio, picture: str, keys: list[str], views: Any) -> dict[str, Any]:
+    views = [studio.view(slug) for slug in dict.fromkeys(views)]
+    keys = [studio.frames.seen_as(key, picture) if key else "" for key in keys]
+    with studio.frames.looked_at(keys[0]):  # a pass may take longer than a frame stands
+        subject = studio.subject(keys[0])
+    state, crop = {"key": keys[0], "second_key": keys[1]}, subject.inspector.preprocessing.crop_pct
+    return {
+        "key": keys[0],
+        "size": [min(LARGEST, int(side / crop)) for side in subject.grid.pixels],
+        "answers": [facts.answer(studio.subject(key)) if key else {} for key in keys],
+        "picture": framed(studio, keys[0], "picture"),
+        "figures": {view.slug: figures_of(view, studio, state) for view in views},
+    }

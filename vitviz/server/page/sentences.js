@@ -1,0 +1,66 @@
+// Sentences as classes, for a checkpoint with a text tower: one a line, and perhaps a template around each;
+// for others a file of vectors.
+
+import { button, div, el } from '../../frontend/elements.js';
+import { hand } from '../../frontend/file_drop.js';
+import { t } from '../../frontend/i18n.js';
+import { questions } from './requests.js';
+
+export default function part(element, props, watch, trigger) {
+  const root = element.querySelector('.vv-sentences');
+  const question = questions(trigger, 'ask');
+  const lines = (box) => box.value.split(/\r\n|\r|\n/).map((one) => one.trim());
+  const written = () => [box, template].map((one) => lines(one).filter(Boolean));
+  let shown = { of: null, text: '' }; // of which checkpoint, and what its answer was about
+
+  function ask() {
+    const [sentences, templates] = written();
+    question.ask({ sentences, templates });
+  }
+  const keys = (event) => event.key === 'Enter' && (event.ctrlKey || event.metaKey) && ask();
+  const box = el('textarea', { rows: 3, id: 'vv-sentences-box', oninput: fresh, onkeydown: keys });
+  const template = el('textarea', { rows: 1, oninput: fresh, placeholder: 'a photo of a {}.' });
+  const go = button(t('Ask'), ask);
+  const note = t('Most text towers have read English alone. Ctrl + Enter asks.');
+  const chosen = () => hand(file.files).then(() => (file.value = '')); // so that the same can be chosen again
+  const file = el('input', { type: 'file', accept: '.npz,.safetensors', onchange: chosen });
+  const given = el('span');
+  const without = button(t('Without them'), () => question.ask({ sentences: [], templates: [] }));
+  const held = div('vv-sentences-do', given, without);
+  const sentences = div(
+    '',
+    el('label', { for: 'vv-sentences-box', text: t('Sentences as classes, one a line') }),
+    box,
+    div('vv-sentences-do', el('label', {}, t('Around each'), template), go),
+    el('p', { class: 'vv-small', text: note }),
+  );
+  const title = t(
+    'Labels, and for each as many numbers as the embedding has. A link holds while the server has them.',
+  );
+  root.removeAttribute('role');
+  root.replaceChildren(sentences, el('label', { title }, t('Vectors as classes: a file'), file), held);
+
+  function fresh() {
+    go.disabled = JSON.stringify(written()) === shown.text;
+  }
+
+  watch('value', show);
+  show();
+
+  /** What is being written stays where another answer of the same checkpoint comes meanwhile. */
+  function show() {
+    const { value } = props;
+    root.hidden = !value?.takes;
+    if (root.hidden) return;
+    sentences.hidden = !value.reads;
+    held.hidden = !value.vectors;
+    given.textContent = t('{count} vectors are the classes.', { count: value.vectors });
+    const asked = [value.sentences, value.templates];
+    const text = JSON.stringify(asked);
+    if (shown.of !== value.of || shown.text !== text) {
+      [box.value, template.value] = asked.map((one) => one.join('\n'));
+      shown = { of: value.of, text };
+    }
+    fresh();
+  }
+}

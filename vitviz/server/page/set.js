@@ -1,0 +1,135 @@
+// One set of pictures for all views that are averaged: given once, seen with what each picture is taken for,
+// and said in every view. Below the views; how far a survey is stands beside its button.
+
+import { address } from '../../frontend/data.js';
+import { button, el, running, say, seek, selection, whenChanged } from '../../frontend/elements.js';
+import { number } from '../../frontend/numbers.js';
+import { t } from '../../frontend/i18n.js';
+
+export default function part(element, props, watch, trigger) {
+  const root = element.querySelector('.vv-set');
+  const tabs = document.querySelector('#vitviz-tabs');
+  let on = ''; // the view that is surveyed
+  let asked = ''; // the set and checkpoint whose answers have been asked for
+  const ways = {}; // how a set is to be looked at, by view
+
+  const fold = button('', () => unfold(body.hidden), { class: 'vv-set-fold' });
+  const choose = button('', () => input()?.click(), { class: 'vv-set-choose' });
+  const samples = button('', () => trigger('samples', {}));
+  const way = el('span', { class: 'vv-set-way' });
+  const far = running(t('How far the set is'), () => toggle());
+  const alone = () => trigger('single', { view: view() });
+  const single = button(t('Back to one picture'), alone, { class: 'vv-set-single' });
+  const seen = el('ul', { class: 'vv-set-pictures', 'aria-label': t('A set of pictures') });
+  const rest = el('p', { class: 'vv-small' });
+  const told = el('p', { class: 'vv-small vv-set-told', role: 'status' });
+  const row = el('div', { class: 'vv-set-row' }, choose, samples, way, far.go, single, far.bar, far.said);
+  const body = el('div', { class: 'vv-set-body', hidden: true }, row, told, seen, rest);
+
+  const input = () => seek('#vitviz-set-files input[type=file]');
+  const view = () =>
+    (tabs?.querySelector('[role=tab][aria-selected=true]')?.id ?? '').replace(/^vitviz-tab-|-button$/g, '');
+
+  function unfold(open) {
+    body.hidden = !open;
+    fold.setAttribute('aria-expanded', String(open));
+    if (open) ask();
+  }
+
+  function toggle() {
+    if (on) {
+      on = '';
+      trigger('stop', {});
+    } else {
+      on = view();
+      trigger('survey', { view: on, way: ways[on] ?? '' });
+    }
+    show();
+  }
+
+  /** Asks once what the pictures are taken for, when they are seen and nothing else is under way. */
+  function ask() {
+    const { set, answers = [], by } = props.value || {};
+    const question = `${set}/${by}`;
+    if (!set || on || body.hidden || asked === question || !answers.includes(null)) return;
+    asked = question;
+    trigger('answer', {});
+  }
+
+  /** A picture out of the strip of all, and what it is taken for. */
+  function picture(answer, i) {
+    const mark = el('span', { class: 'vv-set-picture' });
+    mark.style.background = `url("${address(`${props.value.set}/picture/thumbnails`)}") ${-56 * i}px 0`;
+    const [name, score, headType] = answer ?? [];
+    const told = headType === 'value' ? number(score) : `${(100 * score).toFixed(0)}\u00a0%`;
+    const text = name ? `${t(name)} ${told}` : answer ? '–' : '…';
+    return el('li', {}, mark, el('span', { text }));
+  }
+
+  function choices(of) {
+    if (!of) return [];
+    const [label, options, usual] = of;
+    const name = view();
+    const texts = options.map(([value, text]) => [value, t(text)]);
+    const made = selection({ onchange: () => (ways[name] = made.value) }, texts, ways[name] ?? usual);
+    return [el('label', {}, el('span', { text: t(label) }), made)];
+  }
+
+  function show() {
+    const { set, count, own, seen: most, answers = [], over = {}, done, told: said } = props.value || {};
+    const name = view();
+    root.dataset.set = set ?? ''; // for who comes back to this page
+    root.hidden = !(props.value?.ways && name in props.value.ways);
+    if (root.hidden) return;
+    const looked = over[name];
+    const of = count
+      ? own
+        ? t('{count} of yours', { count })
+        : t('the samples, in {count} parts', { count })
+      : t('none chosen yet');
+    const alone = props.value.never_of_one.includes(name)
+      ? t('this figure is over the samples')
+      : t('this figure is of one picture');
+    const mean = looked ? t('this figure is over {count} of them', { count: looked }) : alone;
+    fold.textContent = [t('A set of pictures'), of, count || looked ? mean : ''].filter(Boolean).join(' · ');
+    choose.textContent = count ? t('Other pictures …') : t('Choose pictures …');
+    samples.textContent = t('The samples');
+    samples.hidden = Boolean(count) && !own;
+    if (way.dataset.view !== name) way.replaceChildren(...choices(props.value.ways[name]));
+    way.dataset.view = name;
+    const [slug, now, all, kind] = done ?? [];
+    const values = { done: now, count: all };
+    const words = kind
+      ? t('{done} of {count} steps of the training', values)
+      : t('{done} of {count} pictures', values);
+    const mine = slug === on;
+    const title = document.querySelector(`#vitviz-tab-${on}-button`)?.textContent.trim();
+    const text = on ? `${title}: ${mine ? words : t('the first pictures are looked at …')}` : '';
+    far.show({ on, whole: false, share: on && mine ? now / all : 0, start: t('Average'), text });
+    far.go.disabled = !count && !on;
+    single.hidden = !looked;
+    say(told, said?.text ? t(said) : '');
+    seen.replaceChildren(...answers.map(picture));
+    seen.hidden = !answers.length;
+    say(rest, count > most ? t('and {count} more', { count: count - most }) : '');
+    if (set) ask();
+  }
+
+  root.removeAttribute('role');
+  root.replaceChildren(fold, body);
+  unfold(false);
+  document.addEventListener('vitviz:answered', (/** @type {CustomEvent} */ { detail }) => {
+    if (detail === 'set.survey') on = '';
+    if (detail.startsWith('set.')) show();
+  });
+  document.addEventListener('change', (event) => {
+    if (event.target !== input()) return;
+    say(told, t('The pictures are on their way …'));
+  });
+  if (tabs) whenChanged(tabs, ['aria-selected'], show);
+  watch('value', () => {
+    if (!props.value?.done) on = ''; // something else was chosen, which ends it
+    show();
+  });
+  show();
+}

@@ -1,0 +1,457 @@
+"""The door: what is refused before Gradio sees it, each time with a sentence.
+
+It stands outermost, before Gradio's own CORS answers. What it lets through is checked once more where it is
+used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import inspect
+import ipaddress
+import logging
+import os
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio.to_thread
+import gradio as gr
+from gradio.blocks import BlocksConfig
+from gradio.utils import LRUCache
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.exceptions import HTTPException as Refused
+from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.responses import JSONResponse, Response
+
+from vitviz.errors import whole_number
+from vitviz.server.i18n import translated, wanted
+from vitviz.server.security import request_context, uploads
+from vitviz.server.security.page_cache import Pages, meant
+from vitviz.server.security.scheduler import Turns
+from vitviz.traces.localized_text import said
+from vitviz.traces.unicode import parse_json
+
+_log = logging.getLogger("vitviz")
+LARGEST = 4 * 2**20  # bytes of a question; one that names a thousand uploads has a tenth of it
+# Gradio's that the page does not use: they fetch any address for a stranger, write on the disk, or call
+# components.
+CLOSED = re.compile(
+    r"/gradio_api/(proxy=|file=\s*\w{2,}:|deep_link|process_recording|component_server|custom_component/|"
+    r"stream/|reset/?$|[\w-]*vibe-)",
+    re.IGNORECASE,
+)
+BESIDE = ("x-forwarded-host", "x-gradio-server")  # from which Gradio makes the addresses of a page
+STREAM = re.compile(r"/gradio_api/(queue/data/?$|call/(v2/)?[^/]+/(?P<event>[^/]+)/?$)")
+NO_EVENT = "There is no such event: it has been answered already, or was given up."
+NO_SESSION = (
+    'data: {"msg": "unexpected_error", "message": "", "success": false, "session_not_found": true}\n\n'
+)
+BY_NAME = re.compile(r"/gradio_api/(?P<way>run|api|call/v2|call)/(?P<name>[^/]*)/?$")
+JOIN = re.compile(r"/gradio_api/queue/join/?$")
+MOST_FILES = 1_000  # named by one question
+LONGEST = 100  # characters of a session's name; Gradio's have about ten
+THREADS = 256  # that may wait for a turn, or compute, for all visitors together
+
+NO_FORM = (
+    "This upload could not be taken: expected a form with files under plain names. Send it again; if it fails"
+    " once more, the log of the server says why."
+)
+
+
+DISK_FULL = (
+    "This upload could not be taken: the server's disk for uploads is full. The oldest uploads have been"
+    " removed to make room. Send it again; if it fails once more, whoever runs the server has to make room on"
+    " its disk."
+)
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Door:
+    """ASGI middleware around the whole app."""
+
+    def __init__(self, app: Any, hosts: Hosts, calls: Calls, quota: uploads.Quota, turns: Turns):
+        self._app, self._hosts, self._calls, self._quota, self._turns = app, hosts, calls, quota, turns
+
+    async def __call__(self, scope, receive, send) -> None:
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+        scope, send = dict(scope), _headed(scope, send)
+        try:
+            self._admit(scope)
+            if scope["type"] == "http" and scope["method"] == "POST":
+                path = scope["path"]
+                uploading = path.rstrip("/").endswith("/upload") and not BY_NAME.search(path)
+                if uploading:
+                    return await self._upload(scope, self._counted(scope, receive), send)
+                receive = await self._read(scope, receive)
+        except Refused as refused:
+            return await _told(refused.detail, refused.status_code, scope)(scope, receive, send)
+        stream = STREAM.search(scope["path"])
+        if scope["type"] != "http" or not stream or scope["method"] != "GET":
+            return await self._app(scope, receive, send)
+        name = stream["event"] or QueryParams(scope["query_string"]).get("session_hash", "")
+        if not self._calls.awaited(name):  # Gradio would say so too, but fails over it
+            lost = Response(NO_SESSION, media_type="text/event-stream")
+            return await (_told(NO_EVENT, 404, scope) if stream["event"] else lost)(scope, receive, send)
+        with request_context.listening(name):  # as long as it is open, somebody waits for what is computed
+            await self._app(scope, receive, send)
+
+    def _admit(self, scope) -> None:
+        """Takes what only names the site otherwise out of the question; Refused for what has no answer."""
+        headers = Headers(scope=scope)
+        host, origin = headers.get("host"), headers.get("origin")
+        if not self._hosts.serves(host):
+            said = f"vitviz is not served as {_short(host)} here"
+            raise Refused(403, f"{said}. If it should, start it with --allowed-host.")
+        if not self._hosts.trusts(origin, host):
+            said = f"A page of {_short(origin)} may not use this"
+            raise Refused(403, f"{said}. If it should, start it with --allowed-host.")
+        if CLOSED.search(scope["path"]):
+            raise Refused(404, "There is nothing here.")
+        named = MutableHeaders(scope=scope)
+        for name in BESIDE:
+            first = named.get(name, "").partition(",")[0].strip()
+            if first and not self._hosts.serves(first.rpartition("://")[2]):
+                del named[name]
+        scope["headers"] = named.raw
+
+    async def _read(self, scope, receive) -> Callable:
+        """What hands a question on, once it has arrived whole and is checked."""
+        body, more = bytearray(), True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > LARGEST:
+                most = f"{LARGEST // 2**20} MB, the most that is accepted"
+                raise Refused(413, f"The question is larger than {most}.")
+            more = message.get("more_body")
+        asked = meant(bytes(body))
+        try:
+            parsed = parse_json(asked) if asked else None
+        except (ValueError, RecursionError):
+            raise Refused(400, "The question is no JSON that can be read.") from None
+        self._calls.check(scope["path"], parsed)
+        whole: list[dict] = [{"type": "http.request", "body": asked, "more_body": False}]
+
+        async def again() -> dict:
+            return whole.pop() if whole else await receive()
+
+        return again
+
+    async def _upload(self, scope, receive, send) -> None:
+        """Hands an upload on, and says why where Gradio fails over it: its own answer is HTTP 500 without a
+        word. Of one that fails nothing stays on the disk.
+        """
+        begun = failed = False
+
+        async def worded(message) -> None:
+            nonlocal begun, failed
+            failed = failed or (not begun and message.get("status") == 500)
+            begun = True
+            if not failed:
+                await send(message)
+
+        full = False
+        try:
+            with uploads.receiving():
+                await self._app(scope, receive, worded)
+        except ClientDisconnect:  # it was cut short, which is nobody's mistake
+            pass
+        except OSError as error:
+            full = error.errno in FULL
+            if not full:
+                raise
+            _log.warning("An upload found no room on the disk (%s).", error.strerror)
+        finally:
+            if full:
+                await asyncio.to_thread(self._quota.make_room)
+            if failed or (full and not begun):
+                told = (DISK_FULL, 507) if full else (NO_FORM, 400)
+                await _told(*told, scope)(scope, receive, send)
+
+    def _counted(self, scope, receive) -> Callable:
+        """What hands an upload on as it arrives, counted; none of whoever would be refused its answer."""
+        if too_much := self._turns.full(request_context.of(HTTPConnection({"query_string": b"", **scope}))):
+            raise Refused(429, said(too_much))
+        most = self._quota.request
+        sentence = f"These files have more than {most / 1e6:.0f} MB together, the most at once. Send fewer."
+        too_large = Refused(413, sentence, {"Connection": "close"})  # the rest is not read
+        if int(Headers(scope=scope).get("content-length") or 0) > most:
+            raise too_large
+        arrived = 0
+
+        async def counting() -> dict:
+            nonlocal arrived
+            message = await receive()
+            size = len(message.get("body", b""))
+            arrived += size
+            if arrived > most:
+                raise too_large
+            if self._quota.full(size):
+                await asyncio.to_thread(self._quota.make_room)
+            return message
+
+        return counting
+
+
+class _Undescribed(BlocksConfig):
+    """What Gradio begins every session with, less the description of all components, a tenth of a second of
+    Python each time: it is for deep links, which are closed.
+    """
+
+    @staticmethod
+    def config_for_block(*given) -> dict:
+        return {}
+
+    def __copy__(self) -> BlocksConfig:
+        new = super().__copy__()
+        new.__class__ = _Undescribed
+        return new
+
+
+def lifespan(hosts: Hosts, calls: Calls, quota: uploads.Quota, turns: Turns) -> Callable:
+    """Puts the door before all else as an app starts: middleware given to Gradio stands behind its own."""
+
+    @asynccontextmanager
+    async def running(app):
+        app.middleware_stack = Door(Pages(app.middleware_stack), hosts, calls, quota, turns)
+        app.get_blocks().default_config.__class__ = _Undescribed
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        yield
+
+    return running
+
+
+def _headed(scope, send) -> Callable:
+    """Tells the browser to take nothing for what it is not said to be, and a page who it is."""
+    page = scope["type"] == "http" and scope["path"] == "/"
+    # on a Space the page lies in a frame of another site
+    where = "SameSite=None; Secure; Partitioned" if os.environ.get("SPACE_HOST") else "SameSite=Lax"
+
+    async def headed(message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(raw=list(message.get("headers", ())))
+            headers["x-content-type-options"] = "nosniff"
+            if page and request_context.COOKIE not in HTTPConnection(scope).cookies:
+                name = f"{request_context.COOKIE}={secrets.token_hex(12)}"
+                headers.append("set-cookie", f"{name}; Path=/; HttpOnly; {where}")
+            message = {**message, "headers": headers.raw}
+        await send(message)
+
+    return headed
+
+
+def _told(sentence: str, status: int, scope) -> JSONResponse:
+    """A refusal, in the language of who asked.
+
+    At the queue Gradio's page and gradio_client take the detail of a 422 for a list of what is wrong with
+    each value; of a plain sentence they would fail.
+    """
+    detail: Any = translated(sentence, wanted(HTTPConnection({"query_string": b"", **scope})))
+    if status == 422 and JOIN.search(scope["path"]):
+        detail = [{"__type__": "validate", "is_valid": False, "parameter_name": "data", "message": detail}]
+    return JSONResponse({"detail": detail}, status_code=status)
+
+
+def _short(name: str | None) -> str:
+    """A name out of a header as plain text: it may be anything."""
+    return re.sub(r"[^\w.:\[\]/-]", "_", name or "nothing")[:100]
+
+
+class Answers(LRUCache):
+    """What pages have yet to be told, of at most so many pages. Gradio's own forgets the oldest page, even
+    one that waits: two hundred new pages of one visitor would cost another his answer.
+    """
+
+    def __setitem__(self, page: str, told: Any) -> None:
+        if page not in self and len(self) >= self.max_size:
+            self.pop(next((one for one in self if not request_context.heard(one)), None), None)
+        OrderedDict.__setitem__(self, page, told)
+
+
+class Calls:
+    """The listeners of one page: whether a question can be one, by its name, how many values it brings and
+    what files it names. What is refused here would reach the caller as "error: null" or HTTP 500.
+    """
+
+    def __init__(self, demo: gr.Blocks):
+        self._queue = demo._queue
+        self._inputs = {number: fn.inputs for number, fn in demo.fns.items()}
+        self._public = {
+            fn.api_name: (number, list(inspect.signature(fn.fn).parameters.values()))
+            for number, fn in demo.fns.items()
+            if fn.api_visibility == "public"
+        }
+
+    def awaited(self, name: str) -> bool:
+        """Whether there are answers to listen for in a session, or to an event."""
+        queue = self._queue
+        known = name in queue.pending_messages_per_session or name in queue.event_ids_to_events
+        return known or any(name in events for events in tuple(queue.pending_event_ids_session.values()))
+
+    def check(self, path: str, body: Any) -> None:
+        """Refused for a question that no listener could answer."""
+        by_name, join = BY_NAME.search(path), JOIN.search(path)
+        if by_name or join:
+            if not isinstance(body, dict):
+                raise Refused(422, 'Expected a JSON object such as {"data": ["coffee"]}.')
+            session = body.get("session_hash") or ""
+            if not isinstance(session, str) or len(session) > LONGEST:
+                raise Refused(422, f"session_hash is no text of at most {LONGEST} characters.")
+        if by_name:
+            self._check_named(by_name["name"], by_name["way"] == "call/v2", body)
+        elif join:
+            self._check_numbered(body)
+        _check_files(body)
+
+    def _check_named(self, name: str, spelled: bool, body: dict) -> None:
+        if name not in self._public:  # the page's own listeners have names too, but are nobody else's
+            known = ", ".join(self._public)
+            raise Refused(404, f"There is no endpoint of this name: expected one of {known}.")
+        number, parameters = self._public[name]
+        if spelled:
+            return _check_spelled(name, parameters, body)
+        if body.get("fn_index") not in (None, number):
+            raise Refused(422, f"fn_index is not that of {name}. Leave it out.")
+        data = body.get("data")
+        if not isinstance(data, list) or len(data) != len(parameters):
+            expected = f"{len(parameters)} values ({_signature(parameters)})"
+            raise Refused(422, f"{name} takes {expected} and was given {_count(data)}.")
+
+    def _check_numbered(self, body: dict) -> None:
+        number, data = whole_number(body.get("fn_index")), body.get("data")
+        if number not in self._inputs:
+            raise Refused(404, "fn_index is not the number of a listener of this page.")
+        inputs = self._inputs[number]
+        if not isinstance(data, list) or len(data) < len(inputs):
+            expected = f"data of {len(inputs)} values"
+            raise Refused(422, f"This listener takes {expected}, but was given {_count(data)}.")
+        for block, value in zip(inputs, data, strict=False):
+            model = getattr(block, "data_model", None)  # only inputs of files have one on the page
+            try:
+                if model is not None and value is not None:
+                    model.model_validate(value, context={"validate_meta": True})  # as Gradio does
+            except (ValueError, TypeError):
+                raise Refused(422, uploads.NOT_UPLOADED) from None
+
+
+def _check_spelled(name: str, parameters: list[inspect.Parameter], body: dict) -> None:
+    missing = [one.name for one in parameters if one.default is one.empty and one.name not in body]
+    unknown = body.keys() - {one.name for one in parameters}
+    if missing or unknown:
+        wrong = f"was given {len(unknown)} values of other names"
+        wrong = f"is missing {', '.join(missing)}" if missing else wrong
+        raise Refused(422, f"{name} takes {_signature(parameters)}, but {wrong}.")
+
+
+def _count(data: Any) -> str:
+    return f"{len(data)} values" if isinstance(data, list) else "no list"
+
+
+def _signature(parameters: list[inspect.Parameter]) -> str:
+    return ", ".join(
+        one.name if one.default is one.empty else f"{one.name}={one.default!r}" for one in parameters
+    )
+
+
+def _check_files(body: Any) -> None:
+    """Refused where a file is named, in whatever form, that is not in the upload folder."""
+    for count, path in enumerate(_paths(body)):
+        if count >= MOST_FILES:
+            raise Refused(413, f"More than {MOST_FILES} files are named at once.")
+        try:
+            uploads.inside(path)
+        except uploads.NotUploaded as error:
+            raise Refused(422, str(error)) from None
+
+
+def _paths(body: Any) -> Iterator[Any]:
+    """Every value that stands as the `path` of an object, however deep."""
+    waiting = [body]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            if one.get("path") is not None:
+                yield one["path"]
+            waiting.extend(one.values())
+        elif isinstance(one, list):
+            waiting.extend(one)
+
+
+class Hosts:
+    """The names that are answered: all, where the app is served to a network and nothing else was said.
+
+    A page of another name may not use it through a visitor's browser. A stranger's site can let its own name
+    lead to 127.0.0.1 (DNS rebinding); what its page then asks comes from the same origin in the browser's
+    eyes. Only the name in the request tells. Starlette's TrustedHostMiddleware was tried: it reads
+    `[::1]:7860` as `[`, does not look at the origin, and its refusal does not say what to do.
+
+    >>> hosts = Hosts("127.0.0.1", ["vit.example.org", "*.lab.example"])
+    >>> [hosts.serves(name) for name in ("localhost:7860", "[::1]:7860", "vit.example.org", "evil.example")]
+    [True, True, True, False]
+    >>> Hosts("0.0.0.0", []).serves("any.example")
+    True
+    """
+
+    def __init__(self, bound: str, allowed: Iterable[str] = (), share: bool = False):
+        self._allowed = {name.lower().strip(".") for name in allowed}
+        bound = _name(bound) or bound
+        self._all = "*" in self._allowed or (not self._allowed and not _local(bound))
+        if not _local(bound):
+            self._allowed.add(bound.lower())
+        if share:
+            self._allowed.add("*.gradio.live")  # where Gradio's public links lead
+
+    def serves(self, host: str | None) -> bool:
+        """Whether a `Host` header names this app; a list of names, or what is none, never does."""
+        return host is None if self._all and not _name(host) else self._all or self._known(_name(host))
+
+    def trusts(self, origin: str | None, host: str | None) -> bool:
+        """Whether an `Origin` header names this app; none does, for what no script of a page has sent.
+
+        Another port of this machine is another program, whose page is not ours.
+        """
+        if self._all or origin is None:
+            return True
+        theirs = origin.partition("://")[2]
+        name = _name(theirs)
+        return (
+            name in self._allowed or self._known(name) and (not _local(name) or _port(theirs) == _port(host))
+        )
+
+    def _known(self, name: str) -> bool:
+        if _local(name) or name in self._allowed:
+            return True
+        return any(known.startswith("*.") and name.endswith(known[1:]) for known in self._allowed)
+
+
+def _name(host: str | None) -> str:
+    """The name without port and brackets; '' for what is none."""
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".") if host else ""
+    except ValueError:
+        return ""
+    return "" if re.search(r"[\s,@/]", host or "") else name
+
+
+def _port(host: str | None) -> int | None:
+    try:
+        return urlsplit(f"//{host}").port
+    except ValueError:
+        return None
+
+
+def _local(name: str) -> bool:
+    """Whether a name leads to this machine whatever a name server says."""
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

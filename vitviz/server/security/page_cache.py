@@ -1,0 +1,96 @@
+"""The page and its description: the same for everybody, so they are made once for each name of the site.
+
+Gradio makes them anew for every visitor, half a second of Python, which waits for whatever else computes. And
+it tells in them where on the server uploads lie: here that is a word, which stands for the folder in the
+addresses that come back. Before all else stands our script, which chooses the language (Gradio inserts its
+`head=` only after it has chosen its own), and what a link to it looks like where it is shared.
+"""
+
+import gzip
+import html
+import json
+import re
+from typing import Any
+
+from gradio.utils import LRUCache, get_upload_folder
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+
+from vitviz.server import i18n
+
+SAME = ("/", "/config", "/config/")  # without a query: what Gradio makes of one is not asked for by the page
+NAMES = ("host", "x-forwarded-host", "x-forwarded-proto")  # what addresses in them are made from
+FOLDER = "/uploads-of-vitviz"
+MOST = 32  # of one site's names
+CARD = "/gradio_api/vitviz/card.jpg"
+_INSTEAD = {
+    b'content="Gradio"': b'content="vitviz"',
+    b'content="@Gradio"': b'content="vitviz"',
+    b"Click to try out the app!": b"See what happens inside a Vision Transformer, on your own photograph.",
+    b'<meta property="og:image" content="" />': b"",
+}
+_PICTURE = re.compile(rb'https://[^"]+/header-image\.jpg')
+
+
+def meant(question: bytes) -> bytes:
+    """A question with the folder in place of the word: a sample that is clicked comes back under that."""
+    return question.replace(f'"{FOLDER}/'.encode(), json.dumps(f"{get_upload_folder()}/")[:-1].encode())
+
+
+class Pages:
+    """ASGI middleware around Gradio."""
+
+    def __init__(self, app: Any):
+        self._app = app
+        self._made: LRUCache[tuple, dict[bool, Response]] = LRUCache(MOST)  # packed, and as it is
+
+    async def __call__(self, scope, receive, send) -> None:
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+            return await self._app(scope, receive, send)
+        if f"file={FOLDER}/" in scope["path"]:
+            folder = get_upload_folder()
+            path = scope["path"].replace(f"file={FOLDER}/", f"file={folder}/", 1)
+            return await self._app({**scope, "path": path, "raw_path": path.encode()}, receive, send)
+        if scope["path"] not in SAME or scope["method"] != "GET":
+            return await self._app(scope, receive, send)
+        asked = Headers(scope=scope)
+        which = (scope["path"], scope["scheme"], *(asked.get(name) for name in NAMES))
+        if which not in self._made:
+            plain = MutableHeaders(scope=scope).mutablecopy()
+            del plain["accept-encoding"]
+            start, body = await self._whole({**scope, "headers": plain.raw, "query_string": b""}, receive)
+            if start["status"] != 200:
+                await send(start)
+                return await send({"type": "http.response.body", "body": body})
+            body = body.replace(get_upload_folder().encode(), FOLDER.encode())
+            if scope["path"] == "/":
+                script = f"<head><script>{i18n.first()}</script>".encode()
+                body = shared(body.replace(b"<head>", script, 1), scope)
+            told = {**Headers(raw=start["headers"]), "vary": "accept-encoding"}
+            told.pop("content-length", None)
+            packed = Response(gzip.compress(body), headers={**told, "content-encoding": "gzip"})
+            self._made[which] = {True: packed, False: Response(body, headers=told)}
+        answer = self._made[which]["gzip" in asked.get("accept-encoding", "")]
+        await answer(scope, receive, send)
+
+    async def _whole(self, scope, receive) -> tuple[dict, bytes]:
+        start, body = {}, bytearray()
+
+        async def take(message) -> None:
+            if message["type"] == "http.response.start":
+                start.update(message)
+            else:
+                body.extend(message.get("body", b""))
+
+        await self._app(scope, receive, take)
+        return start, bytes(body)
+
+
+def shared(page: bytes, scope) -> bytes:
+    """The page with our title, sentence and picture for those who share a link to it."""
+    host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+    picture = html.escape(f"{scope['scheme']}://{host}{CARD}").encode("latin-1")
+    page = _PICTURE.sub(lambda _: picture, page)
+    for theirs, ours in _INSTEAD.items():
+        page = page.replace(theirs, ours)
+    return page

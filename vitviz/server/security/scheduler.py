@@ -1,0 +1,307 @@
+"""Who computes when: what is cheap goes beside what is dear and never waits for it, and nobody waits for one
+visitor.
+
+An answer that takes more than reading has a place first: of one visitor two are under way, eight wait, and
+the next is told how long that takes. What it computes takes turns in three lines: a few that only read or
+draw for a moment, a few cheap passes, and beside them one dear thing. In each line those go first whose
+address, then whose visitor, has had the fewest turns while waiting, and the last place is nobody's who has
+one: a hundred wishes of one visitor are no hundred turns that another waits for. What is dear stands back,
+between two steps, while others compute what is cheap. All that compute at once fit into one room of memory,
+by the bytes that each is expected to take. The turns of one answer have one bound of time.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
+
+from vitviz.errors import TooMuch
+from vitviz.server.i18n import told
+from vitviz.traces import cancellation
+from vitviz.traces.localized_text import Sentence
+
+FULL = told(
+    "The server is computing as many large inputs as it takes on at once. "
+    "Try again in a minute, or choose a smaller input size or checkpoint."
+)
+BUSY = (
+    "You have {count} answers under way here and {waiting} that wait, the most for one visitor. Try again in"
+    " about {seconds} seconds."
+)
+TOO_LONG = (
+    "This took longer than the {seconds} seconds that this server gives to one answer. Choose a smaller input"
+    " size or a smaller checkpoint."
+)
+LOOKS = 0.25  # seconds between two looks whether a visitor who waits is still there
+READING, CHEAP, DEAR = "reading", "cheap", "dear"
+UNDER_WAY, WAITING = 2, 8  # answers of one visitor
+READERS, READINGS = 2, 64  # at once, and of one visitor that wait
+LARGEST = 0.75  # of the room, the most that one is counted as: it would wait for an empty room for ever
+
+
+@dataclass(eq=False)
+class _Wish:
+    visitor: str  # address and session
+    nbytes: int = 0
+    began: float = 0.0
+
+    @property
+    def address(self) -> str:
+        return self.visitor.partition(" ")[0]
+
+
+@dataclass(eq=False)
+class _Line:
+    places: int
+    own: int = 0  # of one visitor; by default all but one
+    computing: list[_Wish] = field(default_factory=list)
+    waiting: list[_Wish] = field(default_factory=list)  # in the order of their arrival
+    had: dict[str, int] = field(default_factory=dict)  # addresses and visitors who wait on: turns meanwhile
+    took: float = 0.0  # seconds of a turn, lately
+
+    def first(self, fits: Callable[[_Wish], bool]) -> _Wish | None:
+        """Whose turn is next: of the visitor who has had the fewest while waiting, then who came first."""
+        mine, own = [one.visitor for one in self.computing], self.own or max(1, self.places - 1)
+        may = [one for one in self.waiting if mine.count(one.visitor) < own]
+        if not may or len(self.computing) >= self.places:
+            return None
+        found = min(may, key=lambda one: (self.had.get(one.address, 0), self.had.get(one.visitor, 0)))
+        return found if fits(found) else None
+
+    def admit(self, wish: _Wish) -> None:
+        self.waiting.remove(wish)
+        self.computing.append(wish)
+        wish.began = time.monotonic()
+        for name in {wish.address, wish.visitor}:
+            self.had[name] = self.had.get(name, 0) + 1
+
+    def leave(self, wish: _Wish) -> None:
+        if wish in self.computing:
+            self.computing.remove(wish)
+            seconds = time.monotonic() - wish.began
+            self.took = (self.took + seconds) / 2 if self.took else seconds
+        present = {name for one in (*self.computing, *self.waiting) for name in (one.visitor, one.address)}
+        self.had = {name: count for name, count in self.had.items() if name in present}
+
+    def busy(self) -> TooMuch:
+        """What is told to whoever finds it full: how many there are, and how long they take together."""
+        each = self.took or max((time.monotonic() - one.began for one in self.computing), default=0)
+        count, waiting = len(self.computing), len(self.waiting)
+        seconds = max(1, round(each * (count + waiting) / self.places))
+        return TooMuch(Sentence(BUSY, count=count, waiting=waiting, seconds=seconds))
+
+
+class Turns:
+    """At most `cheap` and `dear` ones compute at once, in `room` bytes; at most `waiting` dear ones wait."""
+
+    def __init__(self, cheap: int = 2, dear: int = 1, waiting: int = 8, room: float = float("inf")):
+        self._lines = {READING: _Line(READERS), CHEAP: _Line(cheap), DEAR: _Line(dear)}
+        self._most, self._room = waiting, room
+        self._answers: dict[str, _Line] = {}  # of every visitor who has some
+        self._changed = threading.Condition()
+        self._mine = threading.local()
+
+    @contextmanager
+    def place(self, visitor: str, patient: bool = False, at_once: bool = False) -> Iterator[None]:
+        """Around one answer: waits until fewer than two others of its visitor are under way.
+
+        TooMuch, with how long it takes, where eight wait, unless `patient`; `at_once` goes beside them all,
+        for what those who are under way may be waiting for.
+        """
+        with self._changed:
+            if not (patient or at_once) and (refusal := self.full(visitor)):
+                raise refusal
+            line = self._answers.setdefault(visitor, _Line(UNDER_WAY, UNDER_WAY))
+            line.waiting.append(wish := _Wish(visitor))
+            if at_once or line.first(self._fits) is wish:
+                line.admit(wish)
+        try:
+            if wish in line.waiting:
+                with self.given_back():  # which those who have places may be waiting for
+                    self._wait(line, wish)
+            yield
+        finally:
+            with self._changed:
+                line.leave(wish)
+                if not (line.computing or line.waiting) and self._answers.get(visitor) is line:
+                    del self._answers[visitor]
+                self._changed.notify_all()
+
+    def full(self, visitor: str) -> TooMuch | None:
+        """With what one more answer for a visitor would be refused."""
+        line = self._answers.get(visitor)
+        return line.busy() if line and len(line.waiting) >= WAITING else None
+
+    @contextmanager
+    def turn(self, kind: str, visitor: str, nbytes: float = 0, patient: bool = False) -> Iterator[None]:
+        """Waits for a turn and holds it; one inside another is the same turn, but what only reads gives its
+        own back where it comes to compute.
+
+        Raises TooMuch where too many dear ones wait already, unless `patient`, and Stopped while nobody waits
+        for the answer any longer.
+        """
+        held = getattr(self._mine, "held", None)
+        if held and (held[0] != READING or kind == READING):
+            yield
+            return
+        wish = _Wish(visitor, int(min(nbytes, LARGEST * self._room)))
+        with self.given_back():
+            self._enter(kind, wish, patient)
+            try:
+                with cancellation.when(self._standing_back(wish)) if kind == DEAR else nullcontext():
+                    yield
+            finally:
+                self._leave(kind, wish)
+
+    @contextmanager
+    def given_back(self) -> Iterator[None]:
+        """Around waiting for what somebody else makes, who may need this very turn for it."""
+        held = getattr(self._mine, "held", None)
+        if held is None:
+            yield
+            return
+        with _not_counted():
+            self._leave(*held)
+            try:
+                yield
+            finally:
+                self._enter(*held, patient=True)
+
+    def _enter(self, kind: str, wish: _Wish, patient: bool) -> None:
+        line = self._lines[kind]
+        with self._changed:
+            full = len(line.computing) >= line.places and len(line.waiting) >= self._most
+            if not patient and kind == DEAR and full:
+                raise TooMuch(FULL)
+            if not patient and sum(one.visitor == wish.visitor for one in line.waiting) >= READINGS:
+                raise line.busy()
+            line.waiting.append(wish)
+        self._wait(line, wish)
+        self._mine.held = kind, wish
+
+    def _leave(self, kind: str, wish: _Wish) -> None:
+        self._mine.held = None
+        with self._changed:
+            self._lines[kind].leave(wish)
+            self._changed.notify_all()
+
+    def _wait(self, line: _Line, wish: _Wish) -> None:
+        try:
+            while True:
+                with self._changed:
+                    if self._changed.wait_for(lambda: line.first(self._fits) is wish, LOOKS):
+                        return line.admit(wish)
+                cancellation.check()  # not while others cannot come or go: it may ask the network
+        finally:
+            with self._changed:
+                if wish in line.waiting:  # given up
+                    line.waiting.remove(wish)
+                self._changed.notify_all()
+
+    def _fits(self, wish: _Wish) -> bool:
+        taken = sum(one.nbytes for line in self._lines.values() for one in line.computing)
+        return not taken or taken + wish.nbytes <= self._room
+
+    def _standing_back(self, wish: _Wish) -> Callable[[], bool]:
+        """Between two steps of what is dear: lets others go first, as long as it has computed since."""
+        since = time.monotonic()
+
+        def others() -> bool:
+            lines = self._lines[READING], self._lines[CHEAP]
+            return any(one.visitor != wish.visitor for line in lines for one in tuple(line.computing))
+
+        def asked() -> bool:
+            nonlocal since
+            if others():
+                with self._changed:
+                    self._changed.wait_for(lambda: not others(), min(2.0, time.monotonic() - since))
+                since = time.monotonic()
+            return False
+
+        return asked
+
+
+class _Answer:
+    """Seconds of turns that are over, and when the present one began; `held` is left at its end, and `known`
+    are the checkpoints that it has asked for, by their names. `begun` once something has been computed.
+    """
+
+    def __init__(self, held: ExitStack | None = None):
+        self.held, self.placed, self.before, self.began, self.begun = held, False, 0.0, None, False
+        self.known: WeakValueDictionary = WeakValueDictionary()
+
+    def seconds(self) -> float:
+        return self.before + (0.0 if self.began is None else time.monotonic() - self.began)
+
+
+_answer: ContextVar[_Answer | None] = ContextVar("vitviz_answer", default=None)
+
+
+@contextmanager
+def one_answer() -> Iterator[None]:
+    """What is computed inside is one answer, in however many turns; outside each turn counts by itself."""
+    with ExitStack() as held:
+        held.callback(_answer.reset, _answer.set(_Answer(held)))
+        yield
+
+
+@contextmanager
+def within_the_answer(place: Callable[[], AbstractContextManager]) -> Iterator[None]:
+    """Inside, the answer has its place, which it keeps to its end; what belongs to none has one for now."""
+    with nullcontext() if _answer.get() else one_answer():
+        answer = _answer.get()
+        if not answer.placed:
+            answer.held.enter_context(place())
+            answer.placed = True
+        yield
+
+
+def begun() -> bool:
+    """Whether something has been computed for the answer already, which would be lost if it were refused."""
+    answer = _answer.get()
+    return answer is not None and answer.begun
+
+
+@contextmanager
+def _not_counted() -> Iterator[None]:
+    """Around waiting within a turn, which is none of the answer's time; a turn inside counts by itself."""
+    answer = _answer.get()
+    if answer is None or answer.began is None:
+        yield
+        return
+    answer.before, answer.began = answer.seconds(), None
+    try:
+        yield
+    finally:
+        answer.began = time.monotonic()
+
+
+@contextmanager
+def timed(seconds: float) -> Iterator[None]:
+    """Around a turn: what is computed inside ends by TooMuch once the time of its answer is over."""
+    answer = _answer.get() or _Answer()
+    if answer.began is not None:  # within another turn
+        yield
+        answer.begun = True
+        return
+
+    def over() -> bool:
+        if answer.seconds() > seconds:
+            raise TooMuch(Sentence(TOO_LONG, seconds=f"{seconds:g}"))
+        return False
+
+    answer.began = time.monotonic()
+    try:
+        with cancellation.when(over):
+            yield
+    finally:
+        answer.before, answer.began, answer.begun = answer.seconds(), None, True
+
+
+def known() -> dict | WeakValueDictionary:
+    """What the answer has asked for once and need not ask for again; outside of any nothing is remembered."""
+    answer = _answer.get()
+    return {} if answer is None else answer.known

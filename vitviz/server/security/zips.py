@@ -1,0 +1,103 @@
+"""A few files out of a zip that a stranger has sent, each named beforehand and no larger than it may be.
+
+Python's zipfile makes an object of every entry that a directory claims, half a million in 20 MB, before
+anything can be counted; and what the end says of its size binds nobody, since a zip64 record before it may
+name another directory. Here it is walked with nothing kept of it; what is inflated is counted as it comes;
+and a name in the zip is only ever compared, never used. A file is read, not mapped into memory: overwritten
+in place meanwhile, it would end the process. Format: PKWARE's APPNOTE 6.3, sections 4.3.7, 4.3.12 and 4.3.16;
+no zip64, several disks or encryption, which a zip of ours never has.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Mapping
+from typing import BinaryIO
+
+from vitviz.errors import VitvizError
+from vitviz.traces.localized_text import Sentence
+
+MOST_FILES = 2_000  # of two checkpoints with every view there are less than a hundred
+DAMAGED = "This zip is damaged, or of a kind that is not read here. Download it again, and leave it as it is."
+TOO_MANY = "This zip has more than {count} files, the most that are looked through."
+TOO_LARGE = "{name} in this zip is larger than {size}, the most that is read of it."
+
+_END = struct.Struct("<4s4H2LH")  # the end of the directory: how many entries, its size, where it begins
+_ENTRY = struct.Struct("<4s6H3L5H2L")  # one entry of the directory, before its name
+_LOCAL = struct.Struct("<4s5H3L2H")  # the same again before the file's bytes
+_COMMENT = 65_535  # the longest behind the end
+STORED, DEFLATED = 0, 8
+
+
+class NoZip(VitvizError):
+    """What was sent is no zip, a damaged one, or one that asks for too much."""
+
+
+def files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
+    """Those files of a zip that are `wanted` (name -> most bytes), as far as they are in it; NoZip says what
+    is wrong with it.
+
+    >>> import io, zipfile
+    >>> with zipfile.ZipFile(held := io.BytesIO(), "w") as archive:
+    ...     archive.writestr("a.txt", "one"), archive.writestr("b.txt", "two")
+    (None, None)
+    >>> files(held, {"a.txt": 10, "c.txt": 10})
+    {'a.txt': b'one'}
+    """
+    names, found = {name.encode(): name for name in wanted}, {}
+    try:
+        last = _read(file, max(0, file.seek(0, os.SEEK_END) - _END.size - _COMMENT), _END.size + _COMMENT)
+        end = last.rfind(b"PK\x05\x06")
+        if end < 0:
+            raise NoZip(DAMAGED)
+        *_, count, _, at, _ = _END.unpack_from(last, end)
+        if count > MOST_FILES:
+            raise NoZip(Sentence(TOO_MANY, count=MOST_FILES))
+        for _ in range(count):
+            entry = _ENTRY.unpack(_read(file, at, _ENTRY.size))
+            sign, *about, name_size, extra, comment, _, _, _, start = entry
+            name = names.get(file.read(name_size))
+            if sign != b"PK\x01\x02" or name in found:
+                raise NoZip(DAMAGED)
+            if name is not None:
+                _, _, flags, method, _, _, check, packed, size = about
+                if size > (most := wanted[name]):
+                    written = f"{most / 2**20:g} MB" if most >= 2**20 else f"{most // 2**10} KB"
+                    raise NoZip(Sentence(TOO_LARGE, name=name, size=written))
+                if flags & 1 or method not in (STORED, DEFLATED):
+                    raise NoZip(DAMAGED)
+                found[name] = _whole(_packed(file, start, packed), method, size, check)
+            at += _ENTRY.size + name_size + extra + comment
+    except struct.error:
+        raise NoZip(DAMAGED) from None
+    return found
+
+
+def _packed(file: BinaryIO, start: int, size: int) -> bytes:
+    """The bytes of one file as they lie in the zip."""
+    sign, *_, name, extra = _LOCAL.unpack(_read(file, start, _LOCAL.size))
+    start += _LOCAL.size + name + extra
+    if sign != b"PK\x03\x04" or start + size > file.seek(0, os.SEEK_END):
+        raise NoZip(DAMAGED)
+    return _read(file, start, size)
+
+
+def _read(file: BinaryIO, start: int, size: int) -> bytes:
+    """So many bytes from there on; fewer where the file ends."""
+    file.seek(start)
+    return file.read(size)
+
+
+def _whole(packed: bytes, method: int, size: int, check: int) -> bytes:
+    """The file: exactly as long as is said, whatever it would inflate to, and with the checksum said."""
+    data, ended = packed, True
+    if method == DEFLATED:
+        inflating = zlib.decompressobj(-zlib.MAX_WBITS)
+        try:
+            data = inflating.decompress(packed, size + 1)
+        except zlib.error:
+            raise NoZip(DAMAGED) from None
+        ended = inflating.eof
+    if len(data) != size or not ended or zlib.crc32(data) != check:
+        raise NoZip(DAMAGED)
+    return data

@@ -1,0 +1,340 @@
+"""What the server remembers: pictures, loaded checkpoints, traces and drawn data, each bounded in bytes.
+
+A browser holds only a key. It stands for a run (a picture, and what it is looked at with) or a survey; it is
+a salted hash, so that it cannot be guessed, and the same question computes once. What has been put out of a
+cache is made again from its run. What costs a pass waits for a turn, and ends where its visitor is gone.
+"""
+
+import io
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
+
+import numpy as np
+
+from vitviz.charts.encode import encoded
+from vitviz.errors import Unknown, quoted
+from vitviz.export.figure import view_called
+from vitviz.server import options
+from vitviz.server.options import Settings
+from vitviz.server.services.cache import Cache, Keys, bytes_of, names
+from vitviz.server.services.checkpoints import Checkpoints
+from vitviz.server.services.frames import Frames, Video, Videos
+from vitviz.server.services.image_sets import Sets
+from vitviz.server.services.images import Pictures
+from vitviz.server.services.runs import GONE, Runs
+from vitviz.server.services.sessions import Sessions
+from vitviz.server.services.work import BATCH, Work
+from vitviz.traces import progress
+from vitviz.traces.image_edits import NONE
+from vitviz.traces.runs import Run
+from vitviz.traces.text_classes import plain
+from vitviz.views import About, Needs, Subject, View
+
+T = TypeVar("T")
+PASS = "the pass"  # what a run's own pass is counted under; no visitor's ticket has a space
+
+
+class Studio:
+    """The memory shared by all visitors; each sees only what its own keys stand for."""
+
+    def __init__(self, settings: Settings):
+        self.settings, self._keys = settings, Keys()
+        self.work = Work(settings.limits)
+        self.checkpoints = Checkpoints(settings, self.work)
+        self.pictures = Pictures(self._keys, settings.picture_cache)
+        self.runs = Runs(self._keys, self.checkpoints, settings.limits)
+        self.sets = Sets(self._keys, self.runs, self.checkpoints, self.work)
+        self.sessions = Sessions()
+        self.frames = Frames(self)
+        self.videos = Videos(self._keys, self.work, settings.picture_cache)
+        self._traces: Cache[Any] = Cache(settings.trace_cache, lambda trace: trace.nbytes)
+        self._drawn: Cache[Any] = Cache(settings.picture_cache, bytes_of)
+        self._abouts: Cache[About] = Cache(20_000, lambda about: 1)  # outlive what they are about
+        self._counts: Cache[list[int]] = Cache(2_000, lambda count: 1)
+
+    view = staticmethod(view_called)
+
+    def look(self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, **changes) -> str:
+        """Traces a picture with a checkpoint and returns its key; `changes` are further fields of the run."""
+        key = self.runs.known(picture, checkpoint, size, **changes)
+        self.subject(key)
+        return key
+
+    def subject(self, key: str) -> Subject:
+        """What the views look at for a key: a run's trace, made again if it was put out, or a survey.
+
+        The model is loaded only where a view asks for it: a trace that is still there outlives it.
+        """
+        key, second = self.runs.both(key)
+        beside, survey = self.subject(second) if second else None, self.sets.survey(key)
+        if survey is not None:
+            film, name = self.sets.film(key), survey.checkpoint
+            return Subject(
+                lambda: self.checkpoints.inspector(name), survey=survey, beside=beside, film=lambda: film
+            )
+        run = self.runs.run(key)
+        trace = self._traces.within(self.work.placed, key, lambda: self._traced(key, run))
+        weights = (run.checkpoint, run.weights, trace.grid)
+        return Subject(
+            lambda: self.runs.inspector(run),
+            trace,
+            once=lambda name, make: self._once((key, name), make),
+            once_of_weights=lambda name, make: self._once((weights, name), make),
+            once_by_passes=lambda name, make: self._by_passes(run, (key, name), make),
+            sampled=lambda: self.sets.sampled(run),
+            beside=beside,
+            film=lambda: self.sets.film_of(run),
+            made=lambda name: self._drawn.peek(("once", (key, name))) is not None,
+            another=lambda name: self._another(run, name),
+            training=lambda: self._training(run),
+            original=self._original(run),
+            fitted=self._fitted(run, video) if (video := self.frames.video(run.picture)) else None,
+        )
+
+    def before(self, key: str) -> Subject:
+        """What is known of a run before its pass: the picture as the model gets it, and the weights.
+
+        `subject` where there is a trace or a survey, or where what is taken away may show in the picture.
+        """
+        if self.sets.survey(key) is not None:
+            return self.subject(key)
+        first, second = self.runs.both(key)
+        run, traces = self.runs.run(key), [self._traces.peek(one) for one in (first, second) if one]
+        if None not in traces or run.without:
+            return self.subject(key)
+        inspector = self.runs.inspector(run)
+        grid = inspector.grid(run.size)
+        weights = (run.checkpoint, run.weights, grid)
+
+        def seen():
+            with self._painting(run):
+                return inspector.view(self.pictures.opened(run.picture, run.strokes), run.size)
+
+        return Subject(
+            inspector,
+            once_of_weights=lambda name, make: self._once((weights, name), make),
+            grid=grid,
+            seen=lambda: self._once((first, "seen"), seen),
+        )
+
+    def long(self, key: str) -> bool:
+        """Whether a pass is still to be made for a run, and takes so long that a visitor should be told."""
+        run = self.runs.run(key)
+        if self._traces.peek(self.runs.both(key)[0]) is not None:
+            return False
+        return self.runs.inspector(run).demand(run.size).operations > options.DEAR
+
+    def far(self, key: str, ticket: str = PASS) -> tuple[int, int]:
+        """How far a long answer is, and of how far: by default a run's own pass, in layers. Unknown for an
+        unknown key; 0 of 0 unless it is being made.
+        """
+        self.runs.run(key)
+        done, of = self.counted(key, ticket)
+        return done, of
+
+    def counted(self, key: str, ticket: str = PASS) -> list[int]:
+        """The same of a long answer that was asked for with a ticket, to be counted on."""
+        return self._counts.get((self.runs.both(key)[0], ticket), lambda: [0, 0])
+
+    def forget(self, keys: set[str]) -> None:
+        """Puts out all that has been made of some runs."""
+        for kept in (self._traces, self._drawn, self._abouts, self._counts):
+            kept.forget(lambda key, _: names(key, keys))
+
+    def scene(self, key: str) -> str:
+        """What stays the same when only the checkpoint changes: the picture's name and size, or the set's."""
+        if self.sets.survey(key) is not None:
+            return key
+        run = self.runs.run(key)
+        return self._keys.of(run.picture.encode(), repr(run.size).encode())
+
+    def item(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray:
+        """An item of a view; VitvizError for what does not exist or fit.
+
+        It is kept under what it depends on and nothing else: an item of the weights alone is the same for all
+        pictures. What has been drawn is handed out even if its checkpoint has been put out since, or is gone
+        from the disk.
+        """
+        view = self.view(slug)
+        about = self._abouts.peek(key) or self._about(key, view)
+        settings, place = self._place(view, key, name, given, about)
+
+        def made() -> np.ndarray:
+            subject = self._fitting(key, view)
+            return self.read(subject, lambda: view.array(subject, name, settings))
+
+        passes = view.on_request or view.exact or view.needs is Needs.SET  # more than are looked at anyway
+        return self._drawn.within(self.work.placed if passes else nullcontext, place, made)
+
+    def at_hand(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray | None:
+        """The same where it has been drawn already: nothing is computed, and nobody waited for."""
+        about = self._abouts.peek(key)
+        return about and self._drawn.peek(self._place(self.view(slug), key, name, given, about)[1])
+
+    def _place(
+        self, view: View, key: str, name: str, given: Mapping[str, str], about: About
+    ) -> tuple[dict[str, Any], Hashable]:
+        """An item's settings, and under what it is kept."""
+        settings = view.settings(given, about)
+        asked = tuple((one, settings[one]) for one in view.declared(name).depends)
+        of = (self.runs.run(key).checkpoint, about.grid) if view.needs is Needs.WEIGHTS else key
+        return settings, (of, view.slug, name, asked)
+
+    def numbers(self, key: str, slug: str, given: Mapping[str, str]) -> bytes:
+        """A view's numbers with all settings and the checkpoint's name, as an .npz file."""
+        view = self.view(slug)
+        subject = self._fitting(key, view)
+        settings = view.settings(given, subject.about)
+        with self.work.placed():
+            arrays = self.read(subject, lambda: view.numbers(subject, settings))
+        told = {f"setting_{name}": str(value) for name, value in view.filed(settings, subject.grid).items()}
+        about = {"checkpoint": subject.checkpoint, "view": slug, "dtype": self.settings.dtype, **told}
+        about["assumed"] = self.runs.assumed(self.runs.run(key)) if subject.survey is None else ""
+        arrays.setdefault("prefix_tokens", np.asarray(subject.grid.prefix_names, dtype=str))
+        described, file = {name: np.asarray(value) for name, value in about.items()}, io.BytesIO()
+        self.read(subject, lambda: np.savez_compressed(file, **arrays, **described))
+        return file.getvalue()
+
+    def file(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> bytes:
+        """One of the further files that a view declares."""
+        view = self.view(slug)
+        subject = self._fitting(key, view)
+        cell = name == "figure.html"  # the figure as in a notebook's cell
+        photograph = self._photographed if cell else self.photograph
+        upload = None if subject.trace is None else photograph(key)
+        settings = view.settings(given, subject.about)
+        with self.work.placed():
+            if cell:
+                from vitviz.export.standalone_html import cell_of
+
+                return self.read(subject, lambda: cell_of(view, subject, given, upload).page).encode()
+            return self.read(subject, lambda: view.file(subject, name, settings, upload))
+
+    def summary(self, key: str, view: View) -> dict[str, Any]:
+        """A view's summary, made once."""
+        subject = self.before(key) if view.soon else self.subject(key)
+        return self._once(
+            (key, view.slug, "summary"), lambda: self.read(subject, lambda: view.summary(subject))
+        )
+
+    def image(self, key: str, which: str, whole: bool = False) -> bytes:
+        """The upload, retouched or as it was, or a set's thumbnails (JPEG); or the model's input (PNG).
+
+        Unless the `whole` is asked for, an upload is no larger than it is drawn.
+
+        Where a piece of it was laid onto another photograph, "original" is that one, "first" the upload, and
+        "other" that one where it is no sample.
+        """
+        if which == "thumbnails":
+            with self.work.drawing(0):
+                return self._drawn.get((key, which), lambda: self.sets.thumbnails(key))
+        run = self.runs.run(key)
+        if which == "input":
+            return self._drawn.get((key, which), lambda: encoded(self.before(key).seen.picture, ".png"))
+        strokes = run.strokes
+        pictures = {"upload": run.picture, "original": self.pictures.ground(run.picture, strokes),
+                    "first": run.picture, "other": strokes.own}  # fmt: skip
+        if which not in pictures:
+            raise Unknown(f"There is no picture {quoted(which)}; there are upload, original and input.")
+        asked = pictures[which], strokes if which == "upload" else NONE
+        pixels = self.pictures.pixels if whole else self.pictures.drawn
+        with self._painting(run):
+            return self._drawn.get((*asked, whole), lambda: encoded(pixels(*asked), ".jpg"))
+
+    def photograph(self, key: str) -> np.ndarray:
+        """The upright upload of a run, retouched as it is seen there, and no larger than it is drawn."""
+        run = self.runs.run(key)
+        with self._painting(run):
+            return self.pictures.drawn(run.picture, run.strokes)
+
+    def _photographed(self, key: str) -> Any:
+        """The same as a whole picture, as it was traced."""
+        run = self.runs.run(key)
+        with self._painting(run):
+            return self.pictures.opened(run.picture, run.strokes)
+
+    def _painting(self, run: Run) -> AbstractContextManager[None]:
+        """Around what may have to paint a picture anew, which takes up to a minute of many wide strokes."""
+        return self.work.drawing(0, alone=False) if run.strokes else nullcontext()
+
+    def _about(self, key: str, view: View) -> About:
+        """What the bounds of a view's settings depend on; of weights alone known before the pass."""
+        if view.needs is Needs.WEIGHTS:
+            return self.before(key).about
+        return self._abouts.get(key, lambda: self.subject(key).about)
+
+    def _fitting(self, key: str, view: View) -> Subject:
+        subject = self.before(key) if view.needs is Needs.WEIGHTS else self.subject(key)
+        if subject.survey is not None and not view.averages:
+            raise Unknown(f"{view.title} has no average over a set of pictures.")
+        if reason := view.refused(subject):
+            raise Unknown(reason)
+        return subject
+
+    def read(self, subject: Subject, make: Callable[[], T]) -> T:
+        """What is made of a subject's trace, in a turn of reading."""
+        with self.work.reading(subject):
+            return make()
+
+    def _another(self, run: Run, name: str) -> Subject:
+        """Another picture by the same checkpoint: a sample by its name, or what a key stands for."""
+        picture = self.pictures.called(name)
+        if not self.pictures.has(picture):
+            raise Unknown(GONE)
+        return self.subject(self.look(picture, run.checkpoint, run.size, without=run.without))
+
+    def _fitted(self, run: Run, video: str) -> Callable[[str, Callable[[Iterator[Subject]], T]], T]:
+        """Who fits what frames of a video have in common, as a run looks at them."""
+
+        def frames(of: Video) -> Iterator[Subject]:
+            for *_, data in of.sampled:
+                with self.frames.passing(data) as picture:
+                    yield self.subject(self.look(picture, run.checkpoint, run.size, without=run.without))
+
+        def fitted(name: str, fit: Callable[[Iterator[Subject]], T]) -> T:
+            of, how = self.videos.of(video), (run.checkpoint, run.size, run.without.text(), name)
+            return of.fitted.get(how, lambda: fit(frames(of)))
+
+        return fitted
+
+    def _training(self, run: Run) -> list[Subject]:
+        """A run's picture at every step of the training that its checkpoint comes from."""
+        frames = self.checkpoints.film(run.checkpoint).get("frames", ())
+        changes = {"without": run.without, "strokes": run.strokes}
+        return [self.subject(self.look(run.picture, one["name"], run.size, **changes)) for one in frames]
+
+    def _original(self, run: Run) -> Callable[[], Subject] | None:
+        """The picture that a run ends on as it was, with nothing taken away; None where that is the run."""
+        if not (run.strokes or run.without):
+            return None
+        picture = self.pictures.ground(run.picture, run.strokes)
+        return lambda: self.subject(self.look(picture, run.checkpoint, run.size))
+
+    def _traced(self, key: str, run: Run):
+        inspector = self.runs.inspector(run)
+        if inspector.classes is not None:  # what a picture is asked about changes nothing of its pass
+            changes = {"without": run.without, "strokes": run.strokes}
+            seen = self.look(run.picture, plain(run.checkpoint), run.size, **changes)
+            return inspector.answered(self.subject(seen).trace)
+        count = self.counted(key)
+
+        def tell(done: int, of: int) -> None:
+            count[:] = done, of
+
+        try:
+            with self.work.computing(inspector, run.size), progress.to(tell):
+                picture = self.pictures.opened(run.picture, run.strokes)
+                return inspector.trace(picture, run.size, **({"without": run.without} if run.without else {}))
+        finally:
+            tell(0, 0)
+
+    def _by_passes(self, run: Run, key, make):
+        """`_once` of what costs a batch's passes: in a turn, which is taken before the cache is asked, since
+        who makes something has to have one; no turn for what is known.
+        """
+        return self._once(key, make, lambda: self.work.computing(self.runs.inspector(run), run.size, BATCH))
+
+    def _once(self, key, make, around=nullcontext):
+        # kept as the one part of a tuple: it may be None, or have no size
+        return self._drawn.within(around, ("once", key), lambda: (make(),))[0]

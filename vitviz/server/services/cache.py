@@ -1,0 +1,133 @@
+"""A cache bounded in bytes whose entries are made once, however many ask; keys that nobody guesses."""
+
+import hashlib
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Any, Generic, TypeVar
+
+from vitviz.traces import cancellation
+
+T = TypeVar("T")
+_making: ContextVar[bool] = ContextVar("vitviz_making", default=False)
+_aside: ContextVar[Callable[[], AbstractContextManager]] = ContextVar("vitviz_aside", default=nullcontext)
+
+
+@contextmanager
+def aside(step: Callable[[], AbstractContextManager]) -> Iterator[None]:
+    """Inside, whoever waits for what another makes steps aside, so that they need not wait for each other."""
+    token = _aside.set(step)
+    try:
+        yield
+    finally:
+        _aside.reset(token)
+
+
+def making() -> bool:
+    """Whether something is being made here that others may be waiting for."""
+    return _making.get()
+
+
+class Cache(Generic[T]):
+    """Puts the least used entries out when their sizes add up to more than `limit` bytes; the newest always
+    stays.
+
+    >>> cache = Cache(limit=10, size=len)
+    >>> cache.get("a", lambda: b"12345"), cache.get("a", lambda: b"never made")
+    (b'12345', b'12345')
+    """
+
+    def __init__(self, limit: int, size: Callable[[T], int]):
+        self.limit = limit
+        self._size = size
+        self._entries: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
+        self._making: dict[Hashable, threading.Event] = {}
+        self._lock = threading.Lock()
+
+    def peek(self, key: Hashable) -> T | None:
+        """The entry if it is there; it then counts as used."""
+        with self._lock:
+            if key not in self._entries:
+                return None
+            self._entries.move_to_end(key)
+            return self._entries[key][0]
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The entry, made by the first who asks; others wait for it. If making fails, the next one tries."""
+        while True:
+            with self._lock:
+                if key in self._entries:
+                    self._entries.move_to_end(key)
+                    return self._entries[key][0]
+                waiting = self._making.get(key)
+                if waiting is None:
+                    self._making[key] = threading.Event()
+                    break
+            with _aside.get()():
+                while not waiting.wait(0.5):
+                    cancellation.check()  # the others go on waiting
+        token = _making.set(True)
+        try:
+            entry = make()
+            size = self._size(entry)
+            with self._lock:
+                self._entries[key] = (entry, size)
+                total = sum(size for _, size in self._entries.values())
+                while total > self.limit and len(self._entries) > 1:
+                    _, (_, gone) = self._entries.popitem(last=False)
+                    total -= gone
+            return entry
+        finally:
+            _making.reset(token)
+            with self._lock:
+                self._making.pop(key).set()
+
+    def within(self, around: Callable[[], AbstractContextManager], key: Hashable, make: Callable[[], T]) -> T:
+        """The same; where the entry is not there yet, it is waited for or made within `around()`."""
+        found = self.peek(key)
+        if found is not None:
+            return found
+        with around():
+            return self.get(key, make)
+
+    def forget(self, test: Callable[[Hashable, T], bool]) -> set[Hashable]:
+        """Puts out the entries that pass a test of their key and themselves, and returns their keys."""
+        with self._lock:
+            gone = {key for key, (entry, _) in self._entries.items() if test(key, entry)}
+            for key in gone:
+                del self._entries[key]
+        return gone
+
+
+def names(key: Hashable, among: Collection[str]) -> bool:
+    """Whether a key is one of some names, or holds one."""
+    return any(names(one, among) for one in key) if isinstance(key, tuple) else key in among
+
+
+def bytes_of(value: Any) -> int:
+    """What a value holds, at least a thousand bytes: tensors and arrays their size, records their fields'."""
+    if isinstance(value, bytes):
+        return len(value)
+    size = getattr(value, "nbytes", None)
+    if isinstance(size, int):
+        return size
+    parts = value if isinstance(value, tuple | list) else getattr(value, "__dict__", {}).values()
+    held = [part for part in parts if not isinstance(part, str | int | float | bool | None)]
+    return 1_000 + sum(map(bytes_of, held))
+
+
+class Keys:
+    """Names that stand for contents on this server alone: salted, so that none can be computed elsewhere."""
+
+    def __init__(self) -> None:
+        self._salt = secrets.token_bytes(16)
+
+    def of(self, *parts: bytes) -> str:
+        """The same for the same parts."""
+        digest = hashlib.blake2b(key=self._salt, digest_size=20)
+        for part in parts:
+            digest.update(len(part).to_bytes(8, "little") + part)
+        return digest.hexdigest()

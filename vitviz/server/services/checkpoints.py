@@ -1,0 +1,199 @@
+"""The checkpoints of one server: which can be picked, and those that are loaded, bounded in bytes."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from gradio.utils import LRUCache
+
+from vitviz.errors import CheckpointError, Unknown, VitvizError, quoted
+from vitviz.server import zerogpu
+from vitviz.server.options import Settings
+from vitviz.server.security import zips
+from vitviz.server.security.scheduler import known
+from vitviz.server.services.cache import Cache, bytes_of
+from vitviz.server.services.work import Work
+from vitviz.traces.classes import Classes, tensors_in
+from vitviz.traces.text_classes import vectors_of, with_vectors, without_text
+
+if TYPE_CHECKING:
+    from vitviz.engine import Checkpoint, Frame
+
+KEPT = 50  # lists of sentences, or of vectors, that one checkpoint is asked about; each has little of its own
+MOST, WRITTEN = 1_000, 100_000  # classes of a file, and the characters of their labels
+NBYTES = 16 * 2**20  # of one array
+AWAY = "The vectors that this names are not on this server, or no longer. Give it their file once more."
+
+
+class Checkpoints:
+    """What is offered and what is loaded; a checkpoint is loaded once, however many ask for it."""
+
+    def __init__(self, settings: Settings, work: Work):
+        self.settings, self.work = settings, work
+        self._inspectors: Cache[Any] = Cache(
+            settings.model_cache, lambda one: sum(weight.nbytes for weight in one.model.parameters())
+        )
+        self.vectors = Vectors(settings.picture_cache // 4)
+        # asked about sentences or vectors, by their names, for as long as what they were made of is there
+        self._asked: WeakKeyDictionary[Any, LRUCache[str, Any]] = WeakKeyDictionary()
+
+    def offered(self) -> list[Checkpoint]:
+        """The checkpoints that can be picked, those on this server first."""
+        from vitviz import engine
+
+        found, allowed = engine.checkpoints(self.settings.weights), self.settings.allowed
+        return [one for one in found if not allowed or one.name in allowed]
+
+    def choices(self) -> list[tuple[str, str]]:
+        """The same for a picker: a line that describes each, and its name."""
+        return [(line_of(one), one.name) for one in self.offered()]
+
+    def film(self, checkpoint: str) -> dict[str, Any]:
+        """The training film that a loaded checkpoint belongs to, and which of its frames it is; or {}."""
+        found = [vars(frame) for frame in self.moments(checkpoint)]
+        here = any(frame["name"] == checkpoint for frame in found)
+        return {"at": checkpoint, "frames": found} if here else {}
+
+    def moments(self, checkpoint: str) -> list[Frame]:
+        """The moments of that training, first step first; [] where none was kept."""
+        from vitviz.engine.hub.snapshots import frames
+
+        return frames(self.inspector(checkpoint).checkpoint)
+
+    def inspector(self, name: str, progress: Callable[[int, int], None] | None = None):
+        """The checkpoint, loaded once, and again where its files were replaced; an answer looks for that
+        once. CheckpointError, UnsupportedModel or HubError where that cannot be.
+        """
+        from vitviz import engine
+
+        if (found := known().get(name)) is not None:
+            return found
+        own, *said = without_text(name)
+        if said[0] or vectors_of(name):
+            return known().setdefault(name, self._about(name, self.inspector(own, progress), said, progress))
+        allowed = self.settings.allowed
+        if allowed and re.split("[@?]", name)[0] not in allowed:  # a step of an allowed film is allowed
+            raise CheckpointError(
+                f"This site offers only {', '.join(allowed)}; {quoted(name)} was asked for."
+            )
+        given = self.settings
+        asked = {"device": given.device, "dtype": given.dtype, "folder": given.weights, "trusted": False}
+
+        def load(again: bool = False):
+            with self.work.drawing(0, alone=False):
+                found = engine.find(name, given.weights, trusted=False)
+            # what comes over the network holds no turn meanwhile
+            here = found.source != "hub" or found.on_disk
+            with self.work.drawing(0, alone=False) if here else self.work.turns.given_back():
+                inspector = zerogpu.lent(engine.load(name, **asked, progress=progress))
+            if again:
+                inspector.placed.checkpoint = replace(inspector.checkpoint, replaced=True)
+            return inspector
+
+        found = self._inspectors.get(name, load)
+        if not engine.unchanged(found.checkpoint):
+            self._inspectors.forget(lambda _, one: one is found)  # but not what took its place since
+            found = self._inspectors.get(name, lambda: load(again=True))
+        known()[name] = found
+        return found
+
+    def _about(self, name: str, inspector, said: Sequence[Sequence[str]], progress) -> Any:
+        """The same with given vectors, or asked about sentences in a turn, before which their tower comes."""
+        from vitviz.engine.studies.text import asked_about, tower_of
+
+        kept, given = self._asked.setdefault(inspector, LRUCache(KEPT)), self.vectors.of(name)
+        if name not in kept:
+            if given:
+                asked = inspector.with_classes(given[0])
+                asked.placed.checkpoint = replace(asked.checkpoint, name=name)
+            else:
+                with self.work.turns.given_back():  # which may come over the network
+                    tower_of(inspector, progress)
+                with self.work.computing(inspector, None, len(said[0]) * max(1, len(said[1]))):
+                    asked = asked_about(inspector, *said, progress)
+            kept[name] = zerogpu.lent(asked)
+        return kept[name]
+
+    def forget(self, name: str) -> None:
+        """Lets go of a loaded checkpoint beside whose files this site itself has written."""
+        known().pop(name, None)
+        self._inspectors.forget(lambda key, _: key == name)
+
+
+def line_of(checkpoint) -> str:
+    """A checkpoint in a line: name, size, and of the hub's data, licence and whether it is on disk; the
+    picker is narrow, and of those in the weights folder the facts say the rest.
+    """
+    hub = checkpoint.source == "hub"
+    count = millions(checkpoint.parameters) if checkpoint.parameters else ""  # a damaged file's is not known
+    size = f"≈ {count} parameters" if count and hub else count
+    place = "on disk" if checkpoint.on_disk else "to be downloaded"
+    more = (checkpoint.trained_on, checkpoint.licence, place)
+    parts = (checkpoint.name, size, *(more if hub else ()))
+    return " · ".join(part for part in parts if part)
+
+
+def millions(count: int) -> str:
+    """A number of parameters as people say it.
+
+    >>> millions(3_672_968), millions(86_567_656), millions(1_234_567_890)
+    ('3.67 M', '86.6 M', '1.23 G')
+    """
+    scale, unit = (1e9, "G") if count >= 999.5e6 else (1e6, "M")
+    digits = max(0, 3 - len(str(int(count / scale))))
+    return f"{count / scale:.{digits}f} {unit}"
+
+
+class Vectors:
+    """Classes by vectors of visitors' own, in files that the page is given: for models without a text tower.
+
+    They are kept by the first letters of their digest, which a checkpoint's name then carries; all visitors'
+    together are bounded in bytes.
+    """
+
+    def __init__(self, limit: int):
+        self._kept: Cache[tuple[Classes, bytes]] = Cache(limit, bytes_of)
+
+    def named(self, checkpoint: str, data: bytes, called: str) -> str:
+        """The checkpoint's name with the classes of a file; VitvizError for none, or for too many of them."""
+        found = classes_in(data, called)
+        name = with_vectors(checkpoint, found.digest)
+        self._kept.get(vectors_of(name), lambda: (found, data))
+        return name
+
+    def of(self, name: str) -> tuple[Classes, bytes] | None:
+        """Those that a checkpoint's name carries, and their file, or None; Unknown once they are gone."""
+        key = vectors_of(name)
+        found = self._kept.peek(key) if key else None
+        if key and found is None:
+            raise Unknown(AWAY)
+        return found
+
+
+def classes_in(data: bytes, called: str) -> Classes:
+    """The classes in the bytes of a .npz or .safetensors file; errors as of `Vectors.named`.
+
+    The file is a stranger's: of a zip only the arrays that are known by name are inflated, and never too much
+    of them.
+    """
+
+    def found():
+        if not data.startswith(b"PK"):
+            return tensors_in(data)
+        wanted = {f"{one.name}.npy": NBYTES for one in fields(Classes)}
+        parts = zips.files(io.BytesIO(data), wanted).items()
+        return {name[:-4]: np.load(io.BytesIO(part), allow_pickle=False) for name, part in parts}
+
+    classes = Classes.of(found, called)
+    count, long = len(classes.labels), sum(map(len, classes.labels))
+    if count > MOST or long > WRITTEN:
+        raise VitvizError(
+            f"{called} holds {count} classes of {long} characters; expected up to {MOST} of {WRITTEN} in all."
+        )
+    return classes

@@ -1,0 +1,224 @@
+"""Sets of pictures: surveys made batch by batch in turns, for one checkpoint, for two at once, for a film."""
+
+import secrets
+from collections import UserDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitviz.charts.encode import encoded
+from vitviz.errors import ImageError, Unknown, WrongSetting
+from vitviz.server.security import uploads
+from vitviz.server.services.cache import Cache, Keys
+from vitviz.server.services.checkpoints import Checkpoints
+from vitviz.server.services.runs import Runs
+from vitviz.server.services.work import BATCH, Work
+from vitviz.traces.localized_text import Sentence
+from vitviz.traces.runs import Run
+
+TRIED = 100  # passes over all patches that maps on trial on one picture cost, about
+MOST = 1_000  # pictures of a set
+SEEN = 24  # of them are seen on the page, with their answers
+SIDE = 56  # px, as they are seen there
+NONE = "Choose the pictures first; the paper averages over 128."
+MANY = (
+    "From the page at most {most} pictures are looked at here, and these are {count}. Take fewer, or do it"
+    " in Python, where there is no limit."
+)
+
+
+class Film(UserDict):
+    """What is made of each step of a training, when it is asked for."""
+
+    def __init__(self, steps: Mapping[int, str], make: Callable[[str], Any]):
+        super().__init__(steps)
+        self._make = make
+
+    def __getitem__(self, step: int) -> Any:
+        return self._make(self.data[step])
+
+
+class Sets:
+    """What is over many pictures."""
+
+    def __init__(self, keys: Keys, runs: Runs, checkpoints: Checkpoints, work: Work):
+        self._keys, self._runs, self._checkpoints, self._work = keys, runs, checkpoints, work
+        self._surveys: Cache[Any] = Cache(2_000, lambda survey: 1)
+        self._films: Cache[Any] = Cache(2_000, lambda film: 1)  # of surveys, by their keys
+        self._given: Cache[tuple[str, ...]] = Cache(200_000, lambda paths: 1 + len(paths))
+        self._answers: Cache[dict[int, list]] = Cache(2_000, lambda answers: 1)
+
+    def give(self, paths: Sequence[str]) -> str:
+        """The key of a set of uploads; of none, of the samples' parts. WrongSetting or NotUploaded."""
+        at_most(MOST, len(paths))
+        for path in paths:
+            uploads.uploaded(path)
+        key = self._keys.of(b"set", *(str(path).encode(errors="surrogatepass") for path in paths))
+        self._given.get(key, lambda: tuple(paths))
+        return key
+
+    def count(self, given: str) -> int:
+        """How many pictures a set has; 0 for what is none."""
+        paths = self._given.peek(given)
+        return 0 if paths is None else len(paths) or len(self.pictures(given))
+
+    def own(self, given: str) -> bool:
+        """Whether a set is of a visitor's own pictures."""
+        return bool(self._given.peek(given))
+
+    def pictures(self, given: str) -> list:
+        """A set's pictures, to be surveyed; Unknown for what is no set."""
+        from vitviz.surveys import parts_of_samples
+
+        paths = self._given.peek(given)
+        if paths is None:
+            raise Unknown(NONE)
+        return [uploads.uploaded(path) for path in paths] or parts_of_samples()
+
+    def thumbnails(self, given: str) -> bytes:
+        """The first of a set beside each other, each a square of SIDE (JPEG); empty what is no picture."""
+        pictures = self.pictures(given)[:SEEN]
+        strip = np.full((SIDE, SIDE * len(pictures), 3), 127, np.uint8)
+        for place, picture in enumerate(pictures):
+            with suppress(ImageError):
+                small = _thumbnail(uploads.read(picture) if self.own(given) else picture)
+                strip[:, SIDE * place : SIDE * (place + 1)] = small
+        return encoded(strip, ".jpg")
+
+    def answers(self, given: str, key: str) -> list[list | None]:
+        """Of each picture that is seen [answer, score, head type]: [] for no answer, None before a look."""
+        known = self._answers.peek(_asked(given, self._runs.run(key))) or {}
+        return [known.get(place) for place in range(min(SEEN, self.count(given)))]
+
+    def answering(self, given: str, key: str) -> Iterator[None]:
+        """Looks at what is seen of a set, batch by batch."""
+        run = self._runs.run(key)
+        for survey in self._over(run, self.pictures(given)[:SEEN], "similarity"):
+            self._hear(given, run, survey)
+            yield
+
+    def _hear(self, given: str, run: Run, survey: Any) -> None:
+        known = self._answers.get(_asked(given, run), dict)
+        known.update({one.index: [] for one in survey.skipped if one.index < SEEN})
+        for place, answer, score in survey.answers:
+            if place < SEEN:
+                told = () if answer is None else (survey.named(answer), round(score, 4), survey.head_type)
+                known[place] = [*told]
+
+    def survey(self, key: str | None):
+        """A survey that was made; None where it has been put out, or was none."""
+        return self._surveys.peek(self._runs.both(key)[0]) if key else None
+
+    def film(self, key: str) -> Mapping[int, Any]:
+        """What a survey's set was at every step of the training, as far as it was looked at."""
+        return self._films.peek(key) or {}
+
+    def surveying(
+        self,
+        key: str,
+        paths: Sequence[str],
+        paired: bool = False,
+        second: str | None = None,
+        protocol: str = "",
+        given: str = "",
+    ) -> Iterator[tuple[str, Any]]:
+        """The running survey of a set of pictures, each with the key it is kept under: how far heads look,
+        and for a `paired` view all that checkpoints are compared by.
+
+        By the checkpoint and at the input size that `key` stands for; with `second`, the key of a run, by
+        that one's too, so that the key is a pair's. A paired view's set is then looked at by every step of
+        the first one's training. With a `protocol`, the way in which patches are removed, maps are tried
+        instead, picture by picture. Of a set that was `given` the answers are kept. Unknown for an unknown
+        key.
+        """
+        surveys, film = (), {}
+        runs = [self._runs.run(one) for one in (key, second) if one]
+        asked = "all" if paired else ""
+        for surveys in zip(*(self._over(run, paths, asked, protocol) for run in runs), strict=False):
+            if given:
+                self._hear(given, runs[0], surveys[0])
+            yield self._kept(surveys, film), surveys[0]
+        for step, name in self.steps_of(runs[0]).items() if surveys and paired else ():
+            *_, film[step] = self._over(self._at(runs[0], name), paths, "similarity")
+            yield self._kept(surveys, film), surveys[0]
+
+    def sampled(self, run: Run, asked: str = "all") -> Any:
+        """The survey of the sample pictures by a run's checkpoint at its size: of all, or what is `asked`."""
+        key = self._keys.of(b"sampled", repr((asked, run.checkpoint, run.weights, run.size)).encode())
+        return self._surveys.within(self._work.placed, key, lambda: self._of_samples(run, asked))
+
+    def film_of(self, run: Run) -> Mapping[int, Any]:
+        """The similarity at every step of the training, surveyed once it is asked for; empty without one."""
+        return Film(self.steps_of(run), lambda name: self.sampled(self._at(run, name), "similarity"))
+
+    def steps_of(self, run: Run) -> dict[int, str]:
+        """The names of every step of the checkpoint's training, first step first; none of them is loaded."""
+        frames = self._checkpoints.film(run.checkpoint).get("frames", ())
+        return {one["step"]: one["name"] for one in frames if one["step"] is not None}
+
+    def _at(self, run: Run, name: str) -> Run:
+        """The run of the same picture by a step of the training, which is loaded for it."""
+        return self._runs.of(run.picture, name, run.size)
+
+    def _kept(self, surveys: Sequence[Any], film: Mapping[int, Any]) -> str:
+        """The key of a survey, or of two that stand beside each other; the film belongs to the first."""
+        keys = [self._keys.of(b"survey", secrets.token_bytes(16)) for _ in surveys]
+        for key, survey in zip(keys, surveys, strict=True):
+            self._surveys.get(key, lambda survey=survey: survey)
+        self._films.get(keys[0], lambda: dict(film))
+        return keys[0] if len(keys) == 1 else self._runs.pair(*keys)
+
+    def _of_samples(self, run: Run, asked: str) -> Any:
+        from vitviz.surveys import parts_of_samples
+
+        *_, survey = self._over(run, parts_of_samples(), asked)
+        return survey
+
+    def _over(self, run: Run, pictures: Sequence, asked: str, protocol: str = "") -> Iterator[Any]:
+        from vitviz.surveys import LAYERS, in_batches, surveying
+
+        inspector, batch, survey, measures = self._runs.inspector(run), BATCH, None, {}
+        if protocol:  # a set is asked for layers and heads, which the distance says
+            batch, measures = 1, {"measures": [_trial(protocol), "distance"]}
+        elif asked:
+            batch, measures = in_batches(len(pictures)), {"measures": LAYERS if asked == "all" else [asked]}
+        surveys = surveying(pictures, inspector, **measures, batch=batch, size=run.size)
+        with uploads.using(one for one in pictures if isinstance(one, Path)):
+            while True:
+                begun = survey is not None
+                cost = TRIED if protocol else min(batch, len(pictures))
+                with self._work.computing(inspector, run.size, cost, begun):  # a turn for a batch
+                    survey = next(surveys, None)
+                if survey is None:
+                    return
+                yield survey
+
+
+def _thumbnail(picture: Any) -> np.ndarray:
+    """Return the middle of a picture as a square of SIDE; of a large one nothing else is left in memory."""
+    from vitviz.engine.images.opening import open_image
+
+    opened = open_image(picture)
+    least, (wide, tall) = min(opened.size), opened.size
+    box = (wide - least) / 2, (tall - least) / 2, (wide + least) / 2, (tall + least) / 2
+    return np.asarray(opened.resize((SIDE, SIDE), box=box, reducing_gap=3))
+
+
+def at_most(most: int, count: int) -> None:
+    """WrongSetting for more pictures than are looked at from the page."""
+    if count > most:
+        raise WrongSetting(Sentence(MANY, most=most, count=count))
+
+
+def _asked(given: str, run: Run) -> tuple:
+    """What the answers to a set depend on."""
+    return given, run.checkpoint, run.weights, run.size
+
+
+def _trial(protocol: str) -> Any:
+    from vitviz.surveys.measures.trial import TrialMeasure
+
+    return TrialMeasure(protocols=(protocol,))

@@ -1,0 +1,120 @@
+"""The pictures that were dropped in, kept by a name that cannot be guessed."""
+
+import io
+import os
+import secrets
+from functools import partial
+
+import numpy as np
+
+from vitviz.charts.encode import encoded
+from vitviz.errors import ImageError
+from vitviz.server.security import uploads
+from vitviz.server.services.cache import Cache, Keys, names
+from vitviz.traces import samples
+from vitviz.traces.image_edits import NONE, Strokes
+
+PUT_AWAY = "The server has put this picture away to make room for others. Drop it in once more."
+
+
+class Pictures:
+    """Uploads and samples as files in memory, bounded in bytes, each under a salted hash of it."""
+
+    def __init__(self, keys: Keys, limit: int):
+        self._keys = keys
+        self._pictures: Cache[bytes] = Cache(limit, len)
+        self._pixels: Cache[np.ndarray] = Cache(limit // 4, lambda pixels: pixels.nbytes)
+
+    def keep(self, path: str | os.PathLike) -> str:
+        """Remembers an upload and returns its key; ImageError for what is no picture or no upload."""
+        return self.keep_bytes(uploads.read(path))
+
+    def keep_bytes(self, data: bytes) -> str:
+        """The same for a file that has been read."""
+        from vitviz.engine.images.opening import open_image
+
+        key = self._keys.of(data)
+        if self._pictures.peek(key) is None:
+            open_image(io.BytesIO(data))
+            self._pictures.get(key, lambda: data)
+        return key
+
+    def stand(self, data: bytes) -> str:
+        """The same under a name of its own for what is no upload, and may turn out to be no picture."""
+        key = self._keys.of(secrets.token_bytes(16))
+        self._pictures.get(key, lambda: data)
+        return key
+
+    def forget(self, key: str) -> None:
+        """Puts a picture out."""
+        for kept in (self._pictures, self._pixels):
+            kept.forget(lambda name, _: names(name, [key]))
+
+    def sample(self, name: str) -> str:
+        """The same for a sample picture."""
+        key = self._sample_key(name)
+        self._pictures.get(key, lambda: encoded(np.asarray(samples.sample_image(name)), ".png"))
+        return key
+
+    def has(self, key: str) -> bool:
+        """Whether a picture is still there."""
+        return self._pictures.peek(key) is not None
+
+    def sample_of(self, key: str) -> str | None:
+        """The sample that a picture's key stands for; None for a picture of one's own."""
+        return next((one.name for one in samples.samples() if self._sample_key(one.name) == key), None)
+
+    def called(self, name: str) -> str:
+        """The key of a sample by its name, or of what a key stands for."""
+        return self.sample(name) if name in [one.name for one in samples.samples()] else name
+
+    def ground(self, key: str, strokes: Strokes) -> str:
+        """The key of the photograph that strokes end on: where a piece was laid onto another, that one."""
+        return self.called(strokes.ground) if strokes.ground else key
+
+    def opened(self, key: str, strokes: Strokes = NONE):
+        """The upright upload in RGB, with strokes painted over it."""
+        if strokes:
+            from vitviz.engine.images.editing import marked
+
+            return marked(self.pixels(key, strokes), strokes.told())
+        from vitviz.engine.images.opening import open_image
+
+        return open_image(self._file(key))
+
+    def _file(self, key: str) -> bytes:
+        """Return the bytes of an upload; ImageError for one that has been put away."""
+        data = self._pictures.peek(key)
+        if data is None:
+            raise ImageError(PUT_AWAY)
+        return data
+
+    def pixels(self, key: str, strokes: Strokes = NONE) -> np.ndarray:
+        """The same as an array that nobody may write into: one for all frames of a film."""
+
+        def made() -> np.ndarray:
+            from vitviz.engine.images.editing import painted_over
+            from vitviz.engine.images.opening import pixels_of
+
+            if not strokes:
+                return _held(pixels_of(self.opened(key)))
+            other = self._file(strokes.own) if strokes.own else None
+            return _held(painted_over(self._file(key), strokes.told(), other))
+
+        return self._pixels.get((key, strokes.text()), made)
+
+    def drawn(self, key: str, strokes: Strokes = NONE) -> np.ndarray:
+        """Return the same no larger than it is drawn anywhere: no figure or page needs 80 million pixels."""
+        from vitviz.engine.images.opening import for_drawing
+
+        made = partial(self.pixels, key, strokes) if strokes else partial(self.opened, key)
+        return self._pixels.get(("drawn", key, strokes.text()), lambda: _held(for_drawing(made())))
+
+    def _sample_key(self, name: str) -> str:
+        return self._keys.of(b"sample", name.encode(errors="surrogatepass"))
+
+
+def _held(pixels: np.ndarray) -> np.ndarray:
+    """Return pixels that nobody may write into from here on."""
+    pixels.setflags(write=False)
+    return pixels

@@ -1,0 +1,153 @@
+"""Classes that are given: directions to compare a picture's embedding with, such as those of sentences.
+
+    logit_c = scale cos(z, t_c) + bias,   cos(z, t_c) = <z, t_c> / |z|
+
+z is what a picture is embedded as, t_c a unit vector. CLIP takes the softmax over the classes (Radford et al.
+2021, arXiv 2103.00020), so that a probability depends on what else was asked about; SigLIP a sigmoid of each
+by itself (Zhai et al. 2023, arXiv 2303.15343). It does not show whether any is in the picture.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError
+from safetensors.torch import load, save_file
+from torch import Tensor
+
+from vitviz.errors import VitvizError, quoted, said
+from vitviz.traces.display import Shown
+from vitviz.traces.localized_text import Verbatim
+from vitviz.traces.unicode import require_unicode
+
+SCORES = ("softmax", "sigmoid")
+ENDINGS = (".npz", ".safetensors")
+
+
+@dataclass(frozen=True, eq=False)
+class Classes(Shown):
+    """Labels with a vector each, made unit here, and what becomes of their cosines with a picture.
+
+    `score` is what makes probabilities of the logits: "softmax" over all classes, or a "sigmoid" of each;
+    `model` the name of the checkpoint that they belong to, None for whatever has their width. Raises
+    VitvizError for labels and vectors that do not fit, a vector without a direction, or another score.
+
+    >>> classes = Classes(["a cat", "a dog"], [[3.0, 4.0], [0.0, 2.0]], scale=10.0)
+    >>> classes.labels, classes.vectors.norm(dim=1).tolist()
+    (('a cat', 'a dog'), [1.0, 1.0])
+    """
+
+    labels: tuple[str, ...]
+    vectors: Float[Tensor, "class width"]
+    score: Literal["softmax", "sigmoid"] = "softmax"
+    scale: float = 100.0  # of CLIP, where training capped it
+    bias: float = 0.0
+    model: str | None = None
+
+    def __post_init__(self):
+        labels = tuple(Verbatim(require_unicode(str(label), "the label")) for label in self.labels)
+        require_unicode(self.model or "", "the model's name")
+        vectors = torch.as_tensor(self.vectors).detach().double().cpu()
+        if vectors.ndim != 2 or not len(labels) == len(vectors) > 0:
+            given = f"{len(labels)} labels and vectors of shape {tuple(vectors.shape)}"
+            raise VitvizError(f"Given {given}; expected one vector for each label: (class, width).")
+        lengths = vectors.norm(dim=1, keepdim=True)
+        if not (lengths.isfinite() & (lengths > 0)).all():
+            wrong = labels[int((~(lengths.isfinite() & (lengths > 0))).flatten().nonzero()[0])]
+            raise VitvizError(f"The vector of {quoted(wrong)} has no direction: it is zero or not finite.")
+        numbers = torch.tensor([float(self.scale), float(self.bias)])
+        if self.score not in SCORES or not numbers.isfinite().all() or self.scale <= 0:
+            raise VitvizError(
+                f"Given score={quoted(self.score)}, scale={quoted(self.scale)},"
+                f" bias={quoted(self.bias)}; expected one of"
+                f" {', '.join(SCORES)}, a scale above 0, and a number."
+            )
+        for name, value in {"labels": labels, "vectors": (vectors / lengths).float()}.items():
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all that an answer depends on: equal for equal classes."""
+        rest = json.dumps([self.labels, self.score, self.scale, self.bias, self.model])
+        return hashlib.sha256(rest.encode() + self.vectors.numpy().tobytes()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Classes) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def save(self, path: str | PathLike) -> None:
+        """Into a .npz or .safetensors file of plain arrays. VitvizError for another ending."""
+        about = {name: value for name, value in asdict(self).items() if name not in ("labels", "vectors")}
+        about["model"] = self.model or ""
+        if _ending(path) == ".npz":
+            np.savez(path, vectors=self.vectors.numpy(), labels=np.array(self.labels), **about)
+        else:
+            told = {"labels": json.dumps(self.labels), **{name: str(one) for name, one in about.items()}}
+            save_file({"vectors": self.vectors.contiguous()}, path, told)
+
+    @classmethod
+    def load(cls, path: str | PathLike) -> Classes:
+        """Those of a file by `save`, or of one's own: arrays `labels` and `vectors`, and where they are not
+        as usual `score`, `scale`, `bias` and `model`. Nothing in it is run. VitvizError where it holds no
+        classes.
+
+        >>> Classes.load("sentences.npz").labels  # doctest: +SKIP
+        ('a photo of a cat', 'a photo of a dog')
+        """
+
+        def found() -> Mapping[str, Any]:
+            if _ending(path) == ".safetensors":
+                return tensors_in(Path(path).read_bytes())
+            with np.load(path, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files if name in cls.__dataclass_fields__}
+
+        return cls.of(found, Path(path).name)
+
+    @classmethod
+    def of(cls, found: Callable[[], Mapping[str, Any]], called: str) -> Classes:
+        """Those of what a file `called` so is `found` to hold, by the names of `load`; errors as there."""
+        try:
+            given = found()
+            labels = given["labels"]
+            labels = json.loads(labels) if isinstance(labels, str) else labels.tolist()
+            kinds = {"score": str, "scale": float, "bias": float, "model": lambda name: str(name) or None}
+            about = {name: kind(given[name]) for name, kind in kinds.items() if name in given}
+            if not isinstance(labels, list) or not all(isinstance(one, str) for one in labels):
+                raise ValueError("its labels are no list of texts")
+            return cls(tuple(labels), given["vectors"], **about)
+        except VitvizError:
+            raise
+        except (OSError, EOFError, KeyError, TypeError, ValueError, MemoryError, RuntimeError, BadZipFile,
+                SafetensorError) as error:  # fmt: skip
+            raise VitvizError(
+                f"{called} holds no classes ({said(error)}); expected the arrays labels and vectors."
+            ) from error
+
+
+def tensors_in(data: bytes) -> dict[str, Any]:
+    """The tensors of a .safetensors file, and the texts that stand beside them."""
+    tensors = load(data)  # which looks at the header first
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return {**tensors, **header.get("__metadata__", {})}
+
+
+def _ending(path: str | PathLike) -> str:
+    ending = Path(path).suffix.lower()
+    if ending not in ENDINGS:
+        raise VitvizError(
+            f"Given {quoted(Path(path).name)}; expected a file ending in {' or '.join(ENDINGS)}."
+        )
+    return ending

@@ -1,0 +1,36 @@
+"""What `import vitviz` hands on: its version, its names when first used."""
+
+import sys
+from importlib import import_module
+
+from vitviz._deprecated import current, present
+
+_ONLY_AST = 0x400  # ast.PyCF_ONLY_AST, without the ten milliseconds of importing ast
+
+
+def lazily(package: str, file: str) -> tuple:
+    """`__getattr__`, `__dir__`, `__all__` of what a file imports under TYPE_CHECKING, for editors."""
+    with open(file, encoding="utf-8") as source:
+        tree = compile(source.read(), file, "exec", _ONLY_AST)
+    (block,) = (one for one in tree.body if hasattr(one, "test"))
+    homes = {name.name: line.module for line in block.body for name in line.names}
+    names = sorted(homes)
+
+    def found(name: str):
+        name = present(package, name)
+        if name not in homes:
+            raise AttributeError(f"{package} has no {name!r}; it has {', '.join(names)}.")
+        return getattr(import_module(homes[name]), name)
+
+    return found, lambda: names, names
+
+
+__version__ = "0.2.0"
+_found, __dir__, __all__ = lazily("vitviz", sys.modules["vitviz"].__file__)
+
+
+def __getattr__(name: str):
+    module = current(f"vitviz.{name}")
+    if module != f"vitviz.{name}":  # of what was imported once, all could be reached as an attribute
+        return import_module(module)
+    return _found(name)

@@ -1,0 +1,167 @@
+"""What a picture is looked at with, a value: equal runs have equal traces, and are a cache's only key.
+
+A run travels: in a link, in a zip, to another process. Hooks of Python users are no part of it; what is
+traced under them is never kept under a run. Layers and heads count from 0 here, as everywhere in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any
+from urllib.parse import quote, unquote
+
+from vitviz.errors import VitvizError, quoted, whole_number
+from vitviz.traces.display import Shown
+from vitviz.traces.image_edits import NONE, Strokes
+from vitviz.traces.unicode import require_unicode
+
+HEADS_AS = ("mean", "tokens", "zero", "other")
+PATCHES_AS = ("dropped", "mean", "blur", "black")
+LARGEST = 999_999  # a number in a link has at most six digits, and layers and heads count from 1 there
+
+
+@dataclass(frozen=True)
+class Without(Shown):
+    """What is taken away from a pass (an ablation), and what stands in its place; nothing by default.
+
+    heads: (layer, head) pairs whose output is replaced; mlps: layers whose MLP's output is. `heads_as` says
+    by what: "mean" over a reference set of pictures, the mean over the picture's own "tokens", "zero", or
+    that of the `other` picture. patches: sequence numbers from 0, without prefix tokens; `patches_as`:
+    "dropped" leaves their tokens out; "mean" (colour: 0 in the model's units), "blur" (a Gaussian a patch
+    wide) and "black" paint over them, as a trial does. `at`: from which
+    layer on all tokens are those of `other` (activation patching). What has no effect is left out (`heads_as`
+    without heads or MLPs), so that equal passes have equal values. VitvizError for what is none of these.
+
+    >>> Without(heads=[(7, 1), (0, 2)], patches=[17, 0, 17])
+    Without(heads=((0, 2), (7, 1)), patches=(0, 17))
+    >>> bool(Without()), Without() == Without(heads=[], heads_as="zero")
+    (False, True)
+    """
+
+    heads: tuple[tuple[int, int], ...] = ()
+    mlps: tuple[int, ...] = ()
+    patches: tuple[int, ...] = ()
+    heads_as: str = "mean"
+    patches_as: str = "dropped"
+    other: str | None = None
+    at: int | None = None
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        for name, clean in (("heads", _pair), ("mlps", _whole), ("patches", _whole)):
+            put(self, name, _sorted(name, getattr(self, name), clean))
+        for name, known in (("heads_as", HEADS_AS), ("patches_as", PATCHES_AS)):
+            if (given := getattr(self, name)) not in known:
+                raise VitvizError(f"Given {name}={quoted(given)}; expected one of {', '.join(known)}.")
+        if self.at is not None:
+            put(self, "at", _whole("at", self.at))
+        if not (self.heads or self.mlps):
+            put(self, "heads_as", "mean")
+        if not self.patches:
+            put(self, "patches_as", "dropped")
+        if self.at is None and self.heads_as != "other":
+            put(self, "other", None)
+        elif not self.other or not isinstance(self.other, str):
+            raise VitvizError(
+                "Given no other picture; expected one, since what is taken away is to be replaced by it."
+            )
+        require_unicode(self.other or "", "the other picture's name")
+
+    def __bool__(self) -> bool:
+        return bool(self.heads or self.mlps or self.patches or self.at is not None)
+
+    def __repr__(self) -> str:
+        usual = {one.name: one.default for one in fields(self)}
+        told = [f"{name}={value!r}" for name, value in vars(self).items() if value != usual[name]]
+        return f"Without({', '.join(told)})"
+
+    def text(self) -> str:
+        """As it stands in a link: heads and layers counted from 1, patches from 0; "" for nothing.
+
+        >>> Without(heads=[(7, 1)], mlps=[2], patches=[0, 17]).text()
+        'heads=8.2 mlps=3 patches=0.17'
+        """
+        parts = {
+            "heads": "_".join(f"{layer + 1}.{head + 1}" for layer, head in self.heads),
+            "mlps": ".".join(str(layer + 1) for layer in self.mlps),
+            "patches": ".".join(map(str, self.patches)),
+            "heads_as": self.heads_as if (self.heads or self.mlps) and self.heads_as != "mean" else "",
+            "patches_as": self.patches_as if self.patches and self.patches_as != "dropped" else "",
+            "at": "" if self.at is None else str(self.at + 1), "other": quote(self.other or "", safe=""),
+        }  # fmt: skip
+        return " ".join(f"{name}={value}" for name, value in parts.items() if value)
+
+    @classmethod
+    def parse(cls, text: str) -> Without:
+        """The inverse of `text`; other orders and repetitions give the same value, and so the same text.
+
+        Raises VitvizError for what names no ablation.
+
+        >>> Without.parse("heads=8.2_1.1 patches=3 patches_as=blur")
+        Without(heads=((0, 0), (7, 1)), patches=(3,), patches_as='blur')
+        """
+        given: dict[str, Any] = {}
+        for part in text.split():
+            name, equals, value = part.partition("=")
+            if not equals or name in given or name not in {one.name for one in fields(cls)}:
+                raise VitvizError(
+                    f"Given {quoted(part)} as taken away; expected such as heads=8.2 or patches=0.17."
+                )
+            given[name] = value
+        firsts = {"mlps": 1, "patches": 0, "at": 1}
+        numbers = {name: _numbers(name, given[name], one) for name, one in firsts.items() if name in given}
+        if "heads" in given:
+            numbers["heads"] = [tuple(_numbers("heads", pair, 1)) for pair in given["heads"].split("_")]
+        if "at" in numbers:
+            numbers["at"], *others = numbers["at"]
+            if others:
+                raise VitvizError(f"Given at={quoted(given['at'])}; expected the number of one layer.")
+        other = {"other": unquote(given["other"])} if "other" in given else {}
+        return cls(**{**given, **numbers, **other})
+
+
+@dataclass(frozen=True)
+class Run:
+    """A picture, what it is looked at with, what is painted over it, and what is taken away on the way.
+
+    `picture` is the asker's key. `size` is the input's (height, width), None for the checkpoint's own.
+    """
+
+    picture: str
+    checkpoint: str
+    size: tuple[int, int] | None = None
+    without: Without = field(default_factory=Without)
+    weights: str = ""  # the digest of its files, where that is known: its name may come to stand for others
+    strokes: Strokes = NONE
+
+
+def _sorted(name: str, given: Iterable, clean) -> tuple:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise VitvizError(
+            f"Given {name}={quoted(given)}; expected several, such as"
+            f" {name}=[{'(7, 1)' if name == 'heads' else '0'}]."
+        )
+    return tuple(sorted({clean(name, one) for one in given}))
+
+
+def _pair(name: str, given) -> tuple[int, ...]:
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise VitvizError(f"Given {quoted(given)} among heads; expected (layer, head), both from 0.")
+    return tuple(_whole(name, number) for number in given)
+
+
+def _whole(name: str, number) -> int:
+    found = whole_number(number, 0, LARGEST)
+    if found is None:
+        raise VitvizError(
+            f"Given {quoted(number)} in {name}; expected a whole number from 0 to {LARGEST - 1}."
+        )
+    return found
+
+
+def _numbers(name: str, text: str, first: int) -> list[int]:
+    parts = text.split(".")
+    if not all(part.isascii() and part.isdecimal() and len(part) <= 6 for part in parts):
+        raise VitvizError(f"Given {name}={quoted(text)}; expected whole numbers joined by dots.")
+    return [int(part) - first for part in parts]

@@ -1,0 +1,212 @@
+"""The numbers of the Evidence view: the account, other methods' maps, patches' own answers, what happens when
+each part is taken away, and one page deeper who wrote what a head reads, by the trail of heads to the answer.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from vitviz import analyses
+from vitviz.errors import UnsupportedModel, WrongSetting
+from vitviz.traces.localized_text import Sentence
+from vitviz.views import lazy
+from vitviz.views.base import before
+from vitviz.views.shared import Target, ledger_of, packed, relevance_of, taken_away, target_of, writers_of
+from vitviz.views.subject import Settings, Subject
+
+TRAIL = r"|\d{1,3}\.\d{1,3}(-\d{1,3}\.\d{1,3}){0,11}"  # heads from the answer back, counted from 1
+WRITER = r"|embedding|positions|constant|(bias|mlp)\.\d{1,3}|head\.\d{1,3}\.\d{1,3}"
+SHOWN = 5  # likeliest classes that the picker offers at once
+BEST = 3  # of a patch's own answers that are named
+EDITED = (
+    "Maps by gradients are not made of a model from which something was taken away. Put it back, or read the"
+    " account."
+)
+ONE_ONLY = {  # by readout, why a patch alone cannot be read
+    "attention": (
+        "A patch has no answer of its own here, because the classifier reads attention pooling, which weighs"
+        " all patches together."
+    ),
+    "class and average": (
+        "A patch has no answer of its own here, because the classifier reads the class token and the mean of"
+        " the patches side by side."
+    ),
+}
+
+
+def target(subject: Subject, settings: Settings) -> Target:
+    """The class that is asked about, or (a, b): a rather than b."""
+    return target_of(subject, settings["target"])
+
+
+def compares_with_mean(trace) -> bool:
+    """Whether classes are compared with their mean: not sigmoids of a model's own, nor values."""
+    if trace is None:
+        return True
+    return trace.head_type == "softmax" or trace.classes is not None
+
+
+def of_target(subject: Subject, settings: Settings, table):
+    """One target's column of (row, class): of a alone, of a rather than b, or against the mean class."""
+    asked = target(subject, settings)
+    if isinstance(asked, tuple):
+        return table[:, asked[0]] - table[:, asked[1]]
+    return table[:, asked] - (table.mean(dim=-1) if settings["relative"] == "yes" else 0)
+
+
+def account(subject: Subject, settings: Settings):
+    asked, relative = target(subject, settings), settings["relative"] == "yes"
+
+    def of(one: Subject):
+        name = f"account {asked} {relative}"
+        return one.once(name, lambda: analyses.account_of(ledger_of(one), asked, relative))
+
+    return of(subject).minus(of(before(subject))) if settings.get("difference") == "on" else of(subject)
+
+
+def map_of(subject: Subject, settings: Settings) -> np.ndarray:
+    """The account's map, of all heads, of those up to a layer, of a layer's or of one."""
+    found, chosen, until = account(subject, settings), settings["chosen"], settings["until"]
+    if not chosen and not until:
+        return found.patches.numpy()
+    if not chosen:
+        return by_patch(subject, found.sources[:until].sum(dim=(0, 1)))
+    layer, *head = (int(part) - 1 for part in chosen.split("."))
+    about = subject.about
+    if not (0 <= layer < about.layers and all(0 <= one < about.heads for one in head)):
+        bounds = f"layer 1 to {about.layers}, head 1 to {about.heads}"
+        raise WrongSetting(f"Given chosen={chosen}; expected {bounds}, such as 1.1.")
+    sources = found.sources[layer, head[0]] if head else found.sources[layer].sum(dim=0)
+    return by_patch(subject, sources)
+
+
+def by_patch(subject: Subject, sources) -> np.ndarray:
+    """Numbers by token of the patches alone: row, col."""
+    return sources[subject.grid.prefix :].reshape(subject.grid.rows, subject.grid.cols).numpy()
+
+
+def relevance(subject: Subject, settings: Settings):
+    """Another method's map; each makes passes of its own, of the untouched model."""
+    if subject.trace.without:
+        raise UnsupportedModel(Sentence(EDITED))
+    found = relevance_of(subject, target(subject, settings), settings["method"])
+    if settings.get("difference") != "on":
+        return found
+    was = relevance_of(before(subject), target(subject, settings), settings["method"])
+    constants = {name: value - was.constants[name] for name, value in found.constants.items()}
+    prefix = None if found.prefix is None else found.prefix - was.prefix
+    changed = {"answer": found.answer - was.answer, "prefix": prefix, "constants": constants}
+    return replace(found, map=found.map - was.map, **changed)
+
+
+def lens(subject: Subject, form: str):
+    """The logits (depth, class) of what the classifier reads "now", or the "share" of them so far."""
+    return subject.once(f"lens {form}", lambda: lazy.attribution.lens(subject.inspector, subject.trace, form))
+
+
+def patches_are(subject: Subject) -> str:
+    """What a patch's own answer is: "reading", "probe", or the sentence why there is none."""
+    tail = subject.inspector.tail(subject.grid.pixels)
+    return ONE_ONLY.get(tail.pooling.kind) or analyses.lens_kind(tail)
+
+
+def _answers(subject: Subject, depth: int):
+    """Every patch's own probabilities, or values, at a depth: class, row, col."""
+    if patches_are(subject) not in ("reading", "probe"):
+        raise UnsupportedModel(Sentence(patches_are(subject)))
+    return analyses.lens_probabilities(ledger_of(subject), depth)
+
+
+def own(subject: Subject, settings: Settings) -> np.ndarray:
+    """Every patch's own probability, or value, of the class that is asked about, at a depth: row, col."""
+    asked = target(subject, settings)
+    return _answers(subject, settings["depth"])[asked[0] if isinstance(asked, tuple) else asked].numpy()
+
+
+def best(subject: Subject, settings: Settings) -> np.ndarray:
+    """The likeliest classes of every patch at a depth, each with its probability, or value: row, col, rank,
+    pair. Of a patch that was left out the probability is -1, and the value not a number.
+    """
+    found = _answers(subject, settings["depth"])
+    found = found if subject.trace.head_type == "value" else found.nan_to_num(nan=-1.0)
+    top = found.topk(min(BEST, len(found)), dim=0)
+    pairs = np.stack([top.indices.numpy(), top.values.numpy()], axis=-1)  # rank row col pair
+    return np.moveaxis(pairs, 0, 2)
+
+
+def effects(subject: Subject, settings: Settings) -> np.ndarray:
+    """What the target that is asked about loses without each part of a layer: its heads, then its MLP."""
+    return of_target(subject, settings, taken_away(subject, settings["layer"] - 1).double()).numpy()
+
+
+def all_effects(subject: Subject, settings: Settings):
+    """The effects of all layers as `vitviz.analyses.Effects`."""
+    each = (taken_away(subject, layer).double() for layer in range(subject.about.layers))
+    found = lazy.torch.stack([of_target(subject, settings, one) for one in each])
+    logit, reference = account(subject, settings).logit, subject.inspector.reference().sentence
+    return analyses.Effects(logit, found[:, :-1], found[:, -1], "mean", reference)
+
+
+def agreement(subject: Subject, settings: Settings) -> np.ndarray:
+    """How well direct shares foretell the effects: Pearson's correlation over heads, over MLPs."""
+    return np.asarray(analyses.agreement(all_effects(subject, settings), account(subject, settings)))
+
+
+def trail(subject: Subject, settings: Settings) -> list[tuple[int, int]]:
+    """The heads that are followed, from the answer back, from 0: as set, as chosen, or that of most share."""
+    text = settings["trail"] or (settings["chosen"] if "." in settings["chosen"] else "")
+    if not text:
+        heads = account(subject, settings).heads
+        return [divmod(int(heads.abs().argmax()), heads.shape[1])]
+    found = [tuple(int(part) - 1 for part in one.split(".")) for one in text.split("-")]
+    about = subject.about
+    backwards = all(one > two for (one, _), (two, _) in zip(found, found[1:], strict=False))
+    if not backwards or any(not (0 <= a < about.layers and 0 <= b < about.heads) for a, b in found):
+        raise WrongSetting(
+            f"Given trail={text}; expected heads of layer 1 to {about.layers}, head 1 to {about.heads}, each"
+            " in an earlier layer than the one before it, such as 8.2-5.1."
+        )
+    return found
+
+
+def writers(subject: Subject, settings: Settings, steps: int | None = None):
+    """The writers of the last head of the trail, or of one that leads there."""
+    *via, (layer, head) = trail(subject, settings)[:steps]
+    asked, relative = target(subject, settings), settings["relative"] == "yes"
+    return writers_of(subject, asked, layer, head, via, relative)
+
+
+def trail_told(subject: Subject, settings: Settings) -> np.ndarray:
+    """The trail with the share that flows along it, as JSON: [layer, head, share], from 1."""
+    found = enumerate(trail(subject, settings), 1)
+    return packed([[layer + 1, head + 1, writers(subject, settings, n).share] for n, (layer, head) in found])
+
+
+def writer_arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+    """Positions are not a number where there are none."""
+    found = writers(subject, settings)
+    positions = np.nan if found.positions is None else found.positions
+    others = found.share, found.total, found.embedding, positions, found.constant
+    return {
+        "written_by_heads": found.heads.numpy(),
+        "written_by_layers": np.stack([found.biases.numpy(), found.mlps.numpy()]),
+        "written_otherwise": np.asarray(others),
+    }
+
+
+def writer_map(subject: Subject, settings: Settings) -> np.ndarray:
+    """What one writer gave, by the patch at which the head reads it; of no writer, all together."""
+    found, chosen = writers(subject, settings).by_token, settings["writer"]
+    kind, *numbers = chosen.split(".")
+    place = tuple(int(number) - 1 for number in numbers)
+    about = subject.about
+    if not chosen:
+        ends = [one for one in (found.embedding, found.positions, found.constant) if one is not None]
+        layered = found.heads.nansum(dim=(0, 1)) + (found.biases + found.mlps).nansum(dim=0)
+        tokens = sum(ends) + layered
+    else:
+        there = all(0 <= one < most for one, most in zip(place, (about.layers, about.heads), strict=False))
+        tokens = found.of(lazy.upstream.Writer(kind, *place)) if there else None
+        if tokens is None:
+            raise WrongSetting(f"Given writer={chosen}; this model has no such writer.")
+    return by_patch(subject, tokens)

@@ -1,0 +1,70 @@
+// The sum that balances, in words: of the account, of another method's map, and of what is chosen.
+
+import { fixed, total } from '../../frontend/numbers.js';
+import { patchName, t } from '../../frontend/i18n.js';
+import { added, balanced, ofCosine, signed, sums } from './lines.js';
+import { likeliest } from './sentences.js';
+
+/** Shows what can be done with what is chosen, and what it adds up to, where room for it was kept. */
+function choice(ui, some, said) {
+  for (const button of [ui.away, ui.back]) button.classList.toggle('vv-unseen', !some);
+  ui.parts.classList.toggle('vv-unseen', Boolean(said));
+  ui.picked.textContent = said;
+}
+
+/** What another method's map explains of the logit, and what it leaves unexplained. */
+function tellMap(self, all, picked) {
+  const { ui, data } = self;
+  const [explained, rest] = data.explained.values;
+  const values = data.map.values;
+  const nothing = values.every((value) => value <= 0);
+  ui.balance.textContent = Number.isNaN(explained) ? t('No balance') : balanced(self, explained, all.logit);
+  const said = Number.isNaN(explained)
+    ? t('The sum of this map means nothing: its numbers only order the patches.')
+    : t('Map, prefix and constants together; {rest} is left unexplained.', { rest: fixed(rest, 3) });
+  ui.parts.textContent = nothing ? `${t('Nothing positive here.')} ${said}` : said;
+  choice(ui, picked.length > 0, '');
+}
+
+/** The sum, and what of it is chosen: both add up before the reader. */
+export function tell(self, picked, [layer, head]) {
+  const { ui, grid, data } = self;
+  const all = sums(self);
+  const names = grid.prefix;
+  ui.balance.textContent = balanced(self, all.sum, all.logit);
+  if (likeliest(self)) {
+    ui.parts.textContent = t('Cosines of each patch alone with each class: they add up to nothing.');
+    return choice(ui, picked.length > 0, '');
+  }
+  if (self.settings.method !== 'ledger') return tellMap(self, all, picked);
+  const lines = [
+    [t('patches'), all.patches],
+    ...names.map((name, i) => [t('the {name} token', { name: t(name) }), all.prefix[i]]),
+    [t('start'), all.start],
+    [t('MLPs'), all.mlps],
+    [t('biases'), all.biases],
+    ...(all.pooling ? [[t('attention pooling'), all.pooling]] : []),
+    ...(all.norm ? [[t('norm'), all.norm]] : []),
+  ];
+  const sum = lines.map(([name, value], i) => ` ${added(value, i)} ${name}`).join('');
+  ui.parts.textContent = `${ofCosine(self, all.logit)}=${sum}`;
+  let said = '';
+  if (layer) {
+    const { heads } = self.value;
+    const shares = data.heads.values.slice((layer - 1) * heads, layer * heads);
+    const share = head ? shares[head - 1] : shares.reduce((a, b) => a + b, 0);
+    said = t('Chosen: {share}; everything else: {rest}', {
+      share: signed(share),
+      rest: signed(all.sum - share),
+    });
+  } else if (picked.length) {
+    const sum = total(picked.map((cell) => data.map.values[cell]));
+    const name = picked.length === 1 ? patchName(picked[0]) : t('{count} patches', { count: picked.length });
+    said = t('{name}: {share}, by head at the right; everything else: {rest}', {
+      name,
+      share: signed(sum),
+      rest: signed(all.sum - sum),
+    });
+  }
+  choice(ui, Boolean(layer) || picked.length > 0, said);
+}

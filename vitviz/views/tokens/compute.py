@@ -1,0 +1,298 @@
+"""The numbers of the view as arrays over the whole grid, not-a-number where a patch was withheld.
+
+A basis may be of several: a second photograph, the second checkpoint, all steps of a training. They are
+fitted as one set, depth by depth, so that a colour means the same in each; the turn of the colours is found
+for all at once, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vitviz import analyses
+from vitviz.errors import WrongSetting
+from vitviz.traces.localized_text import Sentence
+from vitviz.views import lazy
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vitviz.engine import Inspector
+    from vitviz.traces.trace import Trace
+    from vitviz.views.subject import Settings, Subject
+
+LARGEST = 3  # numbers listed at each depth
+VIDEO = (
+    "Components of a video have one basis for all of its frames: choose the basis of this depth (own), and"
+    " the components one by one as colours (plain)."
+)
+NO_SECOND = "There is no second checkpoint. Choose one under “Compare, and input size”, or another basis."
+NO_PHOTO = "There is no second photograph. Choose one under Similarity, or another basis."
+NO_STEPS = "{checkpoint} is no step of a training that was kept, so its steps have no basis in common."
+APART = (
+    "{checkpoint} has {own}, {other} has {others}, so they have no basis in common: it needs the same depth"
+    " and width."
+)
+
+
+def members(subject: Subject, settings: Settings) -> list[Subject]:
+    """Those that share the basis, this one among them; WrongSetting where there is no other to be had."""
+    basis = settings["basis"]
+    if basis == "beside":
+        if subject.beside is None or subject.beside.trace is None:
+            raise WrongSetting(Sentence(NO_SECOND))
+        found = [subject, subject.beside]
+    elif basis == "photo":
+        found = [subject, second(subject, settings)]
+    elif basis == "film":
+        found = list(subject.training())
+        if not found:
+            raise WrongSetting(Sentence(NO_STEPS, checkpoint=subject.checkpoint))
+    else:
+        found = [subject]
+    for one in found:
+        if _shape(one) != _shape(subject):
+            told = {"checkpoint": subject.checkpoint, "own": _said(subject)}
+            raise WrongSetting(Sentence(APART, **told, other=one.checkpoint, others=_said(one)))
+    return found
+
+
+def patches(subject: Subject, depth: int, settings: Settings) -> Tensor:
+    """Of one depth, raw or through the final norm of its own checkpoint."""
+    return analyses.patches_at(subject.trace, depth, norm_of(subject, settings))
+
+
+def norm_of(subject: Subject, settings: Settings) -> Inspector | None:
+    """Through which final norm tokens go; None for raw ones."""
+    return subject.inspector if settings["norm"] == "final" else None
+
+
+def named(subject: Subject, settings: Settings) -> str:
+    """What a basis is kept under: all that it depends on besides the run."""
+    other = {"photo": settings["other"]}.get(settings["basis"], "")
+    if settings["basis"] == "beside" and subject.beside is not None and subject.beside.trace is not None:
+        trace = subject.beside.trace
+        other = f"{trace.checkpoint} {trace.grid} {trace.without.text()}"
+    return f"{settings['norm']} {settings['basis']} {other}"
+
+
+def second(subject: Subject, settings: Settings) -> Subject:
+    """The second photograph; WrongSetting where none has been chosen."""
+    if not settings["other"]:
+        raise WrongSetting(Sentence(NO_PHOTO))
+    return subject.another(settings["other"])
+
+
+def across(subject: Subject, settings: Settings) -> np.ndarray:
+    """Every patch with every patch of the second photograph: patch, other."""
+    if not settings["other"]:
+        return np.zeros((subject.grid.patches, 0))
+    other, centred = second(subject, settings), settings["mean"] == "out"
+    norm = norm_of(subject, settings)
+    found = analyses.patch_cosines(subject.trace, other.trace, settings["depth"], centred, norm)
+    return found.flatten(2).flatten(0, 1).numpy()
+
+
+def photo(subject: Subject, settings: Settings) -> np.ndarray:
+    """The second photograph as the model gets it; empty where there is none."""
+    return second(subject, settings).trace.view.picture if settings["other"] else np.zeros((0, 0, 3))
+
+
+def facing(subject: Subject, settings: Settings) -> np.ndarray:
+    """Every patch with the chosen one of the second photograph; not a number where there is none."""
+    grid = subject.grid
+    if not settings["other"]:
+        return np.full((grid.rows, grid.cols), np.nan)
+    other, norm = second(subject, settings).trace, norm_of(subject, settings)
+    depth, centred = settings["depth"], settings["mean"] == "out"
+    found = analyses.token_similarity(subject.trace, depth, settings["partner"], centred, norm, of=other)
+    return found.numpy()
+
+
+def _shape(subject: Subject) -> tuple[int, int]:
+    return len(subject.trace.tokens), subject.trace.tokens[0].shape[-1]
+
+
+def _said(subject: Subject) -> Sentence:
+    depths, width = _shape(subject)
+    return Sentence("{depths} depths of tokens {width} numbers wide", depths=depths, width=width)
+
+
+def cosines(subject: Subject, settings: Settings) -> np.ndarray:
+    """Every token with every other."""
+    trace, centred = subject.trace, settings["mean"] == "out"
+
+    def made() -> np.ndarray:
+        found = analyses.token_cosines(trace, settings["depth"], centred, norm_of(subject, settings))
+        return analyses.over_sequence(trace, analyses.over_sequence(trace, found).mT).mT.numpy()
+
+    return subject.once(f"cosines {settings['depth']} {settings['norm']} {centred}", made)
+
+
+def lines(
+    subject: Subject, settings: Settings, tokens: Sequence[int], depth: int | None = None
+) -> np.ndarray:
+    """Some tokens with every other, by their places in the whole sequence."""
+    trace, depth = subject.trace, settings["depth"] if depth is None else depth
+    if not tokens:
+        return np.zeros((0, trace.grid.tokens), np.float32)
+    first = trace.grid.prefix
+    rows = [one if one < first else first + analyses.place(trace, one - first) for one in tokens]
+    centred, norm = settings["mean"] == "out", norm_of(subject, settings)
+    found = analyses.token_cosines(trace, depth, centred, norm, rows)
+    return analyses.over_sequence(trace, found).numpy()
+
+
+def by_depth(subject: Subject, settings: Settings) -> np.ndarray:
+    """The chosen token with every patch at every depth."""
+    grid, depths = subject.grid, range(len(subject.trace.tokens))
+    found = [lines(subject, settings, [settings["token"]], depth)[0] for depth in depths]
+    return np.stack(found)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
+
+
+def components(subject: Subject, settings: Settings) -> np.ndarray:
+    """The scores at one depth, in the basis that was asked for; 0 for a component that there is not."""
+    trace, depth = subject.trace, settings["depth"]
+    basis = _bases(subject, settings)[depth]
+    scores = basis.scores(patches(subject, depth, settings))
+    return _three(analyses.over_grid(trace, scores).float().numpy())
+
+
+def shares(subject: Subject, settings: Settings) -> np.ndarray:
+    """Of the variance, depth by depth; the same at each where they share a basis."""
+    return np.stack([_three(basis.shares.float().numpy()) for basis in _bases(subject, settings)])
+
+
+def tints(subject: Subject, settings: Settings) -> np.ndarray:
+    """Red, green and blue of every depth; black for a patch that was withheld."""
+    checkpoints = [one.checkpoint for one in members(subject, settings)]
+    return _tints(subject, settings)[checkpoints.index(subject.checkpoint)]
+
+
+def other_tints(subject: Subject, settings: Settings) -> np.ndarray:
+    """The same of the second photograph, where it shares the basis; empty where it does not."""
+    if settings["basis"] != "photo" or not settings["other"]:
+        return np.zeros((len(subject.trace.tokens), subject.grid.rows, subject.grid.cols, 0), np.uint8)
+    return _tints(subject, settings)[1]
+
+
+def _tints(subject: Subject, settings: Settings) -> list[np.ndarray]:
+    """Of each that shares the basis."""
+
+    def made() -> list[np.ndarray]:
+        found, scores = members(subject, settings), []
+        for depth, basis in enumerate(_bases(subject, settings)):
+            each = [basis.scores(patches(one, depth, settings)) for one in found]
+            scores.append(analyses.whitened(basis, lazy.torch.cat(each)))
+        own = [analyses.own_colours(one.trace) for one in found]
+        if settings["tint"] == "steady" and settings["basis"] != "all":
+            scores = analyses.steady(scores, lazy.torch.cat(own))
+        elif settings["tint"] == "steady":  # one basis turns as a whole
+            turn = analyses.aligned(scores[0], lazy.torch.cat(own))
+            scores = [one @ turn for one in scores]
+        parts = zip(*(one.split(list(map(len, own))) for one in scores), strict=True)
+        return [_laid(one.trace, part) for one, part in zip(found, parts, strict=True)]
+
+    return subject.once(f"tints {named(subject, settings)} {settings['tint']}", made)
+
+
+def _laid(trace: Trace, scores: Sequence) -> np.ndarray:
+    """Colours over the grid, depth by depth."""
+    laid = [analyses.over_grid(trace, analyses.colours_of(one)).numpy() for one in scores]
+    return np.nan_to_num(np.round(255 * np.stack(laid))).astype(np.uint8)
+
+
+def basis_taken(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+    """What scores are made with: score = (token - mean) · direction."""
+    basis = _bases(subject, settings)[settings["depth"]]
+    return {"basis": basis.directions.float().numpy(), "mean": basis.mean.float().numpy()}
+
+
+def of_trace(subject: Subject) -> dict[str, np.ndarray]:
+    """What needs no setting: lengths and largest numbers at every depth."""
+
+    def made() -> dict[str, np.ndarray]:
+        trace = subject.trace
+        usual = analyses.usual_norms(trace)
+        found = [analyses.largest_activations(trace, depth, LARGEST) for depth in range(len(trace.tokens))]
+        largest = [np.stack([one.values, _tokens(trace)[one.tokens], one.channels], axis=-1) for one in found]
+        return {
+            "norms": analyses.over_sequence(trace, analyses.token_norms(trace)).numpy(),
+            "usual": np.stack([usual.median.numpy(), usual.mad.numpy()], axis=-1),
+            "largest": np.stack(largest),
+            "typical": np.asarray([one.typical for one in found]),
+        }
+
+    return subject.once("lengths", made)
+
+
+def of_block(subject: Subject, name: str, block: int) -> np.ndarray:
+    """Of one block's attention, counted from 0."""
+    if name == "received":
+        return analyses.over_sequence(subject.trace, _received(subject)[block]).numpy()
+    made = subject.once(f"redundancy {block}", lambda: analyses.head_redundancy(subject.trace, block))
+    return getattr(made, name).numpy()
+
+
+def sinks(subject: Subject) -> np.ndarray:
+    """The largest share that arrives in each head, and at which token of the sequence."""
+    found = [one.max(dim=-1) for one in _received(subject)]
+    return np.stack([np.stack([one.values, _tokens(subject.trace)[one.indices]], axis=-1) for one in found])
+
+
+def entropies(subject: Subject, name: str) -> np.ndarray:
+    """Of every block's heads: the mean of the patches, or each prefix token's own."""
+    found = _by_block(subject, "entropies", analyses.head_entropy)
+    return np.stack([(one.patches if name == "entropy" else one.prefix).numpy() for one in found])
+
+
+def _received(subject: Subject) -> list:
+    return _by_block(subject, "received", analyses.attention_received)
+
+
+def _by_block(subject: Subject, name: str, of: Callable) -> list:
+    trace = subject.trace
+    return subject.once(name, lambda: [of(trace, block) for block in range(len(trace.layers))])
+
+
+def _bases(subject: Subject, settings: Settings) -> list[analyses.Basis]:
+    """One for each depth, of all that are looked at together, or the same one for all depths."""
+    if subject.fitted is not None:
+        return subject.fitted(f"bases {settings['norm']}", lambda frames: _bases_over(frames, settings))
+
+    def made() -> list[analyses.Basis]:
+        found, depths = members(subject, settings), range(len(subject.trace.tokens))
+        count = min(3, *patches(subject, 0, settings).shape)
+        if settings["basis"] == "all":
+            every = [patches(subject, depth, settings) for depth in depths]
+            return [analyses.basis_of(every, count)] * len(depths)
+        sets = ([patches(one, depth, settings) for one in found] for depth in depths)
+        return [analyses.basis_of(each, count) for each in sets]
+
+    return subject.once(f"bases {named(subject, settings)}", made)
+
+
+def _bases_over(frames: Iterable[Subject], settings: Settings) -> list[analyses.Basis]:
+    """One basis a depth over a video's frames, one held at a time; WrongSetting for another basis or tint."""
+    if settings["basis"] != "own" or settings["tint"] != "plain":
+        raise WrongSetting(Sentence(VIDEO))
+    scatters: list[analyses.Scatter] = []
+    for one in frames:
+        each = [patches(one, depth, settings) for depth in range(len(one.trace.tokens))]
+        scatters = scatters or [analyses.Scatter() for _ in each]
+        for scatter, tokens in zip(scatters, each, strict=True):
+            scatter.add(tokens)
+    return [one.basis(min(3, one.count, len(one.mean))) for one in scatters]
+
+
+def _tokens(trace: Trace) -> np.ndarray:
+    """The place in the whole sequence of every token that there is."""
+    return np.arange(trace.grid.tokens)[trace.places]
+
+
+def _three(array: np.ndarray) -> np.ndarray:
+    missing = 3 - array.shape[-1]
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])

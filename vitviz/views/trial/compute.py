@@ -1,0 +1,229 @@
+"""A trial's parts, each made once and kept with the picture; what is drawn, said and taken home of them."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import torch
+
+from vitviz.analyses.correlation import agreement, spearman
+from vitviz.analyses.faithfulness.curves import beyond
+from vitviz.analyses.faithfulness.evaluation import CONVERGENCE, Trial, together, trial_of
+from vitviz.analyses.faithfulness.ranking import CONTROLS, level, verdict
+from vitviz.analyses.protocol import TITLES
+from vitviz.charts.chart import GREY, SEVERAL, Chart, Matrix, Scale, Series, travelled
+from vitviz.errors import OutOfMemory, UnsupportedModel
+from vitviz.traces.localized_text import Sentence, travelling
+from vitviz.views.printing import fixed
+from vitviz.views.shared import Target, as_csv, passes_of, relevance_of, target_name
+from vitviz.views.subject import Settings, Subject
+from vitviz.views.trial import STEPPED, group_of
+
+RANKS = "Spearman’s rank correlation, −1 blue to 1 orange; in the same order across and down."
+LAST = "Last column: a method’s maps of this class and of {class}; 1 means that it knows no class."
+DASHES = ("", "dashed", "dotted", "dash-dotted")
+SIDES = {
+    "most": (
+        Sentence("Most relevant first: lower is better"),
+        Sentence("{share} % removed, most relevant first"),
+    ),
+    "least": (
+        Sentence("Least relevant first: higher is better"),
+        Sentence("{share} % removed, least relevant first"),
+    ),
+}
+Beside = tuple[str, dict[str, float | None]]  # another class, and rank correlations by method
+
+
+def tried(subject: Subject, target: Target, patches_as: str, method: str, steps: int | None = None) -> Trial:
+    """One method's part of the trial, made together with its group; what does not apply is in `refused`."""
+    methods = group_of(method)
+    steps = steps if STEPPED in methods else None
+
+    def make() -> Trial:
+        known = {}
+        for name in methods:
+            with suppress(UnsupportedModel, OutOfMemory):  # told once more below, and kept with its reason
+                known[name] = relevance_of(subject, target, name, steps)
+        passes = passes_of(subject, target, patches_as)
+        return trial_of(passes, methods, patches_as, made=known, chance=False, steps=steps)
+
+    return subject.once_by_passes(named(target, patches_as, method, steps), make).part(method)
+
+
+def named(target: Target, patches_as: str, method: str, steps: int | None = None) -> str:
+    """What a method's part is kept under, with its group."""
+    more = f" {steps}" if method == STEPPED else ""
+    return f"trial {' '.join(group_of(method))} {target} {patches_as}{more}"
+
+
+def whole(
+    subject: Subject, target: Target, patches_as: str, methods: Sequence[str], steps: int | None = None
+) -> Trial:
+    return together([tried(subject, target, patches_as, method, steps) for method in methods])
+
+
+def one(trial: Trial) -> dict[str, Any]:
+    """What the page draws of one method: its map, or why it is not applicable."""
+    for reason in trial.refused.values():
+        return {"refused": travelling(reason)}
+    ((name, found),) = trial.maps.items()
+    return {
+        "map": travelled(found.map.flatten().tolist()),
+        "signed": found.signed,
+        "logits": found.adds_up or name == "leave_one_out",
+        "at": found.at,
+        "nothing": found.nothing_positive,
+        "unexplained": found.unexplained,
+        "convergence": travelling(found.convergence) if found.convergence else None,
+    }
+
+
+def reach(trial: Trial, side: str, score: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Between which ends 19 of 20 random maps run at every step, by Student's t of the draws; `side` is
+    "most" or "least". Of shares and probabilities, no more than there are.
+    """
+    values = torch.stack([getattr(draw, side)[score] for draw in trial.draws])
+    count = len(values)
+    middle, away = values.mean(dim=0), beyond(0.025, count - 1) * (1 + 1 / count) ** 0.5 * values.std(dim=0)
+    found = middle - away, middle + away
+    return found if score == "logit" else (found[0].clamp(0, 1), found[1].clamp(0, 1))
+
+
+def panels(
+    trial: Trial, names: Sequence[str], subject: Subject, settings: Settings, held: str = ""
+) -> tuple[Chart, Chart]:
+    """Both, a line a method, the `held` one thick, on one scale: 0 to 1, logits as far as they go."""
+    score = settings["score"]
+    lines = {side: _lines(trial, side, score, names, held) for side in SIDES}
+    every = [end for side in lines.values() for one in side for end in (one.y, *(one.band or ()))]
+    low, high = (0.0, *map(np.min, every)), (1.0, *map(np.max, every))
+    ends = (float(min(low)), float(max(high))) if score == "logit" else (0.0, 1.0)
+    axes = Sentence("patches taken away"), _watched(subject, settings), (-2.0, 106.0), ends
+    ticks = tuple((at, f"{at} %") for at in range(0, 101, 25))
+    like = {"percent": score != "logit", "ticks": ticks, "keyed": True}
+    return tuple(Chart(*axes, title, lines[side], **like) for side, (title, _) in SIDES.items())
+
+
+def _lines(trial: Trial, side: str, score: str, names: Sequence[str], held: str) -> tuple[Series, ...]:
+    """Five colours, first solid, then dashed, dotted, both; what knows no answer is grey."""
+    styles = iter([(colour, dash) for dash in DASHES for colour in SEVERAL])
+    grey, found = {"random": (GREY, "dashed"), "centre": (GREY, "dotted")}, []
+    told = (Sentence("{method}"), SIDES[side][1], Sentence("{whole}"))
+    for name in names:
+        y = getattr(trial.curves[name], side)[score].numpy()
+        colour, dash = grey[name] if name in CONTROLS else next(styles)
+        band = tuple(end.numpy() for end in reach(trial, side, score)) if name == "random" else None
+        title, x = Sentence(TITLES[name]), 100 * np.asarray(trial.shares)
+        more = {"method": [title] * len(x), "share": np.rint(x).astype(int)}
+        more["whole"] = [Sentence("the whole picture"), *[""] * (len(x) - 1)]
+        thick = 0.7 if name == held else 0.35
+        line = Series(x, y, title, colour, True, False, band, dash, thick, told=told, also=more, key=name)
+        found.append(line)
+    return tuple(found)
+
+
+def _watched(subject: Subject, settings: Settings) -> Sentence:
+    """What is watched, by name: a class, or one rather than another."""
+    if settings["score"] == "kept":
+        return Sentence("Answer kept")
+    told = {"class": target_name(subject, settings["target"])}
+    if settings["score"] != "logit":
+        return Sentence("probability of {class}", **told)
+    of_values = subject.about.head_type == "value"
+    return Sentence("value of {class}" if of_values else "logit of {class}", **told)
+
+
+def told(trial: Trial, score: str) -> dict[str, Any]:
+    """The ranking, the verdict, and how alike the maps are."""
+    mean, deviation = trial.chance(score)
+    beats, rows = trial.beats_chance(score), []
+    for name, gap in trial.ranking(score):
+        row = {"method": name, "areas": list(trial.areas(name, score)), "gap": gap}
+        row |= {"saco": trial.curves[name].saco, "beats": name in beats}
+        row |= {one: getattr(trial.maps[name], one) for one in ("unexplained", *CONVERGENCE)}
+        rows.append(row)
+    return {
+        "verdict": travelling(verdict(trial, score)),
+        "level": travelling(level(trial, score)),
+        "chance": [mean, deviation],
+        "reach": trial.reach(score),
+        "sets": trial.sets,
+        "rows": rows,
+        "agreement": travelled(matrix(trial, score)),
+    }
+
+
+def alike(trial: Trial, names: Sequence[str]) -> np.ndarray:
+    """Rank correlations of every two methods' maps; not a number where a map has no order."""
+    found = np.eye(len(names))
+    for (a, b), value in agreement({name: trial.maps[name].map for name in names}).items():
+        i, j = names.index(a), names.index(b)
+        found[i, j] = found[j, i] = np.nan if value is None else value
+    return found
+
+
+def matrix(trial: Trial, score: str, beside: Beside | None = None) -> Matrix:
+    """How alike the maps are, in the ranking's order; behind a gap how alike each method's are of the class
+    that is explained and of another, whose name and numbers are `beside`.
+    """
+    names = [name for name, _ in trial.ranking(score)]
+    values, titles = alike(trial, names), [Sentence(TITLES[name]) for name in names]
+    cols, whose, notes = [str(place + 1) for place in range(len(names))], list(titles), (Sentence(RANKS),)
+    if beside is not None:
+        other, found = beside
+        column = [np.nan if found.get(name) is None else found[name] for name in names]
+        values = np.column_stack([values, np.full(len(names), np.nan), column])
+        cols, whose = [*cols, "", ""], [*whose, "", Sentence("the same of {class}", **{"class": other})]
+        notes += (Sentence(LAST, **{"class": other}),)
+    said = [
+        [col and ("–" if np.isnan(one) else fixed(one, 2)) for one, col in zip(row, whose, strict=True)]
+        for row in values
+    ]
+    told = tuple(Sentence("{line}", line=table) for table in (said, [[one] for one in titles], [whose]))
+    scale = Scale("balance", -1.0, 1.0, Sentence("Agreement"))
+    title = Sentence("Rank correlations of the maps.")
+    like = {"told": told, "notes": notes, "unscaled": True}
+    return Matrix(values, scale, "", "", title, rows=tuple(titles), cols=tuple(cols), **like)
+
+
+def sensitivity(subject: Subject, target: Target, methods: Sequence[str]) -> Beside:
+    """The likeliest other class, and how alike each method's maps of the class explained and of that are."""
+    first = target[0] if isinstance(target, tuple) else target
+    other = next(i for i in subject.trace.logits.argsort(descending=True).tolist() if i != first)
+    found: dict[str, float | None] = {}
+    for method in methods:
+        with suppress(UnsupportedModel, OutOfMemory):
+            found[method] = spearman(*(relevance_of(subject, one, method).map for one in (first, other)))
+    return subject.trace.named(other), found
+
+
+def arrays(trial: Trial) -> dict[str, np.ndarray]:
+    """What is taken home: methods by name; areas and curves by method, side (most, least first) and score."""
+    names = list(trial.curves)
+    return {
+        "methods": np.asarray(names),
+        "scores": np.asarray(trial.scores),
+        "shares": np.asarray(trial.shares),
+        "maps": np.stack([trial.maps[name].map.numpy() for name in names]),
+        "curves": np.stack([_sides(trial.curves[name]) for name in names]),
+        "areas": np.asarray([[trial.areas(name, score) for score in trial.scores] for name in names]).mT,
+        "saco": np.asarray([trial.curves[name].saco for name in names]),
+        "chance": np.asarray([trial.chance(score) for score in trial.scores]),
+        "random_draws": np.stack([_sides(draw) for draw in trial.draws]),
+        "agreement": alike(trial, names),
+        "target": np.asarray(trial.classes),
+        "refused": np.asarray([f"{name}: {reason}" for name, reason in trial.refused.items()], dtype=str),
+    }
+
+
+def table(trial: Trial) -> bytes:
+    """A row a method, best first."""
+    named = ((TITLES[row["method"]], row) for row in trial.rows())
+    return as_csv([{"checkpoint": trial.checkpoint, "title": title, **row} for title, row in named])
+
+
+def _sides(curves) -> np.ndarray:
+    sides = curves.most, curves.least
+    return np.stack([np.stack([one.numpy() for one in side.values()]) for side in sides])

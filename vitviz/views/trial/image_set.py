@@ -1,0 +1,106 @@
+"""A trial over a set of pictures, as it travels: JSON, arrays, a table; what it measured the survey says."""
+
+from typing import Any
+
+import numpy as np
+
+from vitviz.analyses.faithfulness.ranking import (
+    in_all_scores,
+    refused,
+    said_of_refused,
+    standing,
+    trial_in,
+    verdict_over,
+)
+from vitviz.analyses.protocol import TITLES
+from vitviz.charts.chart import BLUE, GREY, Chart, Level, Series, spoken
+from vitviz.traces.head_type import scores_named
+from vitviz.traces.localized_text import Sentence, travelling
+from vitviz.views.printing import joined
+from vitviz.views.subject import Settings
+
+
+def protocol_of(survey: Any, settings: Settings) -> int:
+    """Which of the ways to remove that were tried is in view: the one that is set, else the first."""
+    tried = trial_in(survey).protocols
+    return tried.index(settings["patches_as"]) if settings["patches_as"] in tried else 0
+
+
+def told(survey: Any, settings: Settings) -> dict[str, Any]:
+    """The ranking and the verdict, by the score that is watched."""
+    place = protocol_of(survey, settings)
+    rows = standing(survey, place, settings["score"])
+    return {
+        "pictures": survey.images,
+        "patches_as": trial_in(survey).protocols[place],
+        "verdict": travelling(verdict_over(rows, survey.images)),
+        "rows": [{name: _known(value) for name, value in row.items()} for row in rows],
+        "refused": [travelling(sentence) for sentence in said_of_refused(survey)],
+    }
+
+
+def ahead(survey: Any, settings: Settings) -> Chart:
+    """A dot a method on its mean, the first above all others; chance lies at nothing."""
+    score = settings["score"]
+    rows = standing(survey, protocol_of(survey, settings), score)
+    times, last = (1.0 if score == "logit" else 100.0), len(rows)
+    mean = times * np.array([row["ahead"] for row in rows])
+    reach = 2 * times * np.nan_to_num([row["ahead_error"] for row in rows])
+    y = np.arange(last, 0, -1.0)
+    dots, lines = [], []
+    told = ((Sentence("better than chance"), BLUE, True), (Sentence("not told from chance"), GREY, False))
+    for name, colour, beats in told:
+        own = np.array([row["beats_chance"] is beats for row in rows])
+        if own.any():
+            said = [spoken(*one) for one in zip(mean[own], reach[own] / 2, strict=True)]
+            methods = [Sentence(TITLES[row["method"]]) for row in rows if row["beats_chance"] is beats]
+            more = {"said": said, "told": (Sentence("{method}"),), "also": {"method": methods}}
+            dots.append(Series(mean[own], y[own], name, colour, dots=True, **more))
+        for at in np.flatnonzero(own & (reach > 0)):
+            ends = np.array([mean[at] - reach[at], mean[at] + reach[at]])
+            lines.append(Series(ends, y[[at, at]], "", colour, line=True))
+    low, high = min(0.0, *(mean - reach)), max(0.01 * times, *(mean + reach))
+    spare = 0.04 * (high - low)
+    names = [joined(str(row["rank"]), Sentence(TITLES[row["method"]])) for row in rows]
+    along = Sentence("gap less chance’s, logits" if score == "logit" else "gap less chance’s, %")
+    along = Sentence("gap less chance’s, values") if survey.head_type == "value" else along
+    axes = along, Sentence("Method"), (low - spare, high + 2 * spare), (0.4, last + 0.6)
+    level = Level(0.0, Sentence("chance"), upright=True, colour=GREY)
+    like = {"whole": False, "aspect": 0.06 + 0.042 * last}
+    like["rungs"] = tuple(zip(y.tolist(), names, strict=True))
+    return Chart(*axes, series=(*lines, *dots), levels=(level,), **like)
+
+
+def arrays(survey: Any, settings: Settings) -> dict[str, np.ndarray]:
+    """What is taken home: methods best first by probability, and each number of theirs by score."""
+    place, measure = protocol_of(survey, settings), trial_in(survey)
+    rows, scores = in_all_scores(survey, place), scores_named(survey.head_type)
+    names = ("rank", "most", "most_error", "least", "least_error", "gap", "ahead", "ahead_error")
+    return {
+        "methods": np.asarray([row["method"] for row in rows]),
+        "scores": np.asarray(scores),
+        "shares": np.asarray(measure.shares),
+        "patches_as": np.asarray(measure.protocols[place]),
+        "pictures": np.asarray(survey.images),
+        **{one: np.asarray([[row[f"{one}_{score}"] for score in scores] for row in rows]) for one in names},
+        "alike": np.asarray([row["alike"] for row in rows]),
+        "refused": np.asarray(list(map(str, said_of_refused(survey))), dtype=str),
+    }
+
+
+def rows(survey: Any, settings: Settings) -> list[dict[str, Any]]:
+    """A row a method, best first, for a table; below them those that have no rank, with the reason."""
+    place = protocol_of(survey, settings)
+    protocol = trial_in(survey).protocols[place]
+    about = {"checkpoint": survey.checkpoint, "pictures": survey.images, "patches_as": protocol}
+    found = [{**row, "refused": 0, "reason": ""} for row in in_all_scores(survey, place)]
+    found += [
+        {**dict.fromkeys(found[0], ""), "method": method, "refused": one.pictures, "reason": str(one.reason)}
+        for method, one in refused(survey).items()
+    ]
+    return [{**about, "title": TITLES[row["method"]], **row} for row in found]
+
+
+def _known(value: Any) -> Any:
+    """As JSON has it, which knows no NaN."""
+    return None if isinstance(value, float) and not np.isfinite(value) else value
