@@ -26,7 +26,7 @@ def definitions() -> str:
 
     parts = [HEAD]
     for view in VIEWS:
-        words, items = view.words, [item for item in view.items if item.taken and item.says]
+        words, items = view.words, [item for item in view.items if item.in_export and item.description]
         told = (
             f"{words.what} {words.how}",
             words.definition,
@@ -35,7 +35,7 @@ def definitions() -> str:
         )
         parts.append("\n\n".join([f"## {view.title}", *map(_folded, told)]) + "\n")
         if items:
-            rows = "\n".join(f"| `{item.name}` | {item.axes} | {item.says} |" for item in items)
+            rows = "\n".join(f"| `{item.name}` | {item.axes} | {item.description} |" for item in items)
             parts.append(f"| Numbers | Axes | What they are |\n|---|---|---|\n{rows}\n")
     return "\n".join(parts)
 

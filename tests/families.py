@@ -29,7 +29,7 @@ from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.studies.text import reads_text
 from vitviz.errors import UnsupportedModel
-from vitviz.views import VIEWS, Needs, Subject
+from vitviz.views import VIEWS, Needs, ViewContext
 
 OF_ONE = [view for view in VIEWS if view.needs is not Needs.SET]  # a set would be twenty passes of each
 
@@ -125,7 +125,7 @@ def looked_into(architecture: str, smaller: tuple[int, int] | None = None) -> di
         "cpu",
     )
     trace = inspector.trace(np.random.default_rng(0).integers(0, 255, (300, 260, 3), dtype=np.uint8))
-    subject, found = Subject(inspector, trace), {}
+    subject, found = ViewContext(inspector, trace), {}
     for view in OF_ONE:
         reason = view.unsupported(subject)
         if reason is None:

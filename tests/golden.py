@@ -29,7 +29,7 @@ import torch
 import vitviz
 from vitviz.errors import VitvizError
 from vitviz.server.api.endpoints import PUBLIC, Endpoints, answering
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.surveys.measures import MEASURES
 from vitviz.traces.samples import samples
 from vitviz.views import VIEWS, Choice, Control, Slider, View
@@ -97,7 +97,7 @@ def variations(view: View, about: Any) -> Iterator[tuple[str, Control | None, di
             yield f"{place}.{number}", control, {control.name: value}
 
 
-def record_views(record: Record, studio: Studio, checkpoint: str) -> None:
+def record_views(record: Record, studio: AnalysisService, checkpoint: str) -> None:
     """Record every item of every view."""
     key = studio.look(studio.pictures.sample(SAMPLE), checkpoint)
     about = studio.subject(key).about
@@ -120,7 +120,7 @@ def record_views(record: Record, studio: Studio, checkpoint: str) -> None:
         print(f"{checkpoint} {view.slug}: {time.monotonic() - start:.1f} s", flush=True)
 
 
-def record_endpoints(record: Record, studio: Studio, checkpoint: str) -> None:
+def record_endpoints(record: Record, studio: AnalysisService, checkpoint: str) -> None:
     """Record the answer of every endpoint to its default parameters."""
     endpoints = Endpoints(studio)
     functions = [getattr(endpoints, name) for name in PUBLIC if name not in SKIPPED]
@@ -166,7 +166,7 @@ def record_surveys(record: Record, checkpoint: str) -> None:
 def run() -> Record:
     """Compute everything anew."""
     torch.set_num_threads(1)  # sums in one order
-    record, studio = Record(), Studio(Settings(device="cpu"))
+    record, studio = Record(), AnalysisService(ServiceSettings(device="cpu"))
     for checkpoint in CHECKPOINTS:
         record_views(record, studio, checkpoint)
         record_endpoints(record, studio, checkpoint)

@@ -4,9 +4,9 @@ import numpy as np
 
 from vitviz.analyses import saliency
 from vitviz.errors import UnsupportedModel
-from vitviz.traces.localized_text import Sentence, not_applicable
+from vitviz.traces.localized_text import LocalizedText, not_applicable
 
-WHY = not_applicable("mine", Sentence("no attention has a gradient"))
+WHY = not_applicable("mine", LocalizedText("no attention has a gradient"))
 
 
 def refuse(monkeypatch, method: str, trace, target: int | None = None) -> None:

@@ -17,7 +17,7 @@ from vitviz.engine.formats.folder import read_json
 from vitviz.errors import VitvizError, quoted
 from vitviz.server.api import lessons
 from vitviz.server.api.endpoints import PUBLIC, Endpoints, _spoken, answering, endpoint
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.server.services.checkpoints import classes_in
 from vitviz.surveys.labels import Boxes
 from vitviz.traces.text_classes import with_text
@@ -56,7 +56,7 @@ def test_at_most_200_characters_are_quoted(given):
 
 @pytest.fixture(scope="module")
 def endpoints():
-    return Endpoints(Studio(Settings(device="cpu")))
+    return Endpoints(AnalysisService(ServiceSettings(device="cpu")))
 
 
 def test_no_endpoint_repeats_more_than_200_characters(endpoints):
@@ -130,7 +130,7 @@ ENTRIES = {
     "a lesson's checkpoint": lambda folder: lessons.read(zipped(checkpoint=f"vitviz-tiny?text={HALF}")),
     "a lesson's other picture": lambda folder: lessons.read(zipped(without=f"at=1 other={HALF}")),
     "a lesson's setting": lambda folder: lessons.read(zipped(settings={"rollout": {"fusion": HALF}})),
-    "another picture": lambda folder: vitviz.Without(at=0, other=HALF),
+    "another picture": lambda folder: vitviz.Ablation(at=0, other=HALF),
 }
 
 

@@ -23,8 +23,8 @@ from vitviz.analyses.correlation import spearman
 from vitviz.analyses.faithfulness.ranking import HEAD, said_of_refused, standing, table
 from vitviz.analyses.protocol import TITLES
 from vitviz.surveys.labels import Boxes
-from vitviz.surveys.measures.trial import TrialMeasure
-from vitviz.surveys.sources import Item
+from vitviz.surveys.measures.trial import FaithfulnessMeasure
+from vitviz.surveys.sources import SourceImage
 from vitviz.traces import samples
 
 PAGE = Path(__file__).parents[1] / "docs" / "trial.md"
@@ -37,20 +37,22 @@ PUBLISHED = {  # gap of probability of the reference measurement: DeiT-Tiny, 60 
 }  # fmt: skip
 
 
-def validation(count: int) -> tuple[list[Item], Boxes]:
+def validation(count: int) -> tuple[list[SourceImage], Boxes]:
     """So many pictures with their boxes, in pixels of the picture, ends no part of them."""
     with np.load(shared("data/tiny-imagenet/val.npz")) as file:
         webp, offsets, labels, boxes = (file[name] for name in ("webp", "offsets", "labels", "boxes"))
     chosen = sorted(random.Random(0).sample(range(len(labels)), count))
-    items = [Item(f"val/{i}", webp[offsets[i] : offsets[i + 1]].tobytes(), int(labels[i])) for i in chosen]
+    items = [
+        SourceImage(f"val/{i}", webp[offsets[i] : offsets[i + 1]].tobytes(), int(labels[i])) for i in chosen
+    ]
     corners = {f"val/{i}": [[int(v) + (place > 1) for place, v in enumerate(boxes[i])]] for i in chosen}
     return items, Boxes(corners)
 
 
-def photographs() -> list[Item]:
+def photographs() -> list[SourceImage]:
     """What the project may show, and the dog and the cat."""
-    own = [Item(one.name, samples.sample_image(one.name)) for one in samples.samples()]
-    return [*own, Item("both", shared("data/both.png"))]
+    own = [SourceImage(one.name, samples.sample_image(one.name)) for one in samples.samples()]
+    return [*own, SourceImage("both", shared("data/both.png"))]
 
 
 def run(name: str, folder: Path, count: int, protocols: tuple[str, ...], minutes: float):
@@ -62,7 +64,7 @@ def run(name: str, folder: Path, count: int, protocols: tuple[str, ...], minutes
         weights = shared("weights/deit_tiny_patch16_224.safetensors")
         inspector = vitviz.load(weights, architecture="deit_tiny_patch16_224", device="cpu")
         items, boxes = photographs(), None
-    measure = TrialMeasure(protocols=protocols, boxes=boxes)
+    measure = FaithfulnessMeasure(protocols=protocols, boxes=boxes)
 
     def told(done, total):
         print(f"{name}: {done} of {total}", flush=True)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # isort: off
     from vitviz.traces.classes import Classes
     from vitviz.traces.grid import Grid
     from vitviz.traces.allocator import keep_freed_memory
-    from vitviz.traces.runs import Without
+    from vitviz.traces.runs import Ablation
     from vitviz.traces.samples import sample_image
     from vitviz.traces.trace import Trace
     from vitviz.surveys import heads_in_words, survey

@@ -55,6 +55,44 @@ for _line in _TABLE.strip().replace("\n  ", " ").splitlines():
 
 
 _NAMES = """
+vitviz Without=Ablation
+vitviz.analyses Effects=AblationEffects Evidence=Attribution Filters=FilterComponents
+  Largest=LargestActivations Ledger=LogitTerms Tail=ReadoutStage Usual=TypicalNorms
+vitviz.analyses.depth Largest=LargestActivations Usual=TypicalNorms
+vitviz.analyses.effects EdgeEffects=EdgeAblationEffects Effects=AblationEffects
+vitviz.analyses.faithfulness.curves Answers=LogitsOf Curves=RemovalCurves Told=OnStep
+vitviz.analyses.faithfulness.evaluation Progress=OnMethod Trial=Faithfulness
+vitviz.analyses.filters Filters=FilterComponents
+vitviz.analyses.image_changes Picture=ImageTensor
+vitviz.analyses.logit_account Evidence=Attribution PoolLines=PoolingContributions
+vitviz.analyses.logit_attribution Carried=LayerTerms Ledger=LogitTerms
+vitviz.analyses.paths Path=AttributionPath Paths=AttributionPaths
+vitviz.analyses.perturbation Asked=LogitsAtStep Experiment=Perturbation Progress=OnProgress
+vitviz.analyses.query Query=QueryToken
+vitviz.analyses.readout_stage Tail=ReadoutStage
+vitviz.analyses.saliency.passes Path=PathGradients Relevance=SaliencyMap Weighed=WeightedAttention
+vitviz.analyses.sufficient_edges SmallestPart=SufficientEdges
+vitviz.analyses.target Asked=TargetLike
+vitviz.analyses.upstream Lines=ByWriter Score=ScoreAttribution Writers=Upstream
+vitviz.notebook Cell=StandaloneView
+vitviz.surveys Seen=MeasuredImage
+vitviz.surveys.labels Classes=ClassNames
+vitviz.surveys.measure Seen=MeasuredImage Together=BatchMeasure
+vitviz.surveys.measures Accuracy=AccuracyMeasure Distance=DistanceMeasure Entropy=EntropyMeasure
+  Ledger=AttributionMeasure Lens=LogitLensMeasure PrefixMass=PrefixMassMeasure Similarity=SimilarityMeasure
+  Skip=SkipMeasure SkipWhereKnown=OptionalSkipMeasure Smallest=SufficientEdgesMeasure Words=WordsMeasure
+vitviz.surveys.measures.trial TrialMeasure=FaithfulnessMeasure
+vitviz.surveys.parts Parts=SurveyFolder
+vitviz.surveys.report Long=RowTable
+vitviz.surveys.rows Measuring=Measurement Part=SurveyPart Progress=OnImage Refused=Refusal
+vitviz.surveys.sources Described=SourceSummary Folder=ImageFolder Item=SourceImage Listed=ImageList
+  OnHub=HubDataset Shards=TarShards Table=ImageTable
+vitviz.traces.cancellation Asked=StopCheck
+vitviz.traces.display Shown=NotebookDisplay Tabled=NotebookTable
+vitviz.traces.image_edits Stroke=ImageEdit Strokes=ImageEdits
+vitviz.traces.localized_text Sentence=LocalizedText
+vitviz.traces.runs Without=Ablation
+vitviz.traces.trace View=ModelInput Written=ResidualWrites
 """  # module old=new
 NAMES = {}  # module.old -> new
 for _line in _NAMES.strip().replace("\n  ", " ").splitlines():

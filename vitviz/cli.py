@@ -29,12 +29,12 @@ program = typer.Typer(
     ),
 )
 # options that several subcommands have
-Checkpoint = Annotated[
+CheckpointOption = Annotated[
     str, Option("--checkpoint", "-c", help="Name, folder or file; see `vitviz checkpoints`.")
 ]
-Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:N or mps.")]
-Weights = Annotated[Path | None, Option(help="Folder of your own checkpoints.")]
-Given = Annotated[
+DeviceOption = Annotated[str, Option(help="auto, cpu, cuda, cuda:N or mps.")]
+WeightsOption = Annotated[Path | None, Option(help="Folder of your own checkpoints.")]
+SettingOption = Annotated[
     list[str] | None, Option("--set", "-s", help="A setting, such as fusion=max; may be repeated.")
 ]
 
@@ -51,7 +51,7 @@ def survey(
     out: Annotated[
         Path, Option("--out", "-o", help="Folder for report, table and averages; a survey in it goes on.")
     ],
-    checkpoint: Checkpoint = "vitviz-tiny",
+    checkpoint: CheckpointOption = "vitviz-tiny",
     measure: Annotated[
         list[str] | None, Option("--measure", "-m", help="May be repeated. Default: distance, prefix_mass.")
     ] = None,
@@ -101,9 +101,9 @@ def survey(
     workers: Annotated[
         int, Option(help="Ray's actors that share the pictures; needs vitviz[cluster].", min=0)
     ] = 0,
-    device: Device = "auto",
+    device: DeviceOption = "auto",
     dtype: Annotated[str, Option(help="float32 or bfloat16.")] = "float32",
-    weights: Weights = None,
+    weights: WeightsOption = None,
     as_json: Annotated[
         bool, Option("--json", help="Print averages and settings as JSON; progress goes to stderr.")
     ] = False,
@@ -173,12 +173,12 @@ def _measures(
             raise VitvizError(f"{told[0]} belongs to the measure trial; ask for it with --measure trial.")
         return list(names)
     from vitviz.surveys.labels import Boxes
-    from vitviz.surveys.measures.trial import TrialMeasure
+    from vitviz.surveys.measures.trial import FaithfulnessMeasure
 
     settings = {"boxes": Boxes.of(boxes) if boxes else None, "steps": steps}
     settings |= {"methods": tuple(methods)} if methods else {}
     settings |= {"protocols": tuple(protocols)} if protocols else {}
-    return [TrialMeasure(**settings) if name == "trial" else name for name in names]
+    return [FaithfulnessMeasure(**settings) if name == "trial" else name for name in names]
 
 
 def _worded(inspector, measures: list, words: Path | None):
@@ -221,8 +221,8 @@ def figure(
     out: Annotated[
         Path | None, Option("--out", "-o", help="A .svg, .pdf or .png; the caption goes beside it.")
     ] = None,
-    checkpoint: Checkpoint = "vitviz-tiny",
-    given: Given = None,
+    checkpoint: CheckpointOption = "vitviz-tiny",
+    given: SettingOption = None,
     width: Annotated[float | None, Option(help="Width in mm, 40 to 400. Default: what it needs.")] = None,
     dpi: Annotated[int, Option(help="Of a PNG: 150, 300 or 600.")] = 300,
     detail: Annotated[bool, Option("--detail", help="With what stands beside the figure.")] = False,
@@ -234,8 +234,8 @@ def figure(
         str, Option(help='What is painted over it first, such as "brush.mean_60.100.80 rotate_10".')
     ] = "",
     second: Annotated[str, Option(help="Of compared: the checkpoint beside it, by its name.")] = "",
-    device: Device = "auto",
-    weights: Weights = None,
+    device: DeviceOption = "auto",
+    weights: WeightsOption = None,
 ) -> None:
     """One view of one picture as SVG, PDF or PNG for print, with its caption beside it as text.
 
@@ -260,7 +260,7 @@ def figure(
     inspector = vitviz.load(checkpoint, device=device, folder=weights)
     if photo is not None:
         photo = vitviz.retouched(photo, strokes) if strokes else photo
-        trace = inspector.trace(photo, size=size, without=vitviz.Without.parse(without) if without else None)
+        trace = inspector.trace(photo, size=size, without=vitviz.Ablation.parse(without) if without else None)
     beside = vitviz.load(second, device=device, folder=weights) if second else None
     file = picture and not strokes and Path(picture).exists()  # its name stands in the caption
     named = picture if file else photo
@@ -314,16 +314,16 @@ def video(
     source: Annotated[Path, Argument(metavar="SOURCE", help="The video.")],
     out: Annotated[Path, Option("--out", "-o", help="A .mp4, .gif or .csv.")],
     view: Annotated[str, Option(help="Which view, by its name in the page's links.")] = "rollout",
-    checkpoint: Checkpoint = "vitviz-tiny",
-    given: Given = None,
+    checkpoint: CheckpointOption = "vitviz-tiny",
+    given: SettingOption = None,
     start: Annotated[float, Option(help="The second to begin at.")] = 0.0,
     stop: Annotated[float | None, Option(help="The second to stop before.")] = None,
     step: Annotated[int, Option(help="Every so many frames.")] = 1,
     most_seconds: Annotated[float, Option(help="The longest that is taken on.")] = 60.0,
     most_frames: Annotated[int, Option(help="The most frames that are taken on.")] = 1_000,
     width: Annotated[int, Option(help="Of a film, 320 to 1920 pixels.")] = 960,
-    device: Device = "auto",
-    weights: Weights = None,
+    device: DeviceOption = "auto",
+    weights: WeightsOption = None,
 ) -> None:
     """A view of every frame of a video, as a film (.mp4, .gif) or a table (.csv: a row a frame with its
     number, time, answer, probability or value, and flicker, the map's mean change from the frame before).
@@ -372,7 +372,7 @@ def checkpoints(
     here: Annotated[
         bool, Option("--here", help="Only those on this machine, which need no network.")
     ] = False,
-    weights: Weights = None,
+    weights: WeightsOption = None,
     as_json: Annotated[bool, Option("--json", help="Print a list of objects.")] = False,
 ) -> None:
     """Lists the checkpoints: shipped, your own, and timm's on the hub.

@@ -9,8 +9,8 @@ import torch
 from vitviz.analyses import saliency
 from vitviz.analyses.example import example_trace
 from vitviz.analyses.faithfulness import evaluation as trials
-from vitviz.analyses.faithfulness.curves import Curves
-from vitviz.analyses.saliency import Relevance
+from vitviz.analyses.faithfulness.curves import RemovalCurves
+from vitviz.analyses.saliency import SaliencyMap
 from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
 
@@ -42,7 +42,7 @@ class Toy:
 def tried(monkeypatch, values, **settings):
     methods = {
         **saliency.METHODS,
-        "given": lambda passes: Relevance("given", values.view(4, 5), passes.answer),
+        "given": lambda passes: SaliencyMap("given", values.view(4, 5), passes.answer),
     }
     monkeypatch.setattr(saliency, "METHODS", methods)
     monkeypatch.setattr(trials, "METHODS", methods)
@@ -95,14 +95,14 @@ def test_chance_beats_chance_in_one_table_of_twenty(methods):
         draws, given = row[: trials.DRAWS], row[trials.DRAWS :]
         curves = {f"map {i}": flat(gap) for i, gap in enumerate(given)} | {"random": flat(0.0)}
         ends = tuple(map(flat, draws))
-        found = trials.Trial("x", (0,), 0, "dropped", 0, (0.0, 1.0), {}, curves, ends, {}, 0)
+        found = trials.Faithfulness("x", (0,), 0, "dropped", 0, (0.0, 1.0), {}, curves, ends, {}, 0)
         beaten += bool(found.beats_chance())
     assert beaten / 1500 == pytest.approx(0.05, abs=0.02)
 
 
 def flat(gap):
     """A map's curves, of which only the gap is asked about."""
-    return Curves({"probability": torch.zeros(2)}, {"probability": torch.full((2,), gap)}, 0.0)
+    return RemovalCurves({"probability": torch.zeros(2)}, {"probability": torch.full((2,), gap)}, 0.0)
 
 
 def test_ends_seeds_rows_and_what_is_refused(monkeypatch):

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 import vitviz
 from tests.engine.forward.ablation_oracle import inspector_of
 from tests.engine.looking import noise
-from vitviz import Without, analyses
+from vitviz import Ablation, analyses
 from vitviz.analyses.example import example_trace
 from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
@@ -100,7 +100,7 @@ def test_a_patch_that_was_left_out_asks_nothing(trace):
 @pytest.mark.parametrize("family", ["class", "average, then norm", "norm, then average"])
 def test_the_lens_on_patches(family, form):
     inspector = inspector_of(family)
-    trace = inspector.trace(noise(), without=Without(patches=[0, 6]))
+    trace = inspector.trace(noise(), without=Ablation(patches=[0, 6]))
     answers = vitviz.lens(inspector, trace, form, patches=True, target=2)
     assert answers.shape == (4, 3, 4) and answers[0].isnan().flatten().nonzero().flatten().tolist() == [0, 6]
     if family == "norm, then average" or (family, form) == ("average, then norm", "share"):
@@ -114,17 +114,17 @@ def test_the_lens_on_patches(family, form):
 )
 def test_auto_is_what_the_classifier_reads_of_what_is_left(family):
     inspector = inspector_of(family)
-    trace = inspector.trace(noise(), without=Without(patches=[0, 6]))
+    trace = inspector.trace(noise(), without=Ablation(patches=[0, 6]))
     row = analyses.rollout_row(trace)
     assert row.nansum().item() == pytest.approx(1, abs=1e-5)
     assert row.isnan().nonzero().flatten().tolist() == [trace.grid.prefix, trace.grid.prefix + 6]
 
 
 def test_every_view_has_numbers_or_says_why_not(inspector):
-    from vitviz.views import VIEWS, Subject
+    from vitviz.views import VIEWS, ViewContext
 
-    subject = Subject(
-        inspector, inspector.trace(vitviz.sample_image("coffee"), without=Without(patches=[0, 5, 100]))
+    subject = ViewContext(
+        inspector, inspector.trace(vitviz.sample_image("coffee"), without=Ablation(patches=[0, 5, 100]))
     )
     refusing = [view.slug for view in VIEWS if view.refused(subject)]
     assert refusing == [view.slug for view in VIEWS if view.every_patch]

@@ -8,7 +8,7 @@ import torch
 from vitviz.analyses.correlation import spearman
 from vitviz.analyses.example import example_trace
 from vitviz.analyses.saliency import METHODS, relevance_of
-from vitviz.analyses.saliency.passes import Gradients, Weighed
+from vitviz.analyses.saliency.passes import Gradients, WeightedAttention
 from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
 
@@ -16,7 +16,9 @@ GRID = Grid(2, 3, (4, 4), ("class",))
 
 
 def passes(attentions, gradients, **others):
-    weighed = tuple(Weighed(a.double(), g.double()) for a, g in zip(attentions, gradients, strict=True))
+    weighed = tuple(
+        WeightedAttention(a.double(), g.double()) for a, g in zip(attentions, gradients, strict=True)
+    )
     found = Gradients(3.0, torch.zeros(len(weighed) + 1, 7), {}, attentions=weighed, **others)
     trace = example_trace(GRID, layers=len(weighed))
     unasked = {name: lambda *_: None for name in ("tail", "ledger", "held", "path", "answers", "patches")}

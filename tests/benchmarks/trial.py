@@ -12,7 +12,7 @@ import torch
 
 import vitviz
 from vitviz.server.services.cache import Cache
-from vitviz.views import Subject
+from vitviz.views import ViewContext
 from vitviz.views.trial import ORDER, compute
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     trace = inspector.trace(picture)
     target = int(trace.logits.argmax())
     kept: Cache = Cache(500, lambda entry: 1)
-    subject = Subject(inspector, trace, once=kept.get)
+    subject = ViewContext(inspector, trace, once=kept.get)
     pixels = torch.zeros(32, 3, *trace.grid.pixels)
     with torch.no_grad():
         inspector.model(pixels)

@@ -13,17 +13,17 @@ from contextlib import contextmanager
 from tests.browser.conftest import free_port
 from vitviz.server.options import parse
 from vitviz.server.page.build import build, launch
-from vitviz.server.services.analysis_service import Studio
+from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces import cancellation
 
 
-class House:
+class RunningApp:
     """A running app; `launch` hands it the page's own settings, but for blocking the caller."""
 
     def __init__(self, *arguments: str):
         options = parse(["--port", str(free_port()), "--device", "cpu", *arguments])
         self.url = f"http://127.0.0.1:{options.port}/"
-        self.studio = Studio(options.settings)
+        self.studio = AnalysisService(options.settings)
         self.demo = build(self.studio)
         launch(self, self.studio, options)
 

@@ -13,11 +13,11 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from tests.browser.conftest import give_a_set, open_tab, pick, ready, sample, shipped
-from tests.browser.house import House, until
+from tests.browser.house import RunningApp, until
 from tests.browser.test_page import painted
 from vitviz import engine
 from vitviz.errors import CheckpointError
-from vitviz.server.security.request_context import Gone
+from vitviz.server.security.request_context import PageClosed
 
 BATCH = 8  # pictures between two states of a survey
 
@@ -32,7 +32,7 @@ def weights(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(weights):
-    house = House("--weights", str(weights))
+    house = RunningApp("--weights", str(weights))
     yield house
     house.stop()
 
@@ -134,7 +134,7 @@ def test_a_page_closed_in_the_middle_of_a_download_ends_it(open_page, server, mo
                 progress(len(told), 1_000)
                 told.append(len(told))
                 time.sleep(0.02)  # the bytes come slowly
-        except Gone as gone:
+        except PageClosed as gone:
             ended.append(gone)
             raise
 

@@ -11,7 +11,7 @@ import vitviz
 from tests.browser.conftest import open_tab, ready, sample
 from tests.browser.test_page import write_picture
 from vitviz.server.page.handlers import FIRST_SAMPLE
-from vitviz.views.rollout import Rollout
+from vitviz.views.rollout import RolloutView
 
 
 def size(sample: str) -> str:
@@ -189,7 +189,7 @@ def test_a_hostile_address_does_nothing(open_page, value):
     settings = drawn(page, "rollout")
     usual = {
         control.name: [f"{start:g}" if isinstance(start := control.start(), float | int) else start]
-        for control in Rollout.controls
+        for control in RolloutView.controls
     }
     assert settings == {**usual, "query": ["12" if value == "12" else "auto"]}
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.browser.conftest import give_a_set, open_tab, ready, walked
-from vitviz.views import VIEWS, Subject
+from vitviz.views import VIEWS, ViewContext
 from vitviz.views.controls import DIFFERENCE
 
 
@@ -100,7 +100,7 @@ def test_every_field_of_a_view_can_be_reset(open_page):
     page = open_page()
     for view in walked(page, [view for view in VIEWS if view.controls]):
         fields = page.locator(f"#vitviz-{view.slug} .vv-field")
-        offered = view.offered(Subject(dict))  # without sentences
+        offered = view.offered(ViewContext(dict))  # without sentences
         always = [one for one in offered if one.label and one is not DIFFERENCE]  # nothing is changed yet
         expect(fields).to_have_count(len(always))
         page.locator(f"#vitviz-{view.slug} .vv-reset").click()

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import open_tab, ready, sample
-from tests.browser.house import House, until
+from tests.browser.house import RunningApp, until
 from tests.browser.test_lessons import dropped, taken_home
 from tests.browser.test_links import drawn, until_asked
 from tests.browser.test_page import painted
@@ -21,7 +21,7 @@ WAITS = "This view is drawn from the whole pass"
 
 @pytest.fixture(scope="module")
 def server():
-    house = House()
+    house = RunningApp()
     yield house
     house.stop()
 
@@ -76,7 +76,7 @@ def test_picture_grid_filters_and_positions_stand_at_once_and_the_rest_says_how_
     expect(facts).to_contain_text(f"layer 3 of {LAYERS}")
     for view in VIEWS:
         open_tab(page, view.title)
-        if view.soon:
+        if view.needs_no_pass:
             assert ready(page, view.slug) == key
             continue
         note = page.locator(f"#vitviz-{view.slug} .vv-note")

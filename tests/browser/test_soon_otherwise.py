@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import open_tab, ready, sample
-from tests.browser.house import House, until
+from tests.browser.house import RunningApp, until
 from tests.browser.test_classroom import notice
 from tests.browser.test_links import until_asked
 from tests.browser.test_soon import WAITS, resize, stands
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("dear")
 
 @pytest.fixture(scope="module")
 def server():
-    house = House()
+    house = RunningApp()
     yield house
     house.stop()
 

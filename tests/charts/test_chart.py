@@ -7,8 +7,8 @@ import pytest
 
 from tests.frontend.conftest import node  # noqa: F401
 from vitviz.charts import chart
-from vitviz.charts.chart import Bars, Chart, Level, Series, by_layer, number, ticks, told, travelled
-from vitviz.traces.localized_text import Sentence
+from vitviz.charts.chart import Bars, Chart, ReferenceLine, Series, by_layer, number, ticks, told, travelled
+from vitviz.traces.localized_text import LocalizedText
 
 VALUES = [0.0, 1.0, -1.0, 0.1, 1 / 3, -0.12345, 12.3456, 999.4, 999.6, 1234.5, 9.9996, 1e5, -3.2e6, 1e-4,
           9.9e-5, -2e-6, 3.14159e-12, float("nan"), float("inf")]  # fmt: skip
@@ -35,12 +35,12 @@ def test_a_colour_that_the_page_has_of_its_own_is_one_of_papers(node):  # noqa: 
 
 
 DRAWN = by_layer(
-    np.array([[20.0, 90.0], [110.0, np.nan]]), Sentence("how far"), "of {braces}", unit="px",
-    told=(Sentence("{share} of its attention on prefix tokens"),),
+    np.array([[20.0, 90.0], [110.0, np.nan]]), LocalizedText("how far"), "of {braces}", unit="px",
+    told=(LocalizedText("{share} of its attention on prefix tokens"),),
     also={"share": ["0.1", "0.2", "0.3", "0.4"]},
 )  # fmt: skip
 BARRED = Chart(
-    "x", "y", (0, 3), (0, 1), percent=True, levels=(Level(0.5, "half"),),
+    "x", "y", (0, 3), (0, 1), percent=True, levels=(ReferenceLine(0.5, "half"),),
     bars=Bars(np.array([1, 2]), np.zeros(2), np.array([0.25, 0.5]), ("#000000",) * 2, of={"depth": [0, 1]}),
     series=(
         Series(np.arange(2), np.array([0.1, 0.2]), said=("10 ± 1 %", "20 ± 2 %"), of={"layer": range(1, 3)}),
@@ -69,7 +69,7 @@ def test_it_travels_as_plain_json():
     again = json.loads(json.dumps(travelled(DRAWN), allow_nan=False))
     assert again["series"][0]["y"] == [20.0, 90.0, 110.0, None] and again["x"] == [0.4, 2.6]
     assert again["series"][0]["of"] == {"layer": [1, 1, 2, 2], "head": [1, 2, 1, 2]}
-    assert again["up"] == {"text": "how far", "values": {}} and again["title"] == "of {braces}"
+    assert again["y_label"] == {"text": "how far", "values": {}} and again["title"] == "of {braces}"
 
 
 def test_within_a_page_every_dot_says_its_number_and_nothing_has_a_colour_of_paper():

@@ -13,12 +13,12 @@ from timm.models.eva import Eva, EvaAttention
 from timm.models.vision_transformer import ParallelScalingBlock, ResPostBlock, VisionTransformer
 
 from tests.engine.small import perturbed
-from vitviz.analyses.readout_stage import Tail
+from vitviz.analyses.readout_stage import ReadoutStage
 from vitviz.engine import readouts
 from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.engine.forward import branches, capture, tracing
 from vitviz.engine.readout_stages import tail_of
-from vitviz.traces.trace import Attention, Bias, Trace, View
+from vitviz.traces.trace import Attention, Bias, ModelInput, Trace
 
 TINY = {"img_size": (12, 16), "patch_size": 4, "embed_dim": 24, "depth": 3, "num_heads": 3, "num_classes": 6}
 vit, eva = partial(VisionTransformer, **TINY), partial(Eva, **TINY, mlp_ratio=2)
@@ -94,7 +94,7 @@ def pixels_for(model: torch.nn.Module, seed: int = 0) -> torch.Tensor:
     return torch.randn(1, 3, *model.patch_embed.img_size, generator=generator, dtype=torch.float64)
 
 
-def traced(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[Trace, Tail]:
+def traced(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[Trace, ReadoutStage]:
     """The trace that an inspector would make, kept in float64, and the model's readout."""
     with torch.no_grad(), capture.recorded(model) as recording:
         logits = model(pixels)
@@ -110,7 +110,9 @@ def traced(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[Trace, Tail]:
     trace = Trace(
         checkpoint="small",
         grid=grid,
-        view=View(np.zeros((rows, cols, 3), np.uint8), (0.0, 0.0, float(cols), float(rows)), (cols, rows)),
+        view=ModelInput(
+            np.zeros((rows, cols, 3), np.uint8), (0.0, 0.0, float(cols), float(rows)), (cols, rows)
+        ),
         layers=tuple(call(one) for (one,) in recording.calls),
         tokens=tokens,
         patch_embedding=recording.patch_embedding[0],

@@ -7,10 +7,10 @@ import torch
 from tests.engine.accounts import pixels_for, small_model, traced
 from vitviz.analyses.logit_attribution import ledger_of
 from vitviz.engine.images.preprocess import Preprocessing
-from vitviz.engine.saliency_inputs import Explained
+from vitviz.engine.saliency_inputs import SaliencyInputs
 
 
-def explained(construction="class", target=2, patches_as="dropped", model=None, seed=0) -> Explained:
+def explained(construction="class", target=2, patches_as="dropped", model=None, seed=0) -> SaliencyInputs:
     model = small_model(construction) if model is None else model
     pixels = pixels_for(model, seed)
     trace, tail = traced(model, pixels)
@@ -22,6 +22,6 @@ def explained(construction="class", target=2, patches_as="dropped", model=None, 
         placed=SimpleNamespace(at=lambda size: model),
         forward=SimpleNamespace(seen=lambda view, size: (view, size), pixels=lambda prepared: pixels),
     )  # fmt: skip
-    one = Explained(inspector, trace, target, patches_as)
+    one = SaliencyInputs(inspector, trace, target, patches_as)
     one.ledger = lambda: ledger_of(trace, tail)
     return one

@@ -8,13 +8,13 @@ from PIL import Image
 import vitviz
 from vitviz.analyses import patches_kept
 from vitviz.analyses.protocol import DRAWS, SHARES
-from vitviz.engine.studies.perturbation import Draws, answers
+from vitviz.engine.studies.perturbation import PerturbedLogits, answers
 from vitviz.errors import Stopped, UnsupportedModel, VitvizError
 from vitviz.notebook import html
-from vitviz.traces.localized_text import Sentence
-from vitviz.traces.runs import Without
-from vitviz.views import Subject
-from vitviz.views.experiment import Experiment
+from vitviz.traces.localized_text import LocalizedText
+from vitviz.traces.runs import Ablation
+from vitviz.views import ViewContext
+from vitviz.views.experiment import PerturbationsView
 
 WAYS = {"drop": ["dropped", "black"], "shuffle": ["shuffled"]}
 
@@ -32,7 +32,7 @@ def rough(photo):
 
 @pytest.mark.parametrize("kind", list(WAYS))
 def test_it_is_what_the_page_shows(inspector, photo, found, kind):
-    view, subject = Experiment(), Subject(inspector, inspector.trace(photo))
+    view, subject = PerturbationsView(), ViewContext(inspector, inspector.trace(photo))
     numbers, one = view.numbers(subject, view.settings({"kind": kind}, subject.about)), found[kind]
     assert list(one.probability) == list(one.kept) == WAYS[kind] and one.refused == {}
     assert list(one.steps) == numbers["steps"].tolist() and one.label == "espresso"
@@ -79,7 +79,7 @@ def test_in_bfloat16_it_is_the_models_own_answer_and_says_how_far_that_is(rough,
     for way in ("dropped", "black"):
         kept = set(patches_kept(trace.grid, SHARES[4], 3).tolist())
         gone = [patch for patch in range(trace.grid.patches) if patch not in kept]
-        other = half.trace(photo, without=Without(patches=gone, patches_as=way)).logits
+        other = half.trace(photo, without=Ablation(patches=gone, patches_as=way)).logits
         torch.testing.assert_close(answers(half, trace, way, 4)[2], other, atol=0.06, rtol=0.02)
         exact = found["drop"].probability[way]
         assert (one.probability[way] - exact).abs().max() < 20 * trace.deviation.classes
@@ -94,14 +94,14 @@ def test_black_is_black_in_bfloat16_too(rough):
 
 
 def test_a_way_that_does_not_exist_is_named_with_the_reason(inspector, photo, monkeypatch):
-    reason, whole = Sentence("it pools with positions of its own"), Draws.kept
+    reason, whole = LocalizedText("it pools with positions of its own"), PerturbedLogits.kept
 
     def refusing(draws, kept, patches_as):
         if patches_as == "dropped":
             raise UnsupportedModel(reason)
         return whole(draws, kept, patches_as)
 
-    monkeypatch.setattr(Draws, "kept", refusing)
+    monkeypatch.setattr(PerturbedLogits, "kept", refusing)
     one = vitviz.experiment(inspector, photo, draws=1)
     assert one.refused == {"dropped": reason} and list(one.probability) == ["black"] == list(one.kept)
     assert one.curve("black")[1][1] == 0 and reason in html(one)
@@ -123,7 +123,7 @@ def test_what_cannot_be_asked_is_said(inspector, photo):
         with pytest.raises(VitvizError, match=said):
             vitviz.experiment(inspector, photo, **given)
     with pytest.raises(VitvizError, match="on the whole model"):
-        vitviz.experiment(inspector, inspector.trace(photo, without=Without(heads=[(0, 1)])))
+        vitviz.experiment(inspector, inspector.trace(photo, without=Ablation(heads=[(0, 1)])))
     with cancellation.when(lambda: True), pytest.raises(Stopped):
         vitviz.experiment(inspector, photo)
 

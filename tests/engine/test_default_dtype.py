@@ -12,7 +12,7 @@ import vitviz
 from tests.engine.models.theirs import Apart, Scratch
 from tests.engine.small import perturbed, saved
 from vitviz.engine.defaults import in_float32
-from vitviz.views import VIEWS, Subject
+from vitviz.views import VIEWS, ViewContext
 
 PICTURE = np.random.default_rng(0).integers(0, 255, (80, 60, 3), dtype=np.uint8)
 # Rotary tables and a table of relative positions are computed when the model is built, and anew for another
@@ -71,7 +71,7 @@ def numbers(inspector, size=None):
     }
     found["readout"] = inspector.readout(trace).numpy()
     found["attention"] = trace.attention(1).numpy()
-    subject = Subject(inspector, trace)
+    subject = ViewContext(inspector, trace)
     for view in VIEWS:
         if view.unsupported(subject) is None:
             taken = view.numbers(subject, view.settings({}, subject.about))

@@ -15,8 +15,8 @@ from vitviz.analyses.protocol import DENSE
 from vitviz.analyses.saliency import likeliest, relevance_of
 from vitviz.engine.forward.shuffling import as_seen
 from vitviz.errors import UnsupportedModel, VitvizError
-from vitviz.views import Subject
-from vitviz.views.trial import ORDER, Trial, group_of
+from vitviz.views import ViewContext
+from vitviz.views.trial import ORDER, FaithfulnessView, group_of
 from vitviz.views.trial.compute import panels
 
 READ = [name for name in CONSTRUCTIONS if name != "class and mean"]
@@ -210,7 +210,7 @@ def test_a_direction_is_asked_about_too_and_missing_patches_are_none(given):
     each = one.model.norm(one.trace.tokens[-1][3:]).sum(dim=-1)
     found = relevance_of(one, "own_patches").map.flatten()
     torch.testing.assert_close(found, each.detach() - each.mean().item(), check_dtype=False)
-    less = asked.trace(vitviz.sample_image("chelsea"), without=vitviz.Without(patches=[3, 5]))
+    less = asked.trace(vitviz.sample_image("chelsea"), without=vitviz.Ablation(patches=[3, 5]))
     for method in DENSE:
         missing = vitviz.patch_scores(asked, less, method)[0].flatten().isnan().nonzero().flatten()
         assert missing.tolist() == [3, 5], method
@@ -221,12 +221,12 @@ def test_they_stand_in_the_trial_of_sentences_alone(given):
     found = vitviz.trial(asked, trace, 2, draws=2)
     assert set(DENSE) <= set(found.curves) and set(found.maps) | set(found.refused) == set(vitviz.METHODS)
     assert sorted(found.curves) == sorted(ORDER)
-    subject = Subject(asked, trace)
-    settings = Trial().settings({}, subject.about)
+    subject = ViewContext(asked, trace)
+    settings = FaithfulnessView().settings({}, subject.about)
     drawn = panels(found, ORDER, subject, settings)[0].series
     assert len({(one.colour, one.dash) for one in drawn}) == len(ORDER) == len(drawn)
-    assert Trial().order(subject) == ORDER
+    assert FaithfulnessView().order(subject) == ORDER
     tiny = vitviz.load("vitviz-tiny", device="cpu")
-    own = Subject(tiny, tiny.trace(vitviz.sample_image("chelsea")))
-    assert [name for name in ORDER if name not in DENSE] == list(Trial().order(own))
+    own = ViewContext(tiny, tiny.trace(vitviz.sample_image("chelsea")))
+    assert [name for name in ORDER if name not in DENSE] == list(FaithfulnessView().order(own))
     assert all(set(group_of(one)) <= set(DENSE) for one in DENSE)

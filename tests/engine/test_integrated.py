@@ -8,9 +8,9 @@ from tests.engine.accounts import small_model
 from tests.engine.saliency_oracle import explained
 from vitviz.analyses.saliency import linear, relevance_of
 from vitviz.analyses.saliency.linear import integrated_gradients
-from vitviz.analyses.saliency.passes import Path
+from vitviz.analyses.saliency.passes import PathGradients
 from vitviz.errors import Stopped, VitvizError
-from vitviz.surveys.measures.trial import TrialMeasure
+from vitviz.surveys.measures.trial import FaithfulnessMeasure
 from vitviz.traces import cancellation
 from vitviz.views import trial as view
 
@@ -27,7 +27,7 @@ def drawn(error):
 
     def path(steps):
         asked.append(steps)
-        return Path(torch.ones(SHAPE) + error(steps) * signs, 0.0, steps)
+        return PathGradients(torch.ones(SHAPE) + error(steps) * signs, 0.0, steps)
 
     one.path = path
     return one, asked
@@ -53,7 +53,7 @@ def test_what_does_not_converge_ends_at_the_limit_and_says_so(error):
 
 def test_a_blank_map_has_converged():
     one, asked = drawn(lambda steps: 0.0)
-    one.path = lambda steps: Path(torch.zeros(SHAPE), 0.0, steps)
+    one.path = lambda steps: PathGradients(torch.zeros(SHAPE), 0.0, steps)
     assert integrated_gradients(one).change == 0 and integrated_gradients(one).converged
 
 
@@ -101,7 +101,7 @@ def test_steps_that_cannot_be_are_refused_before_any_pass(inspector, trace, step
     for ask in (
         lambda: vitviz.relevance(inspector, trace, 7, "integrated_gradients", steps=steps),
         lambda: vitviz.trial(inspector, trace, 7, ["integrated_gradients"], steps=steps),
-        lambda: TrialMeasure(("integrated_gradients",), steps=steps),
+        lambda: FaithfulnessMeasure(("integrated_gradients",), steps=steps),
     ):
         with pytest.raises(VitvizError, match="expected a whole number from 1 to 2048"):
             ask()
@@ -111,7 +111,7 @@ def test_steps_of_what_has_none_are_refused(inspector, trace):
     with pytest.raises(VitvizError, match="for frozen; expected it for integrated_gradients alone"):
         vitviz.relevance(inspector, trace, 7, steps=20)
     with pytest.raises(VitvizError, match="expected integrated_gradients among the methods"):
-        TrialMeasure(("ledger",), steps=20)
+        FaithfulnessMeasure(("ledger",), steps=20)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def small(inspector):
 
 def test_trial_survey_view_and_notebook_take_the_steps_and_say_what_came_of_them(inspector, small):
     from vitviz.notebook.cards import html
-    from vitviz.views import Subject
+    from vitviz.views import ViewContext
     from vitviz.views.trial import compute
 
     own = vitviz.trial(inspector, small, 7, ["integrated_gradients"], draws=2, steps=3)
@@ -131,7 +131,7 @@ def test_trial_survey_view_and_notebook_take_the_steps_and_say_what_came_of_them
     assert all(row["steps"] is None for row in own.rows() if row["method"] == "random")
     assert "3 steps, as set" in html(own) and "3 steps, as set" in html(own.maps["integrated_gradients"])
 
-    subject, trial = Subject(inspector, small), view.Trial()
+    subject, trial = ViewContext(inspector, small), view.FaithfulnessView()
     settings = trial.settings({"steps": "32", "method": "integrated_gradients"}, subject.about)
     tried = compute.tried(subject, 7, "dropped", "integrated_gradients", view.steps_of(settings))
     assert compute.one(tried)["convergence"]["values"]["steps"] == 32
@@ -141,7 +141,7 @@ def test_trial_survey_view_and_notebook_take_the_steps_and_say_what_came_of_them
     assert len(names) == 3, "other methods are not tried anew"
 
     pictures = [vitviz.sample_image(name) for name in ("coffee", "rocket")]
-    measure = TrialMeasure(("integrated_gradients",), steps=3, shares=(0.0, 1.0))
+    measure = FaithfulnessMeasure(("integrated_gradients",), steps=3, shares=(0.0, 1.0))
     found = vitviz.survey(pictures, inspector, [measure], size=64)
     gaps = []
     for picture in pictures:
@@ -150,6 +150,6 @@ def test_trial_survey_view_and_notebook_take_the_steps_and_say_what_came_of_them
         gaps.append(vitviz.relevance(inspector, seen, top, "integrated_gradients", steps=3).unexplained)
     assert found.mean("trial.unexplained") == pytest.approx(sum(gaps) / 2, abs=1e-5)
     assert found.mean("trial.steps") == 3
-    auto, other = TrialMeasure(("integrated_gradients",)), TrialMeasure(("ledger",))
+    auto, other = FaithfulnessMeasure(("integrated_gradients",)), FaithfulnessMeasure(("ledger",))
     assert len({one.settings for one in (measure, auto, other)}) == 3
     assert "steps" not in {one.name for one in other.quantities}

@@ -84,7 +84,7 @@ def test_each_patchs_probabilities_are_timms_own_one_patch_at_a_time(constructio
 
 def test_a_patch_that_was_left_out_has_no_answer_and_the_others_keep_their_places():
     inspector = inspect(small_model("class").float())
-    trace = inspector.trace(noise(), without=vitviz.Without(patches=[0, 5]))
+    trace = inspector.trace(noise(), without=vitviz.Ablation(patches=[0, 5]))
     found = analyses.lens_probabilities(attribution.balanced_ledger(inspector, trace), 3)
     assert found.isnan().all(dim=0).flatten().nonzero().flatten().tolist() == [0, 5]
     kept = attribution.balanced_ledger(inspector, trace).trace.tokens[3][trace.grid.prefix :]

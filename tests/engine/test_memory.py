@@ -15,7 +15,7 @@ from vitviz.engine.adapters import load as loading
 from vitviz.engine.hub import downloads
 from vitviz.engine.hub.catalogue import find
 from vitviz.errors import OutOfMemory
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_device_with_memory_of_its_own_has_to_hold_the_model_once(monkeypatch,
 
 
 def test_the_page_keeps_what_it_shows(monkeypatch):
-    studio = Studio(Settings(device="cpu"))
+    studio = AnalysisService(ServiceSettings(device="cpu"))
     picture = studio.pictures.sample("chelsea")
     key = studio.look(picture, "vitviz-tiny")
     before = studio.subject(key).trace

@@ -16,20 +16,20 @@ import torch
 import vitviz
 from tests.engine.pretend import OnDevice, copies, pretended
 from tests.tiers import sweep
-from vitviz import Without, analyses
+from vitviz import Ablation, analyses
 from vitviz.analyses import sufficient_edges
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare
 from vitviz.server.api.endpoints import PUBLIC, Endpoints, answering, endpoint
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.surveys.measures import MEASURES
-from vitviz.views import VIEWS, Needs, Subject
+from vitviz.views import VIEWS, Needs, ViewContext
 from vitviz.views.trial import compute
 
 REAL = torch.cuda.is_available()
 PICTURE, OTHER = vitviz.sample_image("chelsea"), vitviz.sample_image("coffee")
 BOTH, DEAR = [PICTURE, OTHER], {"smallest_part": 1}  # a picture of it costs as much as twenty of the others
-TAKEN = Without(heads=[(1, 1)], mlps=[2], patches=[0, 5])
+TAKEN = Ablation(heads=[(1, 1)], mlps=[2], patches=[0, 5])
 
 
 def on_device(inspector):
@@ -47,8 +47,8 @@ ASKED = {
     "trace": lambda i: i.trace(PICTURE),
     "another size": lambda i: i.trace(PICTURE, size=96),
     "taken away": lambda i: i.trace(PICTURE, without=TAKEN),
-    "painted": lambda i: i.trace(PICTURE, without=Without(patches=[0, 5], patches_as="blur")),
-    "patched in": lambda i: i.trace(PICTURE, without=Without(at=2, other="coffee")),
+    "painted": lambda i: i.trace(PICTURE, without=Ablation(patches=[0, 5], patches_as="blur")),
+    "patched in": lambda i: i.trace(PICTURE, without=Ablation(at=2, other="coffee")),
     "shuffled": lambda i: i.experiment(PICTURE, shuffle=1, positions=False),
     "effects": lambda i: i.effects(PICTURE, 0),
     "one layer's effects": lambda i: i.layer_effects(PICTURE, 1),
@@ -139,10 +139,10 @@ def test_every_item_of_a_view_equals_the_cpu(view, cpu, gpu):
     subjects = {}
     for inspector in (cpu, gpu):
         with there() if inspector is gpu else nullcontext():
-            subjects[inspector] = subject = Subject(inspector, inspector.trace(PICTURE))
+            subjects[inspector] = subject = ViewContext(inspector, inspector.trace(PICTURE))
             settings = view.settings({}, subject.about)
             subjects[inspector] = {
-                item.name: view.item(subject, item.name, settings) for item in view.items if item.taken
+                item.name: view.item(subject, item.name, settings) for item in view.items if item.in_export
             }
     same(subjects[gpu], subjects[cpu], view.slug)
 
@@ -178,7 +178,7 @@ def servers():
     found = {}
     for device, where in (("cpu", nullcontext), ("cuda:0", there)):
         with where():
-            studio = Studio(Settings(device=device))
+            studio = AnalysisService(ServiceSettings(device=device))
             derived = {view.slug: endpoint(view, Endpoints(studio)) for view in answering()}
             found[device] = {name: getattr(Endpoints(studio), name) for name in PUBLIC} | derived
     return found["cpu"], found["cuda:0"]

@@ -22,9 +22,9 @@ from vitviz.engine.images.preprocess import prepare
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.traces.grid import Grid
 from vitviz.traces.readout import Readout
-from vitviz.views import Subject
-from vitviz.views.rollout import Rollout
-from vitviz.views.tour import Tour
+from vitviz.views import ViewContext
+from vitviz.views.rollout import RolloutView
+from vitviz.views.tour import TourView
 
 REGISTERS = {"reg_tokens": 2}
 BARE = {"class_token": False}
@@ -172,9 +172,9 @@ def test_features_that_are_not_pooled_are_read_by_convention():
     assert trace.pool == "none" and query_weights(trace)[0] == 1
     with torch.no_grad():
         torch.testing.assert_close(inspector.readout(trace), inspector.model.norm(trace.tokens[-1])[0])
-    subject = Subject(inspector, trace)
-    assert Rollout().summary(subject)["auto"] == "class token"
-    assert Tour().summary(subject)["pool"] == "none"
+    subject = ViewContext(inspector, trace)
+    assert RolloutView().summary(subject)["auto"] == "class token"
+    assert TourView().summary(subject)["pool"] == "none"
     bare = inspect(small(global_pool="", num_classes=0, class_token=False))
     trace = bare.trace(noise())
     assert query_weights(trace).tolist() == pytest.approx([1 / 16] * 16) and bare.readout(trace).shape == (

@@ -12,8 +12,8 @@ from vitviz.engine.hub.catalogue import find
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare
 from vitviz.engine.inspector import Inspector
-from vitviz.views import Subject
-from vitviz.views.rollout import Rollout
+from vitviz.views import ViewContext
+from vitviz.views.rollout import RolloutView
 
 
 def dinov2(folder, registers=0):
@@ -67,4 +67,4 @@ def test_dinov2_reads_class_token_and_mean_side_by_side_as_transformers_does(tmp
     )
     torch.testing.assert_close(query_weights(trace), expected, atol=1e-5, rtol=0)
     assert not torch.allclose(rollout(trace), rollout(trace, "class"), atol=1e-3)
-    assert Rollout().summary(Subject(inspector, trace))["auto"] == "class token and mean over patches"
+    assert RolloutView().summary(ViewContext(inspector, trace))["auto"] == "class token and mean over patches"

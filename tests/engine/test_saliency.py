@@ -58,7 +58,7 @@ def test_pixels_gradients_are_finite_differences():
     )
 
 
-class Edited(gradients.Opened):
+class Edited(gradients.GradientPass):
     """The same pass with one entry of one layer's attention moved."""
 
     edit = (0, 0, 0, 0, 0.0)
@@ -80,7 +80,7 @@ def test_attentions_gradients_are_finite_differences_in_their_own_layer(monkeypa
     scores = []
     for by in (1e-5, -1e-5):
         monkeypatch.setattr(Edited, "edit", (layer, head, row, col, by))
-        monkeypatch.setattr(gradients, "Opened", Edited)
+        monkeypatch.setattr(gradients, "GradientPass", Edited)
         with gradients.opened(one.model, one.blocks, held=False):
             scores.append(one._score(one.pixels).item())
     assert own == pytest.approx((scores[0] - scores[1]) / 2e-5, rel=1e-5, abs=1e-9)

@@ -249,7 +249,7 @@ def test_lens_map_effects_and_a_trace_made_before_follow(name, monkeypatch):
     frozen = vitviz.relevance(asked, plain, 2)
     assert abs(frozen.unexplained) <= 1e-5 * classes.scale
     effects = asked.effects(noise(), 2)
-    without = asked.trace(noise(), without=vitviz.Without(heads=[(1, 2)]))
+    without = asked.trace(noise(), without=vitviz.Ablation(heads=[(1, 2)]))
     assert effects.heads[1, 2].item() == pytest.approx((whole.logits - without.logits)[2].item(), abs=1e-4)
     with monkeypatch.context() as patched:  # from here on a trace made before is all that there is
         patched.setattr(type(asked.model), "forward", None)

@@ -313,7 +313,7 @@ def test_what_is_asked_in_vain_is_told(genuine):
         vitviz.score_account(inspector, trace, 0, 0, 0, 197)
     first = vitviz.writers(inspector, trace, 0, 0, 2)
     assert [one.kind for one, _ in first.lines()] == ["embedding", "positions", "constant"]
-    without = vitviz.Without(heads=[(2, 1)], patches=[0, 5])
+    without = vitviz.Ablation(heads=[(2, 1)], patches=[0, 5])
     other = inspector.trace(shared("data/both.png"), without=without)
     found = vitviz.writers(inspector, other, 0, 6, 2)
     assert abs(found.gap) < 1e-5 and found.by_token.mlps[0].isnan().sum() == 2

@@ -13,8 +13,8 @@ from PIL import Image
 import vitviz
 from tests.export.reading import middles, picture, texts, values
 from tests.tiers import sweep
-from vitviz.charts.mpl.page import Reel
-from vitviz.charts.mpl.spec import Legend, Map, Plate, Scale, Table
+from vitviz.charts.mpl.page import FrameRenderer
+from vitviz.charts.mpl.spec import FigureSpec, Legend, Map, Scale, TextTable
 from vitviz.errors import Stopped, VitvizError
 from vitviz.export.animation import HELD
 from vitviz.views import VIEWS
@@ -144,9 +144,11 @@ def test_scales_axes_and_places_stand_still_in_every_view(inspector, photo, view
         panels = [panel for row in frame.plate.rows for panel in row]
         known.append(
             [
-                (panel.x, panel.y) if hasattr(panel, "up") else panel.scale and replace(panel.scale, label="")
+                (panel.x, panel.y)
+                if hasattr(panel, "y_label")
+                else panel.scale and replace(panel.scale, label="")
                 for panel in panels
-                if not isinstance(panel, Legend | Table)
+                if not isinstance(panel, Legend | TextTable)
             ]
         )
     assert all(one == known[0] for one in known)
@@ -164,10 +166,10 @@ def test_a_longer_title_or_note_moves_nothing():
     """The colours of the map and of its scale lie in the same pixels, whatever is said above and below."""
     scale = Scale("viridis", 0.0, 1.0, "Share")
     plates = [
-        Plate(((Map(title, values=np.eye(3), scale=scale),),), notes=(note,), width=60.0)
+        FigureSpec(((Map(title, values=np.eye(3), scale=scale),),), notes=(note,), width=60.0)
         for title, note in (("short", "short"), ("much longer " * 20, "longer still " * 30))
     ]
-    frames = list(map(Reel(plates, ["1", "2"], WIDTH).__getitem__, range(2)))
+    frames = list(map(FrameRenderer(plates, ["1", "2"], WIDTH).__getitem__, range(2)))
     coloured = [np.ptp(frame.astype(int), axis=2) > 40 for frame in frames]
     assert coloured[0].any() and (coloured[0] == coloured[1]).all()
     assert apart(*frames) > 1

@@ -11,7 +11,7 @@ from tests.tiers import sweep
 from vitviz import analyses
 from vitviz.errors import VitvizError
 from vitviz.surveys import LAYERS, parts_of_samples
-from vitviz.traces.runs import Without
+from vitviz.traces.runs import Ablation
 
 EARLY = "vitviz-tiny@30"
 
@@ -113,7 +113,7 @@ def test_with_its_detail_the_curves_of_all_in_view_stand_beside_it(figures, trac
         every = np.stack([vitviz.attention_distance(trace).double().numpy() for trace in traces])
         np.testing.assert_allclose(line.y, every.mean(axis=(0, 2)), rtol=2e-4)
         np.testing.assert_array_equal(line.x, np.arange(1, 9))
-    assert str(chart.along) == "number of the block" and str(chart.up) == "Distance of attention (px)"
+    assert str(chart.x_label) == "number of the block" and str(chart.y_label) == "Distance of attention (px)"
     assert chart.y[0] == 0 and chart.y[1] > max(line.y.max() for line in chart.series)
     np.testing.assert_array_equal(matrix.values, panels(figures(second=False))[0].values)
 
@@ -177,11 +177,11 @@ def test_checkpoints_of_other_depths_and_inputs_stand_over_the_relative_depth(in
     assert matrix.values.shape == (9, 3) and (len(matrix.rows), matrix.cols) == (9, ("0", "1", "2"))
     first, second = chart.series
     np.testing.assert_allclose(first.x, np.arange(1, 9) / 8), np.testing.assert_allclose(second.x, [0.5, 1])
-    assert str(chart.along).startswith("relative depth") and not chart.whole
+    assert str(chart.x_label).startswith("relative depth") and not chart.whole
     even = analyses.uniform_distance(inspector.grid())
     every = np.stack([vitviz.attention_distance(trace).double().numpy() for trace in traced[0]])
     np.testing.assert_allclose(first.y, every.mean(axis=(0, 2)) / even, rtol=2e-4)
-    assert str(chart.up) == "Distance, of that of even attention"
+    assert str(chart.y_label) == "Distance, of that of even attention"
 
 
 def test_who_has_no_such_curve_is_named_and_nothing_is_drawn():
@@ -230,7 +230,7 @@ def test_nothing_is_looked_at_for_what_is_refused(inspector, early, trace, photo
     from vitviz.export import over_a_set
 
     monkeypatch.setattr(over_a_set, "over_samples", lambda *given: pytest.fail("pictures were looked at"))
-    less = inspector.trace(photo, without=Without(heads=[(0, 1)]))
+    less = inspector.trace(photo, without=Ablation(heads=[(0, 1)]))
     for given, words in (
         ((inspector, less), "Put back what was taken away"),
         ((early, surveys[0]), f"The survey is of vitviz-tiny, the inspector of {EARLY}"),

@@ -44,8 +44,8 @@ def test_in_every_format_text_is_text_and_the_scale_has_its_name(made, view, few
         scales = [one.scale for row in figure.plate.rows for one in row if getattr(one, "scale", None)]
         for scale in scales:
             assert str(scale.label) in said
-        for chart in (one for row in figure.plate.rows for one in row if hasattr(one, "up")):
-            assert str(chart.along) in said and str(chart.up) in said
+        for chart in (one for row in figure.plate.rows for one in row if hasattr(one, "y_label")):
+            assert str(chart.x_label) in said and str(chart.y_label) in said
         page = pypdfium2.PdfDocument(figure.pdf())[0]
         # numbers of two axes may come as one word
         copied = "".join(page.get_textpage().get_text_range().split())
@@ -263,7 +263,7 @@ def test_registers_have_their_name_in_every_language(language):
 
 
 def test_a_patch_that_was_left_out_has_no_colour(inspector, photo):
-    without = vitviz.Without(patches=[0, 17], patches_as="dropped")
+    without = vitviz.Ablation(patches=[0, 17], patches_as="dropped")
     trace = inspector.trace(photo, without=without)
     svg = vitviz.figure("tokens", inspector, trace).svg()
     alpha = middles(picture(svg, "panel-1-values"), trace.grid.rows, trace.grid.cols)[..., 3].ravel()
@@ -273,7 +273,7 @@ def test_a_patch_that_was_left_out_has_no_colour(inspector, photo):
 
 @sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
 def test_what_has_no_number_is_never_written_as_one(inspector, photo, view, few):
-    trace = inspector.trace(photo, without=vitviz.Without(patches=[0, 17], patches_as="dropped"))
+    trace = inspector.trace(photo, without=vitviz.Ablation(patches=[0, 17], patches_as="dropped"))
     for detail in (False, True):
         try:
             figure = vitviz.figure(view.slug, inspector, trace, detail=detail, picture=photo)

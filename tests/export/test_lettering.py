@@ -2,7 +2,7 @@
 
 import pytest
 
-from vitviz.charts.mpl.drawing import USUAL, Letters
+from vitviz.charts.mpl.drawing import USUAL, FontMetrics
 from vitviz.views.printing import fixed
 
 
@@ -11,7 +11,7 @@ from vitviz.views.printing import fixed
     ["在这张图片上胜过随机。", "在这张图片上胜过随，机", "领先 rollout。随机", "在图（之一）上，最多 5 %。"],
 )
 def test_no_line_begins_with_a_mark_that_closes(text):
-    letters = Letters((USUAL,))
+    letters = FontMetrics((USUAL,))
     for room in (4, 6, 9, 12, 16, 20, 26):
         lines = letters.folded(text, room)
         assert "".join(lines).replace(" ", "") == text.replace(" ", "")
@@ -19,7 +19,7 @@ def test_no_line_begins_with_a_mark_that_closes(text):
 
 
 def test_a_mark_goes_to_the_next_line_with_the_sign_before_it():
-    letters = Letters((USUAL,))
+    letters = FontMetrics((USUAL,))
     assert letters.folded("一二三。", letters.width("一二三") + 0.1) == ["一二", "三。"]
     assert letters.folded("一二三。", letters.width("一二三。") + 0.1) == ["一二三。"]
 

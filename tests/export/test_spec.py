@@ -23,7 +23,7 @@ def test_distance_by_depth_and_sorted(made, trace):
     close(mean.y, expected.mean(dim=1)), close(mean.x, np.arange(1, 9))
     assert chart.y == (0.0, pytest.approx(1.08 * max(expected.max().item(), chart.levels[0].value)))
     assert chart.levels[0].value == pytest.approx(analyses.uniform_distance(trace.grid))
-    assert (str(chart.up), str(mass.up)) == (
+    assert (str(chart.y_label), str(mass.y_label)) == (
         "Mean attention distance (px)",
         "Share of attention on prefix tokens",
     )
@@ -59,7 +59,7 @@ def test_attention_of_one_head_and_of_their_mean(made, trace, direction, scale):
 
 def test_the_wall_frames_the_head_in_view(made):
     wall = panels(made("explorer", True, layer=5, head=2))[1]
-    assert wall.chosen == 1 * 8 + 4 and (str(wall.along), str(wall.down)) == ("layer", "head")
+    assert wall.chosen == 1 * 8 + 4 and (str(wall.x_label), str(wall.y_label)) == ("layer", "head")
     assert panels(made("explorer", True, layer=5, show="mean"))[1].chosen == 3 * 8 + 4
 
 
@@ -116,7 +116,7 @@ def test_positions_as_tiles_and_as_a_matrix(made, inspector, trace, scale):
     assert len(film) > 1  # the scale is of the whole training, whichever moment is in view
     ends = (others.min(), others.max()) if scale == "data" else (-1, 1)
     close([matrix.scale.low, matrix.scale.high], ends, 1e-4)
-    assert matrix.step == 14 and str(matrix.along) == str(matrix.down) == "Input patch number"
+    assert matrix.step == 14 and str(matrix.x_label) == str(matrix.y_label) == "Input patch number"
     _, middle = panels(made("positions", True, scale=scale))
     close(middle.values, expected[7 * 14 + 7].reshape(14, 14), 1e-5)
     assert middle.marks[0].cell == 7 * 14 + 7
@@ -151,7 +151,7 @@ def test_the_account_goes_from_the_start_to_the_logit(made, inspector, trace):
     close(wall.values, account.heads.T, 1e-4)
     most = account.heads.abs().max().item()
     close([wall.scale.low, wall.scale.high], [-most, most])
-    assert (str(wall.along), str(wall.down)) == ("layer", "head") and wall.scale.colours == "balance"
+    assert (str(wall.x_label), str(wall.y_label)) == ("layer", "head") and wall.scale.colours == "balance"
     most = account.patches.abs().max().item()
     close([main.scale.low, main.scale.high], [-most, most], 1e-4)
     (one,) = panels(made("evidence", chosen="8.2"))

@@ -32,7 +32,7 @@ def test_norms_their_limit_and_the_largest_attention(made, trace):
     median = norms.median() if len(norms) % 2 else norms.sort().values[97:99].mean()
     assert main.scale.low == pytest.approx(min(norms.min().item(), median.item()), rel=1e-4)
     assert main.scale.high == pytest.approx(norms.max().item(), rel=1e-4)
-    assert histogram.bars.high.sum() == 196 and str(histogram.along) == "Norm of the token"
+    assert histogram.bars.high.sum() == 196 and str(histogram.x_label) == "Norm of the token"
     counted = np.histogram(norms, 36, histogram.x)[0]
     close(histogram.bars.high, counted)
     limit, away = histogram.levels[0].value, (norms - median).abs().sort().values
@@ -44,7 +44,7 @@ def test_norms_their_limit_and_the_largest_attention(made, trace):
     received = torch.stack([trace.attention(layer).double().mean(dim=1).max(dim=-1).values
                             for layer in range(8)])  # layer head  # fmt: skip
     close(sinks.values, received.T, 1e-5)
-    assert (str(sinks.along), str(sinks.down)) == ("block", "head") and strip.chosen == 6
+    assert (str(sinks.x_label), str(sinks.y_label)) == ("block", "head") and strip.chosen == 6
 
 
 def test_components_are_scores_and_their_shares(made, trace):
@@ -70,7 +70,7 @@ def test_how_widely_heads_look_and_how_alike_they_are(made, trace, measure, alik
     close(main.values, (entropy.exp() if measure == "looked" else entropy).T, 1e-3)
     high = 197 if measure == "looked" else np.log(197)
     close([main.scale.low, main.scale.high], [1.0 if measure == "looked" else 0.0, high])
-    assert (str(main.along), str(main.down)) == ("block", "head")
+    assert (str(main.x_label), str(main.y_label)) == ("block", "head")
     found = analyses.head_redundancy(trace, 5)
     close(likeness.values, getattr(found, alike), 1e-4)
     close([likeness.scale.low, likeness.scale.high], [0, 1 if alike == "cosine" else np.log(2)])
@@ -118,7 +118,7 @@ def test_beside_the_experiment_stands_what_the_model_was_shown(
             else:
                 assert not left[at].any() and (black[at] == [0, 0, 0, 255]).all()
         assert "Shown: 70 % of the patches dropped: 137 of 196, draw 3." in notes
-        gone = vitviz.Without(patches=[patch for patch in range(196) if patch not in kept])
+        gone = vitviz.Ablation(patches=[patch for patch in range(196) if patch not in kept])
         label, share = inspector.trace(photo, without=gone).top(1)[0]
         assert f"left out of the sequence: {label} {100 * share:.1f} %" in notes
     else:

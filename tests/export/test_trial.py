@@ -16,12 +16,12 @@ from vitviz.analyses.faithfulness.ranking import verdict
 from vitviz.analyses.protocol import DENSE
 from vitviz.charts.mpl.drawing import families
 from vitviz.charts.mpl.page import drawn
-from vitviz.charts.mpl.spec import Chart, Legend, Matrix, Table, Tiles
+from vitviz.charts.mpl.spec import Chart, Legend, Matrix, TextTable, Tiles
 from vitviz.export.figure import looked_at, printed, read
 from vitviz.views.languages import translated
-from vitviz.views.printing import Asked
+from vitviz.views.printing import PrintStyle
 from vitviz.views.trial import ORDER as EVERY
-from vitviz.views.trial import Trial
+from vitviz.views.trial import FaithfulnessView
 
 TITLES = {name: title for name, title in protocol.TITLES.items() if name not in DENSE}
 ORDER = [name for name in EVERY if name in TITLES]  # of a classifier
@@ -85,7 +85,7 @@ def test_a_point_is_what_the_model_says_without_those_patches(made, inspector, p
     account = vitviz.evidence(inspector, trace, target=int(trace.logits.argmax()))
     order = np.argsort(account.patches.flatten().numpy())
     gone = order[::-1][:away] if side == "most" else order[:away]
-    other = inspector.trace(photo, without=vitviz.Without(patches=sorted(gone.tolist())))
+    other = inspector.trace(photo, without=vitviz.Ablation(patches=sorted(gone.tolist())))
     share = torch.softmax(other.logits.double(), -1)[int(trace.logits.argmax())].item()
     step = {5: 3, 11: 7}[away]
     assert lines(made("trial"))[side, "ledger"].y[step] == pytest.approx(share, abs=1e-4)
@@ -94,7 +94,7 @@ def test_a_point_is_what_the_model_says_without_those_patches(made, inspector, p
 @pytest.mark.parametrize("score", SCORES)
 def test_the_ranking_has_the_areas_under_the_curves_that_are_drawn(made, found, score):
     figure = made("trial", True, score=score)
-    (table,), curves, places = panels(figure, Table), lines(figure), []
+    (table,), curves, places = panels(figure, TextTable), lines(figure), []
     named = {title: name for name, title in TITLES.items()}
     percent, digits = (1, 2) if score == "logit" else (100, 1)
     mean, deviation = (percent * one for one in found.chance(score))
@@ -134,7 +134,7 @@ def test_every_method_is_told_from_the_others_and_named_once(made, inspector, tr
         2,
     ]
     detail = texts(made("trial", True).svg())
-    (table,) = panels(made("trial", True), Table)
+    (table,) = panels(made("trial", True), TextTable)
     assert all(detail.count(str(row[1])) == 1 for row in table.rows)
     assert not panels(made("trial", True), Legend), "the table has the samples"
     view, subject = looked_at("trial", inspector, trace)
@@ -183,14 +183,14 @@ def test_one_class_rather_than_another_is_named(made, trace, monkeypatch):
     figure = made("trial", target=f"{first}-{second}", score="logit")
     expected = (trace.logits[first] - trace.logits[second]).item()
     for chart in panels(figure, Chart):
-        assert str(chart.up) == f"logit of {trace.labels[first]} rather than {trace.labels[second]}"
+        assert str(chart.y_label) == f"logit of {trace.labels[first]} rather than {trace.labels[second]}"
         assert all(one.y[0] == pytest.approx(expected, abs=1e-3) for one in chart.series)
         ends = np.concatenate([end for one in chart.series for end in (one.y, *(one.band or ()))])
         assert chart.y[0] <= ends.min() and ends.max() <= chart.y[1] and not chart.percent
 
 
 def test_what_is_chosen_beside_the_curves_stands_below_or_beside_the_ranking(made, inspector, trace):
-    order = [row[1].removesuffix(" *") for row in panels(made("trial", True), Table)[0].rows]
+    order = [row[1].removesuffix(" *") for row in panels(made("trial", True), TextTable)[0].rows]
     (tiles,) = panels(made("trial", True, show="maps"), Tiles)
     assert [str(one).removesuffix(" · Nothing positive here.") for one in tiles.captions] == order
     account = vitviz.evidence(inspector, trace, target=int(trace.logits.argmax())).patches.numpy()
@@ -212,19 +212,21 @@ def test_what_does_not_apply_has_its_reason_and_no_line(inspector, trace, monkey
     view, subject = looked_at("trial", inspector, trace)
     whole = view.whole(subject, read(view, subject, {}))
     left = {name: one for name, one in whole.curves.items() if name != "chefer"}
-    monkeypatch.setattr(Trial, "whole", lambda *asked: replace(whole, curves=left, refused={"chefer": WHY}))
+    monkeypatch.setattr(
+        FaithfulnessView, "whole", lambda *asked: replace(whole, curves=left, refused={"chefer": WHY})
+    )
     for detail in (False, True):
-        figure = printed(view, subject, read(view, subject, {}), Asked(detail))
+        figure = printed(view, subject, read(view, subject, {}), PrintStyle(detail))
         assert figure.plate.notes[-1] == f"Chefer et al. 2021: {WHY}"
         assert not any(name == "chefer" for _, name in lines(figure))
-        assert not any("Chefer" in row[1] for one in panels(figure, Table) for row in one.rows)
+        assert not any("Chefer" in row[1] for one in panels(figure, TextTable) for row in one.rows)
 
 
 @pytest.mark.parametrize("tag", ["zh-CN", "ko"])
 def test_it_is_said_in_three_languages(inspector, trace, tag):
     for detail in (False, True):
         figure = vitviz.figure("trial", inspector, trace, detail=detail, language=tag)
-        assert translated(Trial.words.caveat, tag) in figure.caption
+        assert translated(FaithfulnessView.words.caveat, tag) in figure.caption
         if families(tag) is None:
             continue
         said = " ".join(texts(figure.svg()))

@@ -10,15 +10,15 @@ import vitviz
 from tests.export.reading import panels, texts
 from vitviz.analyses.faithfulness.ranking import standing
 from vitviz.analyses.protocol import TITLES
-from vitviz.charts.mpl.spec import Chart, Table
+from vitviz.charts.mpl.spec import Chart, TextTable
 from vitviz.export.figure import printed
-from vitviz.surveys.measures.trial import TrialMeasure
-from vitviz.surveys.rows import Refused
-from vitviz.views import Subject
-from vitviz.views.printing import Asked
-from vitviz.views.trial import Trial
+from vitviz.surveys.measures.trial import FaithfulnessMeasure
+from vitviz.surveys.rows import Refusal
+from vitviz.views import ViewContext
+from vitviz.views.printing import PrintStyle
+from vitviz.views.trial import FaithfulnessView
 
-MEASURES = [TrialMeasure(("ledger", "frozen", "rollout"), ("mean", "black")), "distance"]
+MEASURES = [FaithfulnessMeasure(("ledger", "frozen", "rollout"), ("mean", "black")), "distance"]
 PICTURES = [vitviz.sample_image(name) for name in ("chelsea", "coffee", "rocket")]
 
 
@@ -41,24 +41,24 @@ def one_by_one(inspector):
 
 
 def of_set(inspector, survey, detail=False, **given):
-    view, subject = Trial(), Subject(inspector, survey=survey)
-    return printed(view, subject, view.settings(given, subject.about), Asked(detail))
+    view, subject = FaithfulnessView(), ViewContext(inspector, survey=survey)
+    return printed(view, subject, view.settings(given, subject.about), PrintStyle(detail))
 
 
 @pytest.mark.parametrize("score", ["probability", "logit"])
 def test_over_a_set_methods_stand_with_their_errors(inspector, over, one_by_one, score):
     figure = of_set(inspector, over, True, patches_as="black", score=score)
-    (chart,), (table,), rows = panels(figure, Chart), panels(figure, Table), standing(over, 1, score)
+    (chart,), (table,), rows = panels(figure, Chart), panels(figure, TextTable), standing(over, 1, score)
     times = 1 if score == "logit" else 100
     dots = {float(y): float(x) for one in chart.series if one.dots for x, y in zip(one.x, one.y, strict=True)}
     named = {float(y): str(one.name) for one in chart.series if one.dots for y in one.y}
     reach = {float(one.y[0]): one.x for one in chart.series if one.line}
-    assert [str(name) for _, name in chart.rungs] == [
+    assert [str(name) for _, name in chart.y_ticks] == [
         f"{row['rank']} · {TITLES[row['method']]}" for row in rows
     ]
     chance = over.measures[0].methods.index("random")
     k = ("kept", "probability", "logit").index(score)
-    for (at, _), row, told in zip(chart.rungs, rows, table.rows, strict=True):
+    for (at, _), row, told in zip(chart.y_ticks, rows, table.rows, strict=True):
         j = over.measures[0].methods.index(row["method"])
         ahead = times * one_by_one[:, 1, j, chance, k]
         mean, error = ahead.mean(), ahead.std(ddof=1) / len(PICTURES) ** 0.5
@@ -74,26 +74,28 @@ def test_over_a_set_methods_stand_with_their_errors(inspector, over, one_by_one,
         assert told[2] == f"{most} ± {own}"
     assert dots[float(len(rows) - [row["method"] for row in rows].index("random"))] == 0, "chance itself"
     said = texts(figure.svg())
-    assert {str(name) for _, name in chart.rungs} <= set(said) and str(chart.up) in said
+    assert {str(name) for _, name in chart.y_ticks} <= set(said) and str(chart.y_label) in said
     assert "Patches taken away are: black" in said and any(
         text.startswith("Over 3 pictures") for text in said
     )
     alone = of_set(inspector, over)  # what was not tried is not claimed
-    assert "Patches taken away are: the model’s mean colour" in alone.plate.notes and not panels(alone, Table)
+    assert "Patches taken away are: the model’s mean colour" in alone.plate.notes and not panels(
+        alone, TextTable
+    )
 
 
 def test_one_picture_of_a_set_has_no_errors_and_draws_none(inspector):
     one = vitviz.survey(
-        [vitviz.sample_image("coffee")], inspector, [TrialMeasure(("ledger", "centre")), "distance"]
+        [vitviz.sample_image("coffee")], inspector, [FaithfulnessMeasure(("ledger", "centre")), "distance"]
     )
     figure = of_set(inspector, one, True)
     (chart,) = panels(figure, Chart)
     assert not any(series.line for series in chart.series) and figure.png(dpi=150)
-    assert not any("±" in text for row in panels(figure, Table)[0].rows for text in row)
+    assert not any("±" in text for row in panels(figure, TextTable)[0].rows for text in row)
     assert str(figure.plate.notes[0]).startswith("One picture says nothing")
 
 
 def test_who_could_not_be_tried_on_every_picture_is_named(inspector, over):
-    refused = {"trial.frozen": Refused(1, "coffee.png", "This picture has no such map.")}
+    refused = {"trial.frozen": Refusal(1, "coffee.png", "This picture has no such map.")}
     figure = of_set(inspector, replace(over, refused=refused))
     assert any("Frozen linear map" in str(note) and "no such map" in str(note) for note in figure.plate.notes)

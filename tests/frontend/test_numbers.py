@@ -8,16 +8,16 @@ import pytest
 
 import vitviz
 from vitviz.analyses import attention_entropy
-from vitviz.views import Subject
-from vitviz.views.evidence import Evidence
-from vitviz.views.patches import Patches
-from vitviz.views.positions import Positions
-from vitviz.views.tokens import Tokens
+from vitviz.views import ViewContext
+from vitviz.views.evidence import AttributionView
+from vitviz.views.patches import PatchesView
+from vitviz.views.positions import PositionsView
+from vitviz.views.tokens import RepresentationsView
 
 
 @pytest.fixture(scope="module")
 def subject(inspector, trace):
-    return Subject(inspector, trace)
+    return ViewContext(inspector, trace)
 
 
 def seen(subject, **more) -> dict:
@@ -131,7 +131,7 @@ def test_the_wall_shows_each_map_by_its_own_largest_weight_or_by_the_largest_of_
 
 
 def test_a_head_of_tokens_looks_at_as_many_tokens_as_its_entropy_says(node, subject):
-    view, layer, head = Tokens(), 4, 2
+    view, layer, head = RepresentationsView(), 4, 2
     settings = view.settings({"show": "heads", "measure": "nats"}, subject.about)
     attention = subject.trace.attention(layer)[head].double().numpy()
     rows = [-sum(a * math.log(a) for a in row if a > 0) for row in attention]
@@ -146,7 +146,7 @@ def test_a_head_of_tokens_looks_at_as_many_tokens_as_its_entropy_says(node, subj
 
 
 def test_a_patch_has_the_norms_before_and_after_its_position(node, subject):
-    norms, count = Patches().item(subject, "norms", {}), subject.trace.grid.patches
+    norms, count = PatchesView().item(subject, "norms", {}), subject.trace.grid.patches
     given = {"norms": {"values": norms.astype(np.float32)}, "count": count}
     found = node("views/patches/detail.js", "normsOf(norms, 33, count)", **given)
     before = np.sqrt((subject.trace.patch_embedding[33].double().numpy() ** 2).sum())
@@ -156,7 +156,7 @@ def test_a_patch_has_the_norms_before_and_after_its_position(node, subject):
 
 
 def test_positions_are_scaled_from_the_least_to_the_most_alike_and_laid_out_in_tiles(node, subject):
-    summary, similarity = Positions().summary(subject), Positions().item(subject, "similarity", {})
+    summary, similarity = PositionsView().summary(subject), PositionsView().item(subject, "similarity", {})
     view = seen(
         subject, settings={"scale": "data"}, data={"similarity": {"values": similarity.astype(np.float32)}}
     )
@@ -174,7 +174,7 @@ def test_positions_are_scaled_from_the_least_to_the_most_alike_and_laid_out_in_t
 
 
 def test_tokens_above_the_limit_stand_out(node, subject):
-    data = items(Tokens(), subject, ["norms", "usual"], show="norms", k=2)
+    data = items(RepresentationsView(), subject, ["norms", "usual"], show="norms", k=2)
     view = seen(subject, data=data, settings={"depth": 8, "k": 2})
     found = node("views/tokens/tokens.js", "outliers(self)", self=view)
     norms = [math.sqrt(sum(x * x for x in token)) for token in subject.trace.tokens[8][1:].double().tolist()]
@@ -186,11 +186,11 @@ def test_tokens_above_the_limit_stand_out(node, subject):
 
 def test_the_lines_of_the_account_and_its_waterfall_lead_from_the_start_to_the_logit(node, subject):
     names = ["heads", "mlps", "biases", "lines", "sources"]
-    view = seen(subject, data=items(Evidence(), subject, names))
+    view = seen(subject, data=items(AttributionView(), subject, names))
     target = subject.trace.top(1)[0][0]
     account = vitviz.evidence(subject.inspector, subject.trace, target=target)
     all_ = node("views/evidence/lines.js", "sums(self)", self=view)
-    bars = Evidence().chart(subject, Evidence().settings({}, subject.about)).bars
+    bars = AttributionView().chart(subject, AttributionView().settings({}, subject.about)).bars
     assert bars.low[0] == 0 and bars.high[-1] == pytest.approx(float(account.logit), abs=1e-3)
     np.testing.assert_allclose(bars.high[:-2], bars.low[1:-1])
     attention = (bars.high - bars.low)[1:-2:2]

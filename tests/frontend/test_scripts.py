@@ -9,7 +9,7 @@ import vitviz
 from vitviz.charts.colormaps import TABLES
 from vitviz.errors import Unknown
 from vitviz.server.api import modules
-from vitviz.server.page.components import Canvas, Part
+from vitviz.server.page.components import Canvas, PageComponent
 from vitviz.views import VIEWS
 
 HOME = Path(vitviz.__file__).parent
@@ -52,13 +52,17 @@ def test_templates_take_no_values(view):
 
 
 PARTS = sorted(
-    set(re.findall(r'Part\("(\w+)"', "".join(one.read_text() for one in (HOME / "server/page").glob("*.py"))))
+    set(
+        re.findall(
+            r'PageComponent\("(\w+)"', "".join(one.read_text() for one in (HOME / "server/page").glob("*.py"))
+        )
+    )
 )
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_parts_of_the_page_take_no_values(name):
-    part = Part(name)
+    part = PageComponent(name)
     assert part.html_template == f'<div class="vv-{name}" role="status" hidden></div>'
     assert (
         "${" not in part.js_on_load

@@ -40,7 +40,7 @@ def results(inspector, image, trace):
         "Trace": trace,
         "Classes": vitviz.Classes(["a cat", "a dog"], [[3.0, 4.0], [0.0, 2.0]]),
         "text": vitviz.Classes(["a photo of a cat"], [[1.0, 0.0]], "sigmoid", 10.0, -2.0, "some clip"),
-        "Without": vitviz.Without(heads=[(4, 1)], patches=[0, 17]),
+        "Ablation": vitviz.Ablation(heads=[(4, 1)], patches=[0, 17]),
         "attention_distance": vitviz.attention_distance(trace),
         "rollout": rollout,
         "token_components": vitviz.token_components(trace, 8),

@@ -92,7 +92,7 @@ def test_evidence_holds_every_head_and_class_that_can_be_clicked(inspector, trac
 
 
 def test_a_setting_that_the_view_refuses_is_held_as_its_sentence(inspector, image):
-    trace = inspector.trace(image, without=vitviz.Without(heads=[(4, 1)]))
+    trace = inspector.trace(image, without=vitviz.Ablation(heads=[(4, 1)]))
     parts = held(vitviz.show("evidence", inspector, trace, live=["method"]))["parts"]
     refused = [one["said"]["text"] for one in parts.values() if "said" in one]
     assert refused and all("." in one for one in refused)

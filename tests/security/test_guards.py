@@ -16,8 +16,15 @@ from tests.security.stranger import MARK
 from tests.server.test_scheduler import until
 from vitviz.server.i18n import translated
 from vitviz.server.security import uploads
-from vitviz.server.security.middleware import LARGEST, LONGEST, MOST_FILES, Calls, Door, Hosts
-from vitviz.server.security.scheduler import UNDER_WAY, WAITING, Turns
+from vitviz.server.security.middleware import (
+    LARGEST,
+    LONGEST,
+    MOST_FILES,
+    Hosts,
+    PageCalls,
+    SecurityMiddleware,
+)
+from vitviz.server.security.scheduler import UNDER_WAY, WAITING, FairScheduler
 
 TAKEN = 299  # the status of what went through
 
@@ -39,13 +46,13 @@ def calls():
         gr.api(other)
         picture, files = gr.Image(), gr.File(file_count="multiple")
         picture.input(lambda a, b: a, [picture, files], [one], api_visibility="private")
-    return Calls(demo)
+    return PageCalls(demo)
 
 
 @pytest.fixture
 def ask(calls):
     """Asks the door, and returns the status, what is said, and how many bytes the app behind it was given."""
-    quota, turns = uploads.Quota(4_000), Turns()
+    quota, turns = uploads.Quota(4_000), FairScheduler()
 
     def asking(path: str, body: bytes | object = b"", parts: int = 1, hosts=None, **headers):
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -98,7 +105,9 @@ def ask(calls):
                 (name.encode(), value.encode()) for name, value in named.items() if value is not None
             ],
         }
-        loops.run(Door(app, hosts or Hosts("127.0.0.1"), calls, quota, turns)(scope, receive, send))
+        loops.run(
+            SecurityMiddleware(app, hosts or Hosts("127.0.0.1"), calls, quota, turns)(scope, receive, send)
+        )
         asking.headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
         return sent[0]["status"], sent[1]["body"].decode(), len(given)
 

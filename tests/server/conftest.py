@@ -10,14 +10,14 @@ import pytest
 
 import vitviz
 from vitviz.server.api import figures
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 
 collect_ignore = ["simulated"]
 
 
 @pytest.fixture(scope="module")
 def studio():
-    return Studio(Settings(device="cpu"))
+    return AnalysisService(ServiceSettings(device="cpu"))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from tests.tiers import sweep
 from vitviz.server.api.serialization import UNEXPECTED
 from vitviz.server.page.figures import figures_of, value
 from vitviz.server.page.routes import routes
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.views import VIEWS
 
 QUICK = [view for view in VIEWS if view.slug in ("rollout", "distance")]
@@ -196,7 +196,7 @@ def test_a_whole_layer_of_many_tokens_is_not_handed_out(studio, client):
 def test_what_the_weights_alone_decide_is_made_once_for_all_pictures(client, monkeypatch):
     from vitviz import analyses
 
-    studio, made = Studio(Settings(device="cpu")), []
+    studio, made = AnalysisService(ServiceSettings(device="cpu")), []
     for name in ("principal_filters", "position_similarity"):
         true = getattr(analyses, name)
         monkeypatch.setattr(
@@ -230,7 +230,7 @@ def test_pictures_come_at_the_uploads_own_and_at_the_models_size(studio, client,
 
 
 def test_a_trace_that_was_put_out_is_made_again(key, studio):
-    small = Studio(Settings(device="cpu", trace_cache=1))
+    small = AnalysisService(ServiceSettings(device="cpu", trace_cache=1))
     first = small.look(small.pictures.sample("chelsea"), "vitviz-tiny")
     small.look(small.pictures.sample("coffee"), "vitviz-tiny")
     again = small.subject(first).trace
@@ -249,7 +249,7 @@ def test_numbers_of_one_picture_are_not_handed_out_for_another(studio, key):
 
 
 def test_a_page_of_a_film_loads_none_of_its_other_steps(monkeypatch):
-    studio, loaded = Studio(Settings(device="cpu")), []
+    studio, loaded = AnalysisService(ServiceSettings(device="cpu")), []
     load = studio.checkpoints.inspector
     monkeypatch.setattr(
         studio.checkpoints, "inspector", lambda name, *more: (loaded.append(name), load(name, *more))[1]

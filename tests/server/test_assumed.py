@@ -15,10 +15,10 @@ from tests.engine.small import saved, small
 from tests.shared import shared
 from vitviz.errors import CheckpointError, VitvizError
 from vitviz.server.api import lessons, links
-from vitviz.server.options import Settings
+from vitviz.server.options import ServiceSettings
 from vitviz.server.page import assumed
 from vitviz.server.page.build import build
-from vitviz.server.services.analysis_service import Studio
+from vitviz.server.services.analysis_service import AnalysisService
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +30,14 @@ def weights(tmp_path_factory):
 
 @pytest.fixture
 def studio(weights):
-    return Studio(Settings(device="cpu", weights=weights, keeps=True))
+    return AnalysisService(ServiceSettings(device="cpu", weights=weights, keeps=True))
 
 
 @pytest.fixture
 def small_studio(tmp_path):
     """The same of a file whose passes take a fiftieth."""
     saved(small(), tmp_path / "mine.safetensors")
-    return Studio(Settings(device="cpu", weights=tmp_path, keeps=True))
+    return AnalysisService(ServiceSettings(device="cpu", weights=tmp_path, keeps=True))
 
 
 def test_every_choice_has_the_answer_that_it_would_give(studio):
@@ -92,7 +92,7 @@ def test_what_a_stranger_says_is_checked(studio, text):
 
 
 def test_a_site_that_offers_few_checkpoints_offers_no_others_by_a_question_mark(weights):
-    studio = Studio(Settings(device="cpu", weights=weights, allowed=("other",)))
+    studio = AnalysisService(ServiceSettings(device="cpu", weights=weights, allowed=("other",)))
     with pytest.raises(CheckpointError, match="offers only other"):
         studio.checkpoints.inspector("mine.safetensors?heads=3")
 
@@ -101,7 +101,7 @@ def test_a_site_that_offers_few_checkpoints_offers_no_others_by_a_question_mark(
 def cifar(tmp_path):
     """A bare file of a ViT that is 96 wide and has ten classes without names."""
     saved(small(embed_dim=96, num_heads=6, num_classes=10), tmp_path / "cifar.safetensors")
-    return Studio(Settings(device="cpu", weights=tmp_path, keeps=True))
+    return AnalysisService(ServiceSettings(device="cpu", weights=tmp_path, keeps=True))
 
 
 def test_heads_that_64_does_not_tell_are_asked_with_the_answer_of_each(cifar):
@@ -131,17 +131,17 @@ def test_names_of_the_classes_are_kept_with_the_answers(cifar, tmp_path):
 def test_a_shared_site_asks_for_no_names_that_it_would_not_keep(cifar):
     inspector = cifar.checkpoints.inspector("cifar.safetensors")
     assert assumed.shown(inspector, None, keeps=False)["classes"] == 0
-    shipped = Studio(Settings(device="cpu")).checkpoints.inspector("vitviz-tiny")
+    shipped = AnalysisService(ServiceSettings(device="cpu")).checkpoints.inspector("vitviz-tiny")
     assert assumed.shown(shipped, None, keeps=True)["classes"] == 0, "what is shipped is not written to"
 
 
 def test_an_answer_is_kept_on_ones_own_machine_alone(weights, tmp_path):
     path = tmp_path / "mine.safetensors"
     path.write_bytes((weights / "mine.safetensors").read_bytes())
-    shared_site = Studio(Settings(device="cpu", weights=tmp_path))
+    shared_site = AnalysisService(ServiceSettings(device="cpu", weights=tmp_path))
     with pytest.raises(CheckpointError, match="site is shared"):
         assumed.keep(shared_site, "mine.safetensors?heads=3")
-    studio = Studio(Settings(device="cpu", weights=tmp_path, keeps=True))
+    studio = AnalysisService(ServiceSettings(device="cpu", weights=tmp_path, keeps=True))
     assert studio.checkpoints.inspector("mine.safetensors").checkpoint.assumed
     assert assumed.keep(studio, "mine.safetensors?mean=0.5,0.5,0.5&std=0.5,0.5,0.5") == "mine.safetensors"
     again = studio.checkpoints.inspector("mine.safetensors")

@@ -11,7 +11,7 @@ from vitviz.errors import VitvizError
 from vitviz.server.api import lessons
 from vitviz.server.api.endpoints import Endpoints, endpoint
 from vitviz.views import VIEWS
-from vitviz.views.tokens import Tokens
+from vitviz.views.tokens import RepresentationsView
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -60,7 +60,7 @@ def test_the_readme_says_how_each_array_counts(studio, key):
 
 
 def test_an_endpoint_takes_a_patch_as_text_or_as_a_number_and_refuses_all_else(studio):
-    ask = endpoint(Tokens(), Endpoints(studio))
+    ask = endpoint(RepresentationsView(), Endpoints(studio))
     number, text, middle = (ask("coffee", token=token)["similarity"] for token in (0, "0", ""))
     assert number == text != middle
     for strange in ([1], {"a": 1}, 1.5, "-1", "2" * 400, "2" * 5000, "\ud800"):

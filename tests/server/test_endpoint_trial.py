@@ -8,7 +8,7 @@ import pytest
 import vitviz
 from vitviz.errors import VitvizError
 from vitviz.server.api.endpoints import Endpoints
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.views import trial as view
 
 FEW = ("random", "centre", "ledger", "chefer", "rollout")
@@ -16,7 +16,9 @@ FEW = ("random", "centre", "ledger", "chefer", "rollout")
 
 @pytest.fixture(scope="module")
 def ask(small_weights):
-    return Endpoints(Studio(Settings(checkpoint="small", weights=small_weights, device="cpu"))).trial
+    return Endpoints(
+        AnalysisService(ServiceSettings(checkpoint="small", weights=small_weights, device="cpu"))
+    ).trial
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +103,7 @@ def test_what_cannot_be_is_a_sentence(ask, given, said):
 
 
 def test_where_no_map_can_be_tried_it_says_why():
-    rough = Studio(Settings(device="cpu", dtype="bfloat16"))
+    rough = AnalysisService(ServiceSettings(device="cpu", dtype="bfloat16"))
     found = told(Endpoints(rough).trial("coffee", method="ledger"))
     assert set(found) == {"checkpoint", "not_applicable"} and "float32" in found["not_applicable"]
 
@@ -109,10 +111,10 @@ def test_where_no_map_can_be_tried_it_says_why():
 def test_a_method_that_does_not_apply_stands_with_its_reason(ask, monkeypatch):
     from vitviz.analyses import saliency
     from vitviz.errors import UnsupportedModel
-    from vitviz.traces.localized_text import Sentence, not_applicable
+    from vitviz.traces.localized_text import LocalizedText, not_applicable
 
     def refusing(passes):
-        raise UnsupportedModel(not_applicable("mine", Sentence("no attention has a gradient")))
+        raise UnsupportedModel(not_applicable("mine", LocalizedText("no attention has a gradient")))
 
     monkeypatch.setattr(saliency, "METHODS", {**saliency.METHODS, "attention_grad_cam": refusing})
     found = told(ask("coffee", target="6", method="attention_grad_cam"))

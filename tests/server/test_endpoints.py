@@ -13,9 +13,9 @@ from tests.browser.conftest import Server
 from vitviz.errors import VitvizError
 from vitviz.server.api.endpoints import PUBLIC, Endpoints, _documented, _spoken, answering, endpoint
 from vitviz.server.page.build import build
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.views import VIEWS
-from vitviz.views.rollout import Rollout
+from vitviz.views.rollout import RolloutView
 
 ROOT = Path(__file__).parents[2]
 
@@ -124,14 +124,14 @@ def test_what_the_weights_say(endpoints, inspector):
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
 def test_programs_can_ask_for_what_a_view_shows(endpoints, view):
-    assert view.endpoint in PUBLIC or view in answering() or not any(item.taken for item in view.items)
+    assert view.endpoint in PUBLIC or view in answering() or not any(item.in_export for item in view.items)
 
 
 def test_a_fault_of_ours_is_not_told_as_the_callers(endpoints, monkeypatch, caplog):
     def broken(*given):
         raise KeyError("a bug")
 
-    monkeypatch.setattr(Rollout, "item", broken)
+    monkeypatch.setattr(RolloutView, "item", broken)
     with pytest.raises(gr.Error, match="mistake in vitviz"), caplog.at_level("ERROR", "vitviz"):
         _spoken(endpoints.rollout)("coffee")
     assert "a bug" in caplog.text, "the log has the traceback"
@@ -172,7 +172,7 @@ def test_checkpoints_are_listed_without_the_place_where_they_lie(endpoints):
         one["on_disk"] for one in first
     )
     assert str(ROOT) not in str(listed)
-    only = Endpoints(Studio(Settings(device="cpu", allowed=("vitviz-tiny",))))
+    only = Endpoints(AnalysisService(ServiceSettings(device="cpu", allowed=("vitviz-tiny",))))
     assert [one["name"] for one in only.checkpoints()] == ["vitviz-tiny"]
     with pytest.raises(VitvizError, match="offers only"):
         only.predict("coffee", "vit_base_patch16_224")

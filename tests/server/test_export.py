@@ -13,8 +13,8 @@ from PIL import Image
 import vitviz
 from tests.tiers import sweep
 from vitviz.server.api import lessons
-from vitviz.views import VIEWS, Subject
-from vitviz.views.positions import Positions
+from vitviz.views import VIEWS, ViewContext
+from vitviz.views.positions import PositionsView
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -183,7 +183,9 @@ def test_what_takes_long_comes_along_once_the_view_itself_has_found_it(studio, s
 
 
 def test_a_view_that_does_not_exist_is_left_out_with_the_reason(studio, key, monkeypatch):
-    monkeypatch.setattr(Positions, "unsupported", lambda self, subject: "It turns queries and keys instead.")
+    monkeypatch.setattr(
+        PositionsView, "unsupported", lambda self, subject: "It turns queries and keys instead."
+    )
     archive = opened(lessons.everything(studio, key, {}))
     assert "numbers/positions.npz" not in archive.namelist()
     assert json.loads(archive.read("settings.json"))["left_out"] == {
@@ -221,6 +223,6 @@ def test_a_checkpoints_name_is_safe_as_a_file_name():
 def test_a_checkpoints_name_is_no_formula_in_a_table(studio, key, name, written):
     trace = replace(studio.subject(key).trace, checkpoint=name)
     view = studio.view("distance")
-    subject = Subject(studio.checkpoints.inspector("vitviz-tiny"), trace)
+    subject = ViewContext(studio.checkpoints.inspector("vitviz-tiny"), trace)
     table = view.file(subject, "numbers.csv", view.settings({}, subject.about)).decode()
     assert {line["checkpoint"] for line in csv.DictReader(io.StringIO(table))} == {written}

@@ -12,11 +12,11 @@ from tests.browser.conftest import ROOT, free_port
 from vitviz.server.api.endpoints import Endpoints, _spoken, answering, endpoint
 from vitviz.server.api.serialization import UNEXPECTED
 from vitviz.server.page.build import build
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 
 
 def test_a_link_to_a_checkpoint_that_breaks_opens_the_page_with_a_sentence(monkeypatch, caplog):
-    studio = Studio(Settings(device="cpu"))
+    studio = AnalysisService(ServiceSettings(device="cpu"))
     real = studio.checkpoints.inspector
 
     def inspector(name, progress=None):

@@ -126,7 +126,7 @@ def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
     with pytest.raises(VitvizError, match="once the view itself"):  # with other settings nothing is known
         figures.asked_for(studio, key, slug, "svg", {})
     edited = studio.look(
-        studio.pictures.sample("coffee"), "vitviz-tiny", without=vitviz.Without(heads=[(4, 1)])
+        studio.pictures.sample("coffee"), "vitviz-tiny", without=vitviz.Ablation(heads=[(4, 1)])
     )
     with pytest.raises(VitvizError, match="on the whole model"):  # and no promise where there will be none
         figures.asked_for(studio, edited, slug, "svg", given)
@@ -141,10 +141,10 @@ def test_a_program_gets_what_takes_long_made(studio, few):
 
 def test_a_trial_over_a_set_has_its_figure(studio, key, two, monkeypatch):
     from vitviz.server.services import image_sets
-    from vitviz.surveys.measures.trial import TrialMeasure
+    from vitviz.surveys.measures.trial import FaithfulnessMeasure
 
     monkeypatch.setattr(
-        image_sets, "_trial", lambda protocol: TrialMeasure(("ledger", "rollout"), (protocol,))
+        image_sets, "_trial", lambda protocol: FaithfulnessMeasure(("ledger", "rollout"), (protocol,))
     )
     survey, _ = list(studio.sets.surveying(key, two, protocol="mean"))[-1]
     data, _ = figures.asked_for(studio, survey, "trial", "svg", {"patches_as": "mean", "print.detail": "1"})

@@ -12,8 +12,8 @@ from tests.export.reading import texts
 from vitviz.errors import Unknown, VitvizError, WrongSetting
 from vitviz.server.api import figures, lessons, videos
 from vitviz.server.api.endpoints import Endpoints
-from vitviz.server.options import Settings
-from vitviz.server.services.analysis_service import Studio
+from vitviz.server.options import ServiceSettings
+from vitviz.server.services.analysis_service import AnalysisService
 
 EARLY = "vitviz-tiny@30"
 pytestmark = pytest.mark.usefixtures("short_training", "samples_once")
@@ -70,7 +70,7 @@ def test_the_endpoint_takes_a_second_checkpoint(studio, expected):
 
 @pytest.mark.sweep
 def test_the_zip_has_it_of_both_and_looks_at_the_pictures_once(monkeypatch, expected):
-    studio, asked = Studio(Settings(device="cpu")), []
+    studio, asked = AnalysisService(ServiceSettings(device="cpu")), []
     of_samples = studio.sets._of_samples
     monkeypatch.setattr(
         studio.sets, "_of_samples", lambda run, what: asked.append(run.checkpoint) or of_samples(run, what)
@@ -90,7 +90,7 @@ def test_its_film_over_a_training_keeps_the_second_checkpoint_beside_it(studio, 
     film = videos.film(studio, pair, "compared", BOTH)
     first, *_, last = (frame.plate.rows[0][0] for frame in film.frames)
     np.testing.assert_array_equal(last.values, expected.plate.rows[0][0].values)
-    assert {str(one.along) for one in (first, last)} == {f"depth of {EARLY}"}
-    assert str(first.down) == "depth of vitviz-tiny@0" and not np.allclose(
+    assert {str(one.x_label) for one in (first, last)} == {f"depth of {EARLY}"}
+    assert str(first.y_label) == "depth of vitviz-tiny@0" and not np.allclose(
         first.values, last.values, atol=0.1
     )

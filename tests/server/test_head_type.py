@@ -11,10 +11,10 @@ from tests.engine.small import SMALL, saved, small
 from vitviz.errors import WrongSetting
 from vitviz.server.api import lessons
 from vitviz.server.api.endpoints import Endpoints
-from vitviz.server.options import Settings
+from vitviz.server.options import ServiceSettings
 from vitviz.server.page import facts
 from vitviz.server.page.figures import value
-from vitviz.server.services.analysis_service import Studio
+from vitviz.server.services.analysis_service import AnalysisService
 
 OUTPUTS = {"labels": (3, "sigmoid"), "values": (3, "value"), "value": (1, "value"), "yes": (1, "sigmoid")}
 
@@ -31,7 +31,7 @@ def studio(tmp_path_factory):
         about = {"architecture": "vit_tiny_patch16_224", "num_classes": outputs, "model_args": args}
         about |= {"pretrained_cfg": pictures, "vitviz": {"head_type": head_type}}
         (folder / name / "config.json").write_text(json.dumps(about))
-    return Studio(Settings(device="cpu", weights=folder))
+    return AnalysisService(ServiceSettings(device="cpu", weights=folder))
 
 
 def key_of(studio, name):

@@ -12,7 +12,7 @@ import vitviz
 from vitviz.engine.images import editing as module
 from vitviz.errors import Unknown, VitvizError
 from vitviz.server.api import figures, lessons, links
-from vitviz.traces.image_edits import Strokes
+from vitviz.traces.image_edits import ImageEdits
 
 pytestmark = pytest.mark.usefixtures("undrawn", "short_training")
 
@@ -22,7 +22,7 @@ TEXT = "brush.mean_60.200.150.90.0 rotate_10"
 @pytest.fixture(scope="module")
 def painted(studio, key):
     run = studio.runs.run(key)
-    return studio.look(run.picture, run.checkpoint, strokes=Strokes.parse(TEXT))
+    return studio.look(run.picture, run.checkpoint, strokes=ImageEdits.parse(TEXT))
 
 
 def pixels(data: bytes) -> np.ndarray:
@@ -49,9 +49,10 @@ def test_a_picture_is_painted_once_and_equal_strokes_have_one_key(studio, key, m
 
     monkeypatch.setattr(module, "painted_over", counted)
     keys = [
-        studio.look(run.picture, "vitviz-tiny", strokes=Strokes.parse(text)) for text in ("hue_7", " hue_7 ")
+        studio.look(run.picture, "vitviz-tiny", strokes=ImageEdits.parse(text))
+        for text in ("hue_7", " hue_7 ")
     ]
-    keys.append(studio.look(run.picture, "vitviz-tiny@30", strokes=Strokes.parse("hue_7")))
+    keys.append(studio.look(run.picture, "vitviz-tiny@30", strokes=ImageEdits.parse("hue_7")))
     for one in keys:
         studio.image(one, "upload"), studio.image(one, "input"), studio.before(one), studio.photograph(one)
     assert len(count) == 1 and keys[0] == keys[1] != keys[2]
@@ -66,7 +67,7 @@ def test_many_wide_strokes_are_painted_in_a_turn(studio, key, monkeypatch):
 
     monkeypatch.setattr(module, "painted_over", painting)
     for number, ask in enumerate((lambda one: studio.image(one, "upload"), studio.photograph, studio.before)):
-        strokes = Strokes.parse(f"hue_{11 + number}")
+        strokes = ImageEdits.parse(f"hue_{11 + number}")
         size = (128, 128) if ask == studio.before else None
         found = ask(studio.runs.known(run.picture, "vitviz-tiny", size, strokes=strokes))
         assert getattr(found, "seen", found) is not None
@@ -84,7 +85,7 @@ def test_the_page_gets_the_picture_before_and_after(studio, key, painted):
 
 def test_before_a_pass_it_is_the_painted_picture_that_is_shown(studio, key):
     run = studio.runs.run(key)
-    known = studio.runs.known(run.picture, run.checkpoint, strokes=Strokes.parse("hue_31"))
+    known = studio.runs.known(run.picture, run.checkpoint, strokes=ImageEdits.parse("hue_31"))
     seen = studio.before(known)
     assert seen.awaited and seen.seen.retouched.text() == "hue_31"
 
@@ -132,7 +133,7 @@ def test_a_figure_for_print_is_drawn_over_the_painted_picture(studio, key, paint
 
 def test_strokes_that_are_none_are_a_sentence(studio, key):
     with pytest.raises(VitvizError, match="Given the stroke 'nothing'"):
-        Strokes.parse("nothing")
+        ImageEdits.parse("nothing")
 
 
 def test_a_piece_laid_onto_another_photograph(studio, key):
@@ -143,7 +144,7 @@ def test_a_piece_laid_onto_another_photograph(studio, key):
     own = studio.pictures.keep_bytes(file.getvalue())
     text = "hue_40 onto.{}_200.100.150.90.-120.-40"
     laid, onto = (
-        studio.look(run.picture, run.checkpoint, strokes=Strokes.parse(text.format(one)))
+        studio.look(run.picture, run.checkpoint, strokes=ImageEdits.parse(text.format(one)))
         for one in ("chelsea", own)
     )
     for one, picture in ((laid, vitviz.sample_image("chelsea")), (onto, Image.open(file))):
@@ -166,6 +167,6 @@ def test_a_piece_laid_onto_another_photograph(studio, key):
     assert lesson.seen.strokes == text.format("other") and lesson.seen.sample == "coffee"
     assert lesson.other == files["other.jpg"] == studio.image(onto, "original")
     assert files["upload.jpg"] == studio.image(key, "upload")
-    gone = Strokes.parse(text.format("0" * 40))
+    gone = ImageEdits.parse(text.format("0" * 40))
     with pytest.raises(VitvizError, match="put this picture away"):
         studio.look(run.picture, run.checkpoint, strokes=gone)

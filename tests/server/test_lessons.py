@@ -16,7 +16,7 @@ from vitviz.server.api import lessons
 from vitviz.server.api.lessons import NoLesson
 from vitviz.server.api.links import LONGEST, Link
 from vitviz.server.options import folder_of_lessons
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.views import VIEWS
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -35,9 +35,9 @@ def own(studio):
 
 @pytest.fixture(scope="module")
 def zipped(studio, own):
-    from vitviz.traces.runs import Without
+    from vitviz.traces.runs import Ablation
 
-    key = studio.look(own, "vitviz-tiny@30", (96, 112), without=Without(heads=[(1, 2)], patches=[4]))
+    key = studio.look(own, "vitviz-tiny@30", (96, 112), without=Ablation(heads=[(1, 2)], patches=[4]))
     second = studio.look(own, "vitviz-tiny", (96, 112))
     return lessons.everything(studio, key, {**GIVEN, "second": second})
 
@@ -199,4 +199,4 @@ def test_where_lessons_lie(tmp_path, monkeypatch):
     assert str(folder_of_lessons()) == "lessons"
     (tmp_path / "lessons").mkdir()
     assert folder_of_lessons() == tmp_path / "lessons"
-    assert Studio(Settings(lessons=tmp_path)).settings.lessons == tmp_path
+    assert AnalysisService(ServiceSettings(lessons=tmp_path)).settings.lessons == tmp_path

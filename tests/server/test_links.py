@@ -4,9 +4,9 @@ import pytest
 
 from vitviz.server.api import links
 from vitviz.traces.grid import Grid
-from vitviz.views import VIEWS, About, Wholes
+from vitviz.views import VIEWS, IntListSetting, ModelShape
 
-LARGE = About(99, 99, Grid(300, 300, (16, 16), ("class",)))
+LARGE = ModelShape(99, 99, Grid(300, 300, (16, 16), ("class",)))
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
     "${alert(1)}",
@@ -116,7 +116,7 @@ def test_every_setting_at_another_value_than_its_default_can_stand_in_a_link(vie
 
 
 def test_a_link_holds_as_many_numbers_as_the_setting_does_and_not_one_more():
-    several = [(view, one) for view in VIEWS for one in view.controls if isinstance(one, Wholes)]
+    several = [(view, one) for view in VIEWS for one in view.controls if isinstance(one, IntListSetting)]
     assert {control.most for _, control in several} == {16, 400}
     for view, control in several:
         whole = ".".join(map(str, range(10_000, 10_000 + control.most)))

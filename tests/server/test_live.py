@@ -18,10 +18,10 @@ from vitviz.errors import ImageError, Unknown
 from vitviz.server.page import routes as live
 from vitviz.server.page.routes import routes, shown
 from vitviz.server.services import frames
-from vitviz.traces.runs import Without
+from vitviz.traces.runs import Ablation
 from vitviz.views import VIEWS
 
-WITHOUT = Without(heads=[(1, 1)])
+WITHOUT = Ablation(heads=[(1, 1)])
 
 
 def jpeg(shade: int = 0) -> bytes:

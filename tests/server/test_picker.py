@@ -3,7 +3,7 @@
 import pytest
 
 from vitviz.errors import CheckpointError
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ def test_only_listed_checkpoints_can_be_named_from_the_page(studio, name):
 
 
 def test_a_public_space_offers_only_what_it_is_told_to():
-    closed = Studio(Settings(device="cpu", allowed=("vitviz-tiny",)))
+    closed = AnalysisService(ServiceSettings(device="cpu", allowed=("vitviz-tiny",)))
     assert [one.name for one in closed.checkpoints.offered()] == ["vitviz-tiny"]
     with pytest.raises(CheckpointError, match="offers only vitviz-tiny"):
         closed.checkpoints.inspector("vit_tiny_patch16_224.augreg_in21k")

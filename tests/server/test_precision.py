@@ -17,7 +17,7 @@ from vitviz.server.i18n import translated
 from vitviz.server.options import parse
 from vitviz.server.page import facts
 from vitviz.server.page.figures import value
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.views import VIEWS
 
 QUICK = [view for view in VIEWS if view.slug in ("rollout", "distance", "evidence")]
@@ -25,7 +25,7 @@ QUICK = [view for view in VIEWS if view.slug in ("rollout", "distance", "evidenc
 
 @pytest.fixture(scope="module")
 def rough():
-    return Studio(Settings(device="cpu", dtype="bfloat16"))
+    return AnalysisService(ServiceSettings(device="cpu", dtype="bfloat16"))
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_the_facts_name_it_and_its_distance_from_float32(rough, key):
 
 
 def test_in_float32_the_facts_say_so_and_no_more():
-    exact = Studio(Settings(device="cpu"))
+    exact = AnalysisService(ServiceSettings(device="cpu"))
     said = facts.answer(exact.subject(exact.look(exact.pictures.sample("chelsea"), "vitviz-tiny")))
     assert ["Computed in", {"text": "float32", "values": {}}] in said["shapes"] and not any(
         "float32" in note["text"] for note in said["notes"]
@@ -71,7 +71,7 @@ def test_in_float32_the_facts_say_so_and_no_more():
 
 @sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
 def test_every_view_exists_and_its_numbers_say_the_precision(rough, key, view, few):
-    if view.exact:
+    if view.float32_only:
         assert "float32" in value(rough, key, view)["message"]["text"]
         return
     assert value(rough, key, view)["message"] is None

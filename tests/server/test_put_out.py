@@ -4,15 +4,15 @@ import pytest
 
 from tests import loops
 from vitviz.errors import ImageError
-from vitviz.server.page.components import Canvas, Page, Part
+from vitviz.server.page.components import Canvas, Page, PageComponent
 from vitviz.server.security import request_context
-from vitviz.server.security.middleware import Answers
+from vitviz.server.security.middleware import PageMessages
 from vitviz.server.security.scheduler import one_answer
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 
 
 def test_what_the_trace_alone_answers_never_brings_a_checkpoint_back(monkeypatch):
-    studio = Studio(Settings(device="cpu"))
+    studio = AnalysisService(ServiceSettings(device="cpu"))
     key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
     studio.checkpoints._inspectors._entries.clear()
 
@@ -35,7 +35,7 @@ def test_what_the_trace_alone_answers_never_brings_a_checkpoint_back(monkeypatch
 
 
 def test_a_picture_that_was_put_out_is_asked_for_again():
-    small = Studio(Settings(device="cpu", trace_cache=1, picture_cache=1))
+    small = AnalysisService(ServiceSettings(device="cpu", trace_cache=1, picture_cache=1))
     first = small.look(small.pictures.sample("chelsea"), "vitviz-tiny")
     small.look(small.pictures.sample("coffee"), "vitviz-tiny")
     with pytest.raises(ImageError, match="Drop it in once more"):
@@ -43,7 +43,7 @@ def test_a_picture_that_was_put_out_is_asked_for_again():
 
 
 def test_keys_differ_between_servers_and_cannot_be_computed_from_the_picture(studio):
-    assert Studio(Settings()).pictures.sample("chelsea") != studio.pictures.sample("chelsea")
+    assert AnalysisService(ServiceSettings()).pictures.sample("chelsea") != studio.pictures.sample("chelsea")
 
 
 def test_a_checkpoint_is_loaded_once(studio):
@@ -64,7 +64,7 @@ def test_one_answer_looks_once_whether_a_checkpoint_has_been_replaced(studio, mo
 
 def test_an_answer_that_somebody_waits_for_is_not_put_out_by_new_pages():
     """Two hundred new pages of one visitor cost another his answer: Gradio forgets the oldest page first."""
-    told = Answers(2)
+    told = PageMessages(2)
     with request_context.listening("waits"):
         told["waits"], told["left"] = "his", "nobody's"
         for number in range(3):
@@ -80,12 +80,14 @@ def test_an_answer_is_what_gradio_makes_of_it_and_no_component_is_built_for_what
 
     def told(kind: type[gr.Blocks], built: list) -> list:
         with kind() as demo:
-            session, part, canvas, size = gr.State({}), Part("notice"), Canvas("patches"), gr.Dropdown(["a"])
+            session, part, canvas, size = (
+                gr.State({}), PageComponent("notice"), Canvas("patches"), gr.Dropdown(["a"])
+            )  # fmt: skip
             outputs = [session, part, canvas, size]
             given = [{"a": 1}, {"text": "said"}, gr.skip(), gr.update(choices=["b"], value="b")]
             gr.Button().click(lambda: given, None, outputs)
             gr.Button().click(lambda: gr.skip(), None, part)
-        for one in (Part, Canvas):
+        for one in (PageComponent, Canvas):
             made = one.__init__
             monkeypatch.setattr(one, "__init__", lambda *a, made=made, **b: built.append(a) or made(*a, **b))
         state, (many, single) = SessionState(demo), demo.fns.values()

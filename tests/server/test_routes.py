@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gradio.utils import get_upload_folder
 
-from tests.browser.house import House
+from tests.browser.house import RunningApp
 from tests.server.wire import SECRET, linked, refused, wire
 from tests.tiers import sweep
 from vitviz.charts.encode import encoded
@@ -33,7 +33,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def house(folders):
-    running = House("--weights", str(folders[0]))
+    running = RunningApp("--weights", str(folders[0]))
     yield running
     running.stop()
 

@@ -13,8 +13,8 @@ from gradio.context import LocalContext
 from vitviz.errors import Stopped, TooMuch
 from vitviz.server.options import Limits
 from vitviz.server.security import request_context
-from vitviz.server.security.scheduler import CHEAP, DEAR, READING, Turns
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.security.scheduler import CHEAP, DEAR, READING, FairScheduler
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.server.services.cache import Cache, aside
 from vitviz.traces import cancellation
 
@@ -34,7 +34,7 @@ class Room:
     """Wishes that hold their turn until they are let go; `order` says who had one when."""
 
     def __init__(self, **given):
-        self.turns, self.order, self.go = Turns(**given), [], {}
+        self.turns, self.order, self.go = FairScheduler(**given), [], {}
         self.threads = ThreadPoolExecutor(20)
 
     def wish(self, name: str, dear: bool, visitor: str):
@@ -101,7 +101,7 @@ def test_a_full_line_refuses_at_once_and_whoever_left_gives_the_place_back():
 
 
 def test_an_error_gives_the_turn_back_and_one_turn_within_another_is_the_same():
-    turns = Turns(cheap=1)
+    turns = FairScheduler(cheap=1)
     with pytest.raises(ZeroDivisionError), turns.turn(DEAR, "a"), turns.turn(DEAR, "a"):
         1 / 0  # noqa: B018, raising is its purpose
     with turns.turn(DEAR, "a"), turns.turn(CHEAP, "a"):
@@ -111,7 +111,7 @@ def test_an_error_gives_the_turn_back_and_one_turn_within_another_is_the_same():
 
 def test_who_waits_for_what_another_makes_gives_the_turn_back():
     """The maker may need that very turn: both would wait for ever."""
-    turns, cache, making, waits = Turns(), Cache(10, len), threading.Event(), threading.Event()
+    turns, cache, making, waits = FairScheduler(), Cache(10, len), threading.Event(), threading.Event()
 
     def make():
         making.set()
@@ -133,7 +133,7 @@ def test_who_waits_for_what_another_makes_gives_the_turn_back():
 
 
 def test_what_reads_gives_its_turn_back_where_it_comes_to_compute():
-    turns = Turns()
+    turns = FairScheduler()
     with turns.turn(READING, "a"):
         with turns.turn(CHEAP, "a"):
             assert not turns._lines[READING].computing and len(turns._lines[CHEAP].computing) == 1
@@ -142,7 +142,7 @@ def test_what_reads_gives_its_turn_back_where_it_comes_to_compute():
 
 
 def test_of_one_visitor_two_answers_are_under_way_and_eight_wait_and_the_next_is_told_how_long():
-    turns, go, order = Turns(), threading.Event(), []
+    turns, go, order = FairScheduler(), threading.Event(), []
 
     def answer(number: int):
         with turns.place("a"):
@@ -184,7 +184,7 @@ def test_other_sessions_of_one_address_do_not_come_before_another_address():
 
 
 def test_all_that_compute_at_once_fit_into_the_memory_there_is():
-    turns, inside = Turns(room=100), threading.Event()
+    turns, inside = FairScheduler(room=100), threading.Event()
 
     def big():
         with turns.turn(DEAR, "b", 60):
@@ -201,7 +201,7 @@ def test_all_that_compute_at_once_fit_into_the_memory_there_is():
 
 
 def test_what_is_dear_stands_back_between_two_steps_and_is_never_stopped_for_good():
-    turns, stands, goes = Turns(), threading.Event(), threading.Event()
+    turns, stands, goes = FairScheduler(), threading.Event(), threading.Event()
 
     def dear():
         with turns.turn(DEAR, "a"):
@@ -223,7 +223,7 @@ def test_what_is_dear_stands_back_between_two_steps_and_is_never_stopped_for_goo
 
 
 def test_too_many_tokens_are_refused_before_with_a_size_that_would_do():
-    studio = Studio(Settings(device="cpu", limits=Limits(tokens=400)))
+    studio = AnalysisService(ServiceSettings(device="cpu", limits=Limits(tokens=400)))
     picture = studio.pictures.sample("chelsea")
     inspector = studio.checkpoints.inspector("vitviz-tiny")
     patch = inspector.grid().patch[0]
@@ -236,23 +236,23 @@ def test_too_many_tokens_are_refused_before_with_a_size_that_would_do():
 
 
 def test_time_that_is_over_ends_a_pass_with_a_sentence():
-    studio = Studio(Settings(device="cpu", limits=Limits(seconds=1e-9)))
+    studio = AnalysisService(ServiceSettings(device="cpu", limits=Limits(seconds=1e-9)))
     with pytest.raises(TooMuch, match="longer than the 1e-09 seconds"):
         studio.look(studio.pictures.sample("chelsea"), "vitviz-tiny")
 
 
 def test_a_visitor_who_left_ends_the_pass_and_the_next_one_is_answered(monkeypatch):
-    studio = Studio(Settings(device="cpu"))
+    studio = AnalysisService(ServiceSettings(device="cpu"))
     picture, left = studio.pictures.sample("chelsea"), SimpleNamespace(alive=False)
     monkeypatch.setattr(request_context, "gone", lambda: not left.alive)
-    with pytest.raises(request_context.Gone):
+    with pytest.raises(request_context.PageClosed):
         studio.look(picture, "vitviz-tiny")
     left.alive = True
     assert studio.look(picture, "vitviz-tiny")
 
 
 def test_what_is_dear_has_a_line_of_its_own_and_what_is_cheap_to_read_has_none(monkeypatch):
-    studio = Studio(Settings(device="cpu"))
+    studio = AnalysisService(ServiceSettings(device="cpu"))
     inspector, lines = studio.checkpoints.inspector("vitviz-tiny"), studio.work.turns._lines
     for size, dear in ((None, False), ((1120, 1120), True)):
         with studio.work.computing(inspector, size):
@@ -266,7 +266,7 @@ def test_what_is_dear_has_a_line_of_its_own_and_what_is_cheap_to_read_has_none(m
         with studio.work.reading(SimpleNamespace(trace=trace)):
             assert len(lines[DEAR if dear else READING].computing) == 1 and not lines[CHEAP].computing
     monkeypatch.setattr(request_context, "gone", lambda: True)
-    with pytest.raises(request_context.Gone), studio.work.computing(inspector, None):
+    with pytest.raises(request_context.PageClosed), studio.work.computing(inspector, None):
         cancellation.check()
 
 

@@ -24,7 +24,7 @@ from vitviz.server.api import endpoints, figures, lessons
 from vitviz.server.options import Limits
 from vitviz.server.page import routes
 from vitviz.server.security import request_context, scheduler
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.traces import cancellation
 from vitviz.views import VIEWS, shared
 from vitviz.views.trial import compute
@@ -56,7 +56,7 @@ WAYS = {
 
 @pytest.fixture
 def studio():
-    return Studio(Settings(device="cpu", limits=Limits(passes=1)))
+    return AnalysisService(ServiceSettings(device="cpu", limits=Limits(passes=1)))
 
 
 @pytest.fixture

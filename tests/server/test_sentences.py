@@ -13,7 +13,7 @@ from vitviz.errors import Unknown, UnsupportedModel, VitvizError
 from vitviz.server.api import lessons, links
 from vitviz.server.page import facts
 from vitviz.server.page.assumed import name_with
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.server.services.checkpoints import classes_in
 from vitviz.traces.text_classes import SENTENCES, WRITTEN, plain, with_text, without_text
 
@@ -28,7 +28,7 @@ def weights(tmp_path_factory):
 
 @pytest.fixture
 def studio(weights):
-    return Studio(Settings(device="cpu", weights=weights))
+    return AnalysisService(ServiceSettings(device="cpu", weights=weights))
 
 
 def test_a_name_carries_any_sentence_and_gives_it_back():
@@ -70,7 +70,7 @@ def test_another_sentence_is_no_second_look_at_the_picture(studio, weights, monk
 
 
 def test_what_was_taken_away_is_seen_by_the_sentences_too(studio, weights):
-    picture, without = studio.pictures.sample("chelsea"), vitviz.Without(heads=[(1, 1)])
+    picture, without = studio.pictures.sample("chelsea"), vitviz.Ablation(heads=[(1, 1)])
     asked = vitviz.load(CATS, folder=weights, device="cpu")
     expected = asked.trace(vitviz.sample_image("chelsea"), without=without).logits
     found = studio.subject(studio.look(picture, CATS, without=without)).trace
@@ -106,7 +106,9 @@ def test_a_checkpoint_without_a_text_tower_says_so(studio):
     assert not facts.asked(studio.checkpoints.inspector("vitviz-tiny"))["reads"]
     with pytest.raises(UnsupportedModel, match="has no text tower"):
         studio.checkpoints.inspector("vitviz-tiny?text=a cat")
-    restricted = Studio(Settings(device="cpu", allowed=("vitviz-tiny",), weights=studio.settings.weights))
+    restricted = AnalysisService(
+        ServiceSettings(device="cpu", allowed=("vitviz-tiny",), weights=studio.settings.weights)
+    )
     with pytest.raises(vitviz.VitvizError, match="offers only"):
         restricted.checkpoints.inspector(CATS)
 

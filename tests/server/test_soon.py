@@ -7,8 +7,8 @@ from vitviz.charts.encode import encoded
 from vitviz.errors import VitvizError
 from vitviz.server import options
 from vitviz.server.page.figures import figures_of, framed
-from vitviz.server.services.analysis_service import Settings, Studio
-from vitviz.traces.runs import Without
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
+from vitviz.traces.runs import Ablation
 from vitviz.views import VIEWS
 
 SIZE = (224, 224)
@@ -17,7 +17,7 @@ SOON = ["patches", "filters", "positions"]
 
 @pytest.fixture
 def studio():
-    return Studio(Settings(device="cpu"))
+    return AnalysisService(ServiceSettings(device="cpu"))
 
 
 def known(studio, size=SIZE) -> str:
@@ -39,7 +39,7 @@ def test_what_needs_no_attention_is_there_without_a_pass(studio, monkeypatch):
     key = known(studio)
     forbid(studio.checkpoints.inspector("vitviz-tiny"), monkeypatch)
     assert framed(studio, key, "stage")["grid"]["rows"] == 28
-    assert [view.slug for view in VIEWS if view.soon] == SOON
+    assert [view.slug for view in VIEWS if view.needs_no_pass] == SOON
     for view in VIEWS:
         shown = figure(studio, key, view.slug)
         assert shown["grid"]["rows"] == shown["grid"]["cols"] == 28 and shown["key"] == key
@@ -99,7 +99,7 @@ def test_how_far_a_pass_is_can_be_asked_while_it_is_made_and_not_after(studio, m
 
 
 def test_a_picture_that_is_painted_over_is_shown_so_even_when_its_trace_was_put_out(studio):
-    painted = Without(patches=[0, 1], patches_as="black")
+    painted = Ablation(patches=[0, 1], patches_as="black")
     key = studio.runs.known(studio.pictures.sample("coffee"), "vitviz-tiny", without=painted)
     assert studio.image(key, "input") == encoded(studio.subject(key).trace.view.picture, ".png")
     assert studio.image(key, "input") != studio.image(known(studio, None), "input")

@@ -17,7 +17,7 @@ from tests.server.fork import process
 from vitviz.errors import VitvizError
 from vitviz.server import zerogpu
 from vitviz.server.page.figures import value
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.traces.samples import sample_image
 from vitviz.views import VIEWS
 
@@ -89,7 +89,7 @@ print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid":
         all(call["pid"] != said["pid"] for call in said["calls"])
         and said["calls"][0]["seconds"] < said["calls"][1]["seconds"] < 60
     )
-    studio = Studio(Settings(device="cpu"))
+    studio = AnalysisService(ServiceSettings(device="cpu"))
     key = studio.look(studio.pictures.sample("chelsea"), "vitviz-tiny")
     trace = studio.subject(key).trace
     *_, (_, survey) = studio.sets.surveying(

@@ -19,23 +19,23 @@ from vitviz.engine.images.opening import open_image
 from vitviz.server.api import lessons
 from vitviz.server.options import Limits
 from vitviz.server.page import over_a_set
-from vitviz.server.page.over_a_set import AVERAGED, OverASet
+from vitviz.server.page.over_a_set import AVERAGED, ImageSetPanel
 from vitviz.server.services import image_sets
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def quick(protocol):
-    from vitviz.surveys.measures.trial import TrialMeasure
+    from vitviz.surveys.measures.trial import FaithfulnessMeasure
 
-    return TrialMeasure(("ledger", "rollout"), (protocol,))
+    return FaithfulnessMeasure(("ledger", "rollout"), (protocol,))
 
 
 @pytest.fixture
 def studio(monkeypatch):
     monkeypatch.setattr(image_sets, "_trial", quick)
-    return Studio(Settings(device="cpu", limits=Limits(passes=1)))
+    return AnalysisService(ServiceSettings(device="cpu", limits=Limits(passes=1)))
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def figure(page):
 
 
 def test_it_grows_picture_by_picture_and_is_what_python_says(studio, state, paths):
-    pages = list(OverASet(studio).survey(state, sent(view="trial", way="black")))
+    pages = list(ImageSetPanel(studio).survey(state, sent(view="trial", way="black")))
     assert [figure(page)["summary"]["pictures"] for page in pages] == [1, 2]
     key = pages[-1][0]["surveys"]["trial"]
     inspector = vitviz.load("vitviz-tiny", device="cpu")
@@ -76,7 +76,7 @@ def test_it_grows_picture_by_picture_and_is_what_python_says(studio, state, path
 
 
 def test_another_visitor_comes_between_two_pictures(studio, state):
-    growing = OverASet(studio).survey(state, sent(view="trial"))
+    growing = ImageSetPanel(studio).survey(state, sent(view="trial"))
     next(growing)
     line = studio.work.turns._lines["cheap"]
     with ThreadPoolExecutor(1) as threads:
@@ -88,7 +88,7 @@ def test_another_visitor_comes_between_two_pictures(studio, state):
 
 
 def test_too_many_are_refused_before_anything_is_opened_and_nothing_is_lost(studio, state, paths):
-    over = OverASet(studio)
+    over = ImageSetPanel(studio)
     for many, most in ((1001, 1000), (301, 300)):
         asked = over.give(state, paths[:1] * many)
         if most == 300:
@@ -107,7 +107,7 @@ def test_pictures_are_seen_with_what_they_are_taken_for_and_one_that_is_none_wit
     studio, state, paths
 ):
     (bad := Path(paths[0]).with_name("bad.png")).write_text("no picture")
-    over = OverASet(studio)
+    over = ImageSetPanel(studio)
     state, panel, _ = over.give(state, [*paths, str(bad)])
     assert panel["count"] == 3 and panel["answers"] == [None] * 3
     *_, panel = over.answer(state)

@@ -22,10 +22,10 @@ from vitviz.errors import TooMuch, Unknown
 from vitviz.server.api import endpoints, lessons
 from vitviz.server.options import Limits
 from vitviz.server.page import build, routes
-from vitviz.server.page.page_renderer import Shown
+from vitviz.server.page.page_renderer import PageRenderer
 from vitviz.server.security import request_context, scheduler
-from vitviz.server.security.scheduler import CHEAP, READERS, READING, UNDER_WAY, Turns
-from vitviz.server.services.work import Work
+from vitviz.server.security.scheduler import CHEAP, READERS, READING, UNDER_WAY, FairScheduler
+from vitviz.server.services.work import WorkQueue
 from vitviz.traces import cancellation
 
 STATIC = {  # what computes nothing
@@ -40,7 +40,7 @@ def page(studio):
 
 
 @contextmanager
-def read_by_others(work: Work):
+def read_by_others(work: WorkQueue):
     """No place is left among those who read."""
     with ExitStack() as held:
         for number in range(READERS):
@@ -99,8 +99,8 @@ def test_every_endpoint_and_every_change_of_the_page_holds_a_turn(studio, monkey
     for fn in public:
         with pytest.raises(gr.Error, match="a turn was asked for"):
             fn.fn()
-    monkeypatch.setattr(Shown, "unchanged", lambda page, more=0: [])
-    shown = object.__new__(Shown)
+    monkeypatch.setattr(PageRenderer, "unchanged", lambda page, more=0: [])
+    shown = object.__new__(PageRenderer)
     shown.studio = studio
     count = len(held)
     assert "a turn was asked for" in str(shown.attempt({}, lambda state: [state]))
@@ -140,7 +140,7 @@ def test_a_posted_question_with_values_of_other_types_is_a_refusal(page, key):
 
 def test_who_waits_for_a_place_gives_the_turn_of_reading_back():
     """Those of the same visitor who have places come back to it: all would wait for ever."""
-    scheduler, waits, computed = Turns(), threading.Event(), threading.Event()
+    scheduler, waits, computed = FairScheduler(), threading.Event(), threading.Event()
     places = scheduler._answers
 
     def in_place(first: bool):
@@ -166,7 +166,7 @@ def test_who_waits_for_a_place_gives_the_turn_of_reading_back():
 def test_a_requests_time_is_what_it_computes_and_not_what_it_waits_within_its_turn(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(scheduler, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    work = Work(Limits(seconds=300))
+    work = WorkQueue(Limits(seconds=300))
     with scheduler.one_answer(), work.request_turn():
         assert not scheduler.begun()  # what has computed nothing yet may still be refused
         now[0] += 200

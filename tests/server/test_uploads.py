@@ -26,10 +26,10 @@ from vitviz.server import launch as starting
 from vitviz.server.api.endpoints import Endpoints, _spoken
 from vitviz.server.options import parse
 from vitviz.server.page.build import build, launch
-from vitviz.server.page.components import Files, Upload
-from vitviz.server.page.over_a_set import OverASet
+from vitviz.server.page.components import FileInput, ImageUpload
+from vitviz.server.page.over_a_set import ImageSetPanel
 from vitviz.server.security import request_context, uploads
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.server.services.sessions import Sessions
 from vitviz.traces.samples import sample_image
 from vitviz.views import VIEWS
@@ -127,7 +127,7 @@ def test_what_takes_an_uploads_place_after_it_was_checked_is_not_opened(own, tmp
 
 @sweep("view", [view for view in VIEWS if view.averages], quick=1, ids=lambda view: view.slug)
 def test_a_survey_opens_only_uploads(studio, own, tmp_path, view):
-    over = OverASet(studio)
+    over = ImageSetPanel(studio)
     start = {"key": studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")}
     sample_image("coffee").save(own / "mine.png")
     state, *_ = over.give(start, [str(own / "mine.png")])
@@ -141,7 +141,7 @@ def test_a_survey_opens_only_uploads(studio, own, tmp_path, view):
 
 
 def test_widgets_open_nothing_by_themselves(tmp_path):
-    upload, pictures = Upload(), Files("multiple")
+    upload, pictures = ImageUpload(), FileInput("multiple")
     zero = upload.data_model(path="/dev/zero")
     assert upload.preprocess(zero) == "/dev/zero"
     assert pictures.preprocess(pictures.data_model([{"path": "/dev/zero"}])) == ["/dev/zero"]
@@ -212,7 +212,7 @@ print(folder.path, flush=True), time.sleep(60)
     strangers = [tmp_path / name for name in ("vitviz-tests-x", "vitviz-empty/uploads", "other/uploads")]
     [place.mkdir(parents=True) for place in strangers]
     (tmp_path / "vitviz-link").symlink_to(running)
-    mine = starting.Folder(tmp_path)
+    mine = starting.ProcessFolder(tmp_path)
     assert (
         not killed.exists()
         and running.exists()
@@ -242,7 +242,7 @@ def test_a_page_that_gradio_has_forgotten_goes_on_where_it_was(monkeypatch):
 
 def test_the_page_goes_on_after_hundreds_of_other_visitors():
     """By Gradio itself, whose memory of the page is taken away."""
-    studio = Studio(Settings(device="cpu"))
+    studio = AnalysisService(ServiceSettings(device="cpu"))
     demo = build(studio)
     numbers = {fn.api_name: number for number, fn in demo.fns.items()}
     request = gr.Request(session_hash="mine", query_params={}, headers={})
@@ -288,5 +288,5 @@ def test_one_file_may_have_all_that_one_request_may_bring(monkeypatch):
     demo.launch = lambda **named: given.update(named)
     monkeypatch.setattr("vitviz.server.page.build._warm_up", nothing)
     options = parse(["--upload-quota", "2000", "--device", "cpu"])
-    launch(demo, Studio(options.settings), options)
+    launch(demo, AnalysisService(options.settings), options)
     assert given["max_file_size"] == uploads.Quota(options.upload_quota).request == 500_000_000

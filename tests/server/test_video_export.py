@@ -39,7 +39,7 @@ def test_an_address_and_the_endpoint_give_what_python_gives(studio, key, expecte
 
 
 def test_a_training_is_looked_at_step_by_step_with_what_was_taken_away(studio):
-    without = vitviz.Without(patches=[0, 17], patches_as="dropped")
+    without = vitviz.Ablation(patches=[0, 17], patches_as="dropped")
     key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny", without=without)
     film = videos.film(studio, key, "tokens", {})
     assert len(film.frames) == len(vitviz.film("vitviz-tiny"))

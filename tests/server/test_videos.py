@@ -17,8 +17,8 @@ from vitviz.errors import ImageError, TooMuch, VitvizError
 from vitviz.server.api import figures, videos
 from vitviz.server.page.routes import decoded, shown
 from vitviz.server.services import frames
-from vitviz.server.services.analysis_service import Settings, Studio
-from vitviz.views.printing import ALONE, Asked
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
+from vitviz.views.printing import ALONE, PrintStyle
 
 COUNT = 9
 
@@ -73,8 +73,8 @@ def test_a_frame_is_seen_as_an_upload_of_it_would_be(studio, key):
 
 
 def test_of_more_frames_than_are_kept_every_so_many_is(key):
-    limits = replace(Settings().limits, video_frames=3, video_seconds=1.5)
-    studio = Studio(Settings(device="cpu", limits=limits))
+    limits = replace(ServiceSettings().limits, video_frames=3, video_seconds=1.5)
+    studio = AnalysisService(ServiceSettings(device="cpu", limits=limits))
     found = opened(studio)
     assert [one["number"] for one in found["frames"]] == [0, 4, 8] and found["step"] == 4
     with pytest.raises(TooMuch, match="goes on beyond 1.5 s"):
@@ -121,7 +121,7 @@ def test_components_have_one_basis_for_the_whole_video(studio, key, inspector):
             shares = studio.item(last, "tokens", "shares", asked)[depth]
             np.testing.assert_allclose(shares, other.explained_variance_ratio_, atol=1e-5)
     assert abs(scores[0] - scores[1]).max() > 0.1
-    made = figures.figure(studio, last, "tokens", {**asked, "opacity": "1"}, Asked(detail=True))
+    made = figures.figure(studio, last, "tokens", {**asked, "opacity": "1"}, PrintStyle(detail=True))
     assert "at each one basis for the whole video" in made.svg().decode()
     assert studio.subject(key).fitted is None
     assert len(studio.frames._standing) == 1, "what was looked at for the basis is gone"

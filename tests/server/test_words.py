@@ -19,7 +19,7 @@ import vitviz
 from vitviz.server import i18n
 from vitviz.server.page.page_renderer import PAIRS
 from vitviz.traces.grid import Grid
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import ORDER, VIEWS
 from vitviz.views.tour.facts import Facts
 from vitviz.views.tour.steps import steps
@@ -248,11 +248,11 @@ def test_a_sentence_with_values_is_said_in_another_language(tag):
         "{checkpoint} has no learned table of absolute position embeddings: {how}. So there is no similarity"
         " of position embeddings to draw."
     )
-    said = i18n.translated(Sentence(pattern, checkpoint="a.b", how=how), tag)
+    said = i18n.translated(LocalizedText(pattern, checkpoint="a.b", how=how), tag)
     assert (
         "a.b" in said
         and i18n.texts(tag)[how] in said
         and not re.search("[A-Za-z]{5}", said.replace("stem", ""))
     )
     assert i18n.translated(NOTE, tag) != NOTE and i18n.translated("nothing of ours", tag) == "nothing of ours"
-    assert i18n.translated(Sentence("register {number}", number=3), tag).endswith(" 3")
+    assert i18n.translated(LocalizedText("register {number}", number=3), tag).endswith(" 3")

@@ -6,7 +6,7 @@ import torch
 
 import vitviz
 from vitviz.analyses.effects import Edge
-from vitviz.analyses.sufficient_edges import SmallestPart
+from vitviz.analyses.sufficient_edges import SufficientEdges
 from vitviz.analyses.upstream import Writer
 from vitviz.engine.studies import circuits
 from vitviz.errors import VitvizError
@@ -102,7 +102,7 @@ def test_sizes_that_were_tried_are_shares_of_the_edges(inspector, pictures, monk
     curve = ((0, -1.0), (10, 1.0), (20, -1.0), (30, 0.5), (40, 1.0))
     margins, counts = {"share": rows, "random": rows}, (0, 10, 20, 40)
     edges = (Edge(Writer("embedding"), 1, 0),) * 40
-    part = SmallestPart(edges, torch.zeros(40), counts, margins, "mean", curve)
+    part = SufficientEdges(edges, torch.zeros(40), counts, margins, "mean", curve)
     monkeypatch.setattr(circuits, "smallest_part", lambda *asked, **given: part)
     found = vitviz.survey(pictures[:1], inspector, ["smallest_part"])
     assert [float(found.mean(name)) for name in ("smallest_preserving", "preserving_from", "tried")] == [

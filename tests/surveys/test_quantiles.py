@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from vitviz.surveys import parts
-from vitviz.surveys.parts import RANKS, Part, quantiles_of
+from vitviz.surveys.parts import RANKS, SurveyPart, quantiles_of
 from vitviz.surveys.rows import Row
 
 
 def parts_of(several):
     """A picture a dict of values, three pictures a part."""
     rows = [Row(i, str(i), None, None, None, None, None, values) for i, values in enumerate(several)]
-    return lambda: (Part(rows[at : at + 3], [], {}, [], {}) for at in range(0, len(rows), 3))
+    return lambda: (SurveyPart(rows[at : at + 3], [], {}, [], {}) for at in range(0, len(rows), 3))
 
 
 @pytest.mark.parametrize("room", [1, 700, 2**25])

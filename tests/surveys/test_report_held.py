@@ -15,7 +15,7 @@ from vitviz.surveys import Moments, Quantity
 from vitviz.surveys.parts import RANKS
 from vitviz.surveys.report import harmless, page_of
 from vitviz.surveys.result import KEPT, LISTED, Mistakes, Survey
-from vitviz.surveys.rows import Part, Row, Skipped
+from vitviz.surveys.rows import Row, Skipped, SurveyPart
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_reasons_in_memory_are_bounded(inspector):
     survey = survey_of(inspector)
     for start in range(0, 3 * LISTED, 500):
         skipped = [Skipped(n, str(n), "broken") for n in range(start, start + 500)]
-        survey = survey.grown(Part([], skipped))
+        survey = survey.grown(SurveyPart([], skipped))
     assert (len(survey.skipped), survey.left_out) == (LISTED, 3 * LISTED)
     assert survey.skipped[-1].index == LISTED - 1
 

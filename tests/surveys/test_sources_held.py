@@ -14,7 +14,7 @@ from PIL import Image
 from vitviz.engine.images.opening import open_image
 from vitviz.errors import VitvizError
 from vitviz.surveys.run import Plan
-from vitviz.surveys.sources import Item, described, source_of
+from vitviz.surveys.sources import SourceImage, described, source_of
 
 
 def png(seed):
@@ -45,15 +45,15 @@ def test_a_folder_is_in_order_whatever_the_filesystem_says(tmp_path, monkeypatch
 
 
 def test_the_hash_knows_names_labels_and_sizes():
-    one = [Item("a.png", b"1234", "cat"), Item("b.png", b"12345", "dog")]
+    one = [SourceImage("a.png", b"1234", "cat"), SourceImage("b.png", b"12345", "dog")]
 
     def digest(items):
         return described(source_of(items)).digest
 
     others = [
-        [Item("a.png", b"1234", "dog"), one[1]],  # a label
-        [Item("c.png", b"1234", "cat"), one[1]],  # a name
-        [Item("a.png", b"4321", "cat"), one[1]],  # what is in it
+        [SourceImage("a.png", b"1234", "dog"), one[1]],  # a label
+        [SourceImage("c.png", b"1234", "cat"), one[1]],  # a name
+        [SourceImage("a.png", b"4321", "cat"), one[1]],  # what is in it
         one[::-1],  # the order
     ]
     assert len({digest(one), *map(digest, others)}) == 5 and digest(one) == digest(list(one))

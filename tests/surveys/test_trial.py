@@ -16,10 +16,10 @@ from vitviz.analyses.faithfulness.ranking import standing
 from vitviz.engine.studies import saliency
 from vitviz.errors import VitvizError
 from vitviz.surveys.labels import Boxes
-from vitviz.surveys.measure import Seen
-from vitviz.surveys.measures.trial import SHARES, TrialMeasure
+from vitviz.surveys.measure import MeasuredImage
+from vitviz.surveys.measures.trial import SHARES, FaithfulnessMeasure
 from vitviz.surveys.moments import Moments
-from vitviz.surveys.sources import Item
+from vitviz.surveys.sources import SourceImage
 
 NAMES = ("chelsea", "coffee", "rocket")
 METHODS = ("ledger", "rollout", "centre")
@@ -33,12 +33,12 @@ def inspector(small_inspector):
 
 @pytest.fixture(scope="module")
 def items():
-    return [Item(f"photos/{name}.png", vitviz.sample_image(name)) for name in NAMES]
+    return [SourceImage(f"photos/{name}.png", vitviz.sample_image(name)) for name in NAMES]
 
 
 @pytest.fixture(scope="module")
 def measure():
-    return TrialMeasure(METHODS, ("dropped", "black"), Boxes(BOXES))
+    return FaithfulnessMeasure(METHODS, ("dropped", "black"), Boxes(BOXES))
 
 
 @pytest.fixture(scope="module")
@@ -108,12 +108,12 @@ def test_the_long_table_has_a_row_for_each_picture_method_and_protocol(found):
 def test_without_pyarrow_it_is_csv(found, measure, tmp_path, monkeypatch):
     import sys
 
-    from vitviz.surveys.parts import Parts
-    from vitviz.surveys.report import Long
+    from vitviz.surveys.parts import SurveyFolder
+    from vitviz.surveys.report import RowTable
 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    long = Long(measure, tmp_path)
-    for part in Parts(found.folder, json.loads((found.folder / "survey.json").read_text())).all():
+    long = RowTable(measure, tmp_path)
+    for part in SurveyFolder(found.folder, json.loads((found.folder / "survey.json").read_text())).all():
         long.add(part)
     long.close()
     rows = list(csv.DictReader((tmp_path / "trial-rows.csv").open()))
@@ -131,7 +131,7 @@ class Known:
         several = [gaps] * scores if isinstance(scores, int) else scores
         gaps = np.stack([np.asarray(one, dtype=float).T[:, None] for one in several], axis=-1)
         ahead = gaps[:, :, :, None] - gaps[:, :, None]  # picture protocol method other score
-        self.measures = (TrialMeasure(methods),)
+        self.measures = (FaithfulnessMeasure(methods),)
         self.sums = {"trial.ahead": Moments.of(ahead), "trial.most": Moments.of(0 * gaps),
                      "trial.least": Moments.of(gaps)}  # fmt: skip
 
@@ -189,24 +189,24 @@ def test_boxes_are_read_from_json_and_voc(tmp_path):
 
 def test_what_cannot_be_tried_is_said():
     with pytest.raises(VitvizError, match="Given lime; expected methods of ledger"):
-        TrialMeasure(("lime",))
+        FaithfulnessMeasure(("lime",))
     with pytest.raises(VitvizError, match="Given green; expected methods"):
-        TrialMeasure(protocols=("green",))
-    assert TrialMeasure(("ledger",)).settings != TrialMeasure(("ledger",), seed=1).settings
+        FaithfulnessMeasure(protocols=("green",))
+    assert FaithfulnessMeasure(("ledger",)).settings != FaithfulnessMeasure(("ledger",), seed=1).settings
 
 
 @pytest.fixture(scope="module")
 def seen(inspector):
     """Two pictures as a measure sees them."""
     return [
-        Seen(inspector, inspector.trace(vitviz.sample_image(name)), label, name)
+        MeasuredImage(inspector, inspector.trace(vitviz.sample_image(name)), label, name)
         for name, label in (("chelsea", 5), ("coffee", None))
     ]
 
 
 def test_every_picture_has_a_random_map_of_its_own_and_of_the_seed(seen):
     """One map for a whole set would be one place, and its luck the chance of all."""
-    measure, again = (TrialMeasure(("ledger",), boxes=Boxes(BOXES), seed=seed) for seed in (0, 1))
+    measure, again = (FaithfulnessMeasure(("ledger",), boxes=Boxes(BOXES), seed=seed) for seed in (0, 1))
     seeds = {one._seed_of(picture) for one in (measure, again) for picture in seen}
     assert len(seeds) == 4
     for picture in seen:
@@ -225,7 +225,7 @@ def test_every_picture_has_a_random_map_of_its_own_and_of_the_seed(seen):
 
 
 def test_the_true_class_is_explained_where_that_is_asked_for(seen):
-    measure, (labelled, other) = TrialMeasure(("ledger",), label=True), seen
+    measure, (labelled, other) = FaithfulnessMeasure(("ledger",), label=True), seen
     passes = saliency.explained(labelled.inspector, labelled.trace, 5)
     own = trial_of(passes, ["ledger"], "dropped", 0, SHARES, 1)
     found = measure.of(labelled)
@@ -239,10 +239,10 @@ def test_the_true_class_is_explained_where_that_is_asked_for(seen):
 
 def test_saco_is_measured_where_it_is_asked_for(seen):
     picture = seen[1]
-    measure = TrialMeasure(("ledger", "centre"), saco=True)
+    measure = FaithfulnessMeasure(("ledger", "centre"), saco=True)
     found = measure.of(picture)
     passes = saliency.explained(picture.inspector, picture.trace, int(picture.trace.logits.argmax()))
     own = trial_of(passes, ["ledger", "centre"], "dropped", measure._seed_of(picture), SHARES, 1)
     for j, method in enumerate(("ledger", "centre")):
         assert found["saco"][0, j] == pytest.approx(own.curves[method].saco, abs=1e-4)
-    assert "saco" not in TrialMeasure(("ledger",)).of(picture)
+    assert "saco" not in FaithfulnessMeasure(("ledger",)).of(picture)

@@ -8,9 +8,9 @@ import pytest
 import vitviz
 from tests.refusing import WHY, refuse
 from vitviz.analyses.faithfulness.ranking import refused, said_of_refused, standing
-from vitviz.surveys.measures.trial import TrialMeasure
-from vitviz.surveys.rows import Refused
-from vitviz.surveys.sources import Item
+from vitviz.surveys.measures.trial import FaithfulnessMeasure
+from vitviz.surveys.rows import Refusal
+from vitviz.surveys.sources import SourceImage
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +25,17 @@ def trace(small_trace):
 
 @pytest.fixture(scope="module")
 def pictures():
-    return [Item(f"photos/{name}.png", vitviz.sample_image(name)) for name in ("chelsea", "coffee", "rocket")]
+    return [
+        SourceImage(f"photos/{name}.png", vitviz.sample_image(name))
+        for name in ("chelsea", "coffee", "rocket")
+    ]
 
 
 def test_a_method_that_one_picture_refuses_has_no_rank_and_that_is_said(
     pictures, inspector, monkeypatch, tmp_path
 ):
     refuse(monkeypatch, "chefer", inspector.trace(vitviz.sample_image("rocket")))
-    measure, found = TrialMeasure(("ledger", "chefer")), []
+    measure, found = FaithfulnessMeasure(("ledger", "chefer")), []
     found.append(vitviz.survey(pictures, inspector, [measure]))
     asked = {"out": tmp_path, "part": 2}
     vitviz.survey(pictures, inspector, [measure], **asked, progress=lambda done, _: done < 3)
@@ -41,7 +44,7 @@ def test_a_method_that_one_picture_refuses_has_no_rank_and_that_is_said(
     found.append(vitviz.survey(pictures, inspector, [measure], **asked))  # of parts alone
     for one in found:
         assert sorted(row["method"] for row in standing(one)) == ["ledger", "random"]
-        assert refused(one) == {"chefer": Refused(1, "photos/rocket.png", WHY)}
+        assert refused(one) == {"chefer": Refusal(1, "photos/rocket.png", WHY)}
         assert said_of_refused(one) == [
             "Chefer et al. 2021 is not ranked: it does not apply to 1 of 3 pictures. The first is"
             f" photos/rocket.png: {WHY}"
@@ -53,7 +56,7 @@ def test_a_method_that_one_picture_refuses_has_no_rank_and_that_is_said(
 
 def test_a_second_class_that_has_no_map_ends_no_survey(pictures, inspector, trace, monkeypatch):
     refuse(monkeypatch, "chefer", trace, trace.logits.topk(2).indices[1].item())
-    found = vitviz.survey(pictures, inspector, [TrialMeasure(("ledger", "chefer"))])
+    found = vitviz.survey(pictures, inspector, [FaithfulnessMeasure(("ledger", "chefer"))])
     rows = {row["method"]: row for row in standing(found)}
     assert rows["chefer"]["rank"] >= 1 and refused(found) == {}
     assert math.isnan(rows["chefer"]["alike"]) and not math.isnan(rows["ledger"]["alike"])

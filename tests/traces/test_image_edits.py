@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vitviz.errors import VitvizError
-from vitviz.traces.image_edits import MOST, Stroke, Strokes
+from vitviz.traces.image_edits import MOST, ImageEdit, ImageEdits
 
 near, wide = st.integers(-99_999, 99_999), st.integers(1, 9_999)
 path = st.tuples(wide, st.lists(st.tuples(near, near), min_size=1, max_size=5)).map(
@@ -24,27 +24,27 @@ piece = st.one_of(
     st.tuples(place, outline).map(lambda one: (*one[0], -one[0][2], one[0][3], *sum(one[1], ()))),
 )
 strokes = st.one_of(
-    st.builds(Stroke, st.just("brush"), path, inks),
-    st.builds(Stroke, st.just("erase"), path),
-    st.builds(Stroke, st.sampled_from(["move", "copy"]), piece),
-    st.builds(Stroke, st.just("onto"), piece, st.sampled_from(["coffee", "other", "0a" * 20])),
-    st.builds(Stroke, st.sampled_from(["brightness", "contrast"]), st.tuples(st.integers(-100, 100))),
-    st.builds(Stroke, st.sampled_from(["hue", "rotate"]), st.tuples(st.integers(-180, 180))),
-    st.builds(Stroke, st.just("shift"), st.tuples(near, near)),
+    st.builds(ImageEdit, st.just("brush"), path, inks),
+    st.builds(ImageEdit, st.just("erase"), path),
+    st.builds(ImageEdit, st.sampled_from(["move", "copy"]), piece),
+    st.builds(ImageEdit, st.just("onto"), piece, st.sampled_from(["coffee", "other", "0a" * 20])),
+    st.builds(ImageEdit, st.sampled_from(["brightness", "contrast"]), st.tuples(st.integers(-100, 100))),
+    st.builds(ImageEdit, st.sampled_from(["hue", "rotate"]), st.tuples(st.integers(-180, 180))),
+    st.builds(ImageEdit, st.just("shift"), st.tuples(near, near)),
 )
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(strokes, max_size=6))
 def test_what_is_written_is_read(each):
-    found = Strokes(tuple(each))
-    assert Strokes.parse(found.text()) == found and bool(found) == bool(each)
+    found = ImageEdits(tuple(each))
+    assert ImageEdits.parse(found.text()) == found and bool(found) == bool(each)
 
 
 @given(st.text("brushmoveaniyct._-0123456789 f", max_size=40))
 def test_what_is_read_is_written_the_same(text):
     try:
-        found = Strokes.parse(text)
+        found = ImageEdits.parse(text)
     except VitvizError as error:
         assert "Given" in str(error) and "expected" in str(error)
     else:
@@ -67,11 +67,11 @@ MORE = [5, None, "x" * 20_001, " ".join(["shift_1.1"] * (MOST + 1)), "shift_1.\N
 @pytest.mark.parametrize("text", [*REFUSED, *MORE])
 def test_anything_else_is_refused_with_what_was_given_and_expected(text):
     with pytest.raises(VitvizError, match=r"Given .*expected "):
-        Strokes.parse(text)
+        ImageEdits.parse(text)
 
 
 def test_a_photograph_of_ones_own_leaves_no_server_by_its_key():
     key = "0a" * 20
-    found = Strokes.parse(f"hue_1 onto.{key}_0.0.8.8.1.1 onto.coffee_0.0.8.8.1.1 hue_2")
-    assert (found.own, found.ground) == (key, "coffee") and not Strokes.parse("hue_1").ground
+    found = ImageEdits.parse(f"hue_1 onto.{key}_0.0.8.8.1.1 onto.coffee_0.0.8.8.1.1 hue_2")
+    assert (found.own, found.ground) == (key, "coffee") and not ImageEdits.parse("hue_1").ground
     assert found.told().text() == "hue_1 onto.other_0.0.8.8.1.1 onto.coffee_0.0.8.8.1.1 hue_2"

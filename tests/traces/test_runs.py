@@ -6,7 +6,7 @@ import random
 import pytest
 
 from vitviz.errors import VitvizError
-from vitviz.traces.runs import HEADS_AS, LARGEST, PATCHES_AS, Without
+from vitviz.traces.runs import HEADS_AS, LARGEST, PATCHES_AS, Ablation
 
 
 @pytest.mark.parametrize(
@@ -14,8 +14,8 @@ from vitviz.traces.runs import HEADS_AS, LARGEST, PATCHES_AS, Without
 )
 def test_what_no_link_has_is_refused(text):
     with pytest.raises(VitvizError, match="expected"):
-        Without.parse(text)
-    assert Without.parse("at=1 other=cat") == Without(at=0, other="cat")
+        Ablation.parse(text)
+    assert Ablation.parse("at=1 other=cat") == Ablation(at=0, other="cat")
 
 
 def drawn(rng: random.Random) -> dict:
@@ -36,12 +36,12 @@ def test_parse_inverts_text_for_every_value():
     rng, seen = random.Random(0), 0
     for _ in range(2_000):
         try:
-            without = Without(**drawn(rng))
+            without = Ablation(**drawn(rng))
         except VitvizError as refused:
             assert "no other picture" in str(refused)
             continue
         seen += 1
-        assert Without.parse(without.text()) == without
+        assert Ablation.parse(without.text()) == without
         assert bool(without) == bool(without.text())
     assert seen > 1_000
 
@@ -55,17 +55,17 @@ def test_equal_passes_have_one_text_however_they_are_written():
         ("", "heads_as=zero patches_as=black other=cat", " "),
     )
     for canonical, *others in equal:
-        assert Without.parse(canonical).text() == canonical
+        assert Ablation.parse(canonical).text() == canonical
         for text in others:
-            found = Without.parse(text)
+            found = Ablation.parse(text)
             assert (found, found.text(), repr(found)) == (
-                Without.parse(canonical), canonical, repr(Without.parse(canonical))
+                Ablation.parse(canonical), canonical, repr(Ablation.parse(canonical))
             ), text  # fmt: skip
     for one, another in itertools.combinations([canonical for canonical, *_ in equal], 2):
-        assert Without.parse(one) != Without.parse(another)
+        assert Ablation.parse(one) != Ablation.parse(another)
 
 
 def test_what_no_text_could_carry_is_refused():
     for wrong in ({"heads": [(LARGEST, 0)]}, {"at": 0, "other": "\ud83d"}, {"mlps": [LARGEST]}):
         with pytest.raises(VitvizError, match=r"expected|half a character"):
-            Without(**wrong)
+            Ablation(**wrong)

@@ -10,11 +10,11 @@ import vitviz
 from vitviz import analyses
 from vitviz.errors import Unknown, WrongSetting
 from vitviz.server.api.endpoints import Endpoints, endpoint
-from vitviz.server.options import Settings
+from vitviz.server.options import ServiceSettings
 from vitviz.server.page.figures import figures_of
-from vitviz.server.services.analysis_service import Studio
+from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.surveys import parts_of_samples
-from vitviz.traces.runs import Without
+from vitviz.traces.runs import Ablation
 from vitviz.views import VIEWS
 from vitviz.views.compared import CURVES
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("short_training")
 
 @pytest.fixture(scope="module")
 def studio():
-    return Studio(Settings(device="cpu"))
+    return AnalysisService(ServiceSettings(device="cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_what_is_not_there_is_said(studio, keys):
     with pytest.raises(WrongSetting, match="There is no second checkpoint"):
         studio.item(keys[0], "compared", "cka", {"against": "beside"})
     assert set(VIEW.summary(studio.subject(keys[0]))["missing"]) == {"beside"}
-    without = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny", without=Without(heads=[(0, 1)]))
+    without = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny", without=Ablation(heads=[(0, 1)]))
     with pytest.raises(Unknown, match="Put back what was taken away"):
         studio.item(without, "compared", "cka", {})
 
@@ -130,12 +130,12 @@ def test_a_model_without_a_class_token(tmp_path):
     from tests.engine.accounts import small_model
     from tests.engine.looking import inspect, noise
     from vitviz.surveys import LAYERS, surveying
-    from vitviz.views import Subject
+    from vitviz.views import ViewContext
 
     for family, known in (("norm, then average", True), ("gated, averaged", False)):
         inspector = inspect(small_model(family).float())
         *_, survey = surveying(parts_of_samples()[:6], inspector, LAYERS)
-        subject = Subject(inspector, inspector.trace(noise()), sampled=lambda survey=survey: survey)
+        subject = ViewContext(inspector, inspector.trace(noise()), sampled=lambda survey=survey: survey)
         settings = VIEW.settings({}, subject.about)
         numbers = VIEW.numbers(subject, settings)
         assert "attention_class" not in numbers or "class" in survey.grid.prefix_names
@@ -166,7 +166,7 @@ def test_programs_compare_two_checkpoints_without_a_picture(studio):
 
 
 def test_a_training_is_looked_at_step_by_step_and_each_step_once(monkeypatch):
-    studio, asked = Studio(Settings(device="cpu")), []
+    studio, asked = AnalysisService(ServiceSettings(device="cpu")), []
     key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
     of_samples = studio.sets._of_samples
     monkeypatch.setattr(
@@ -185,7 +185,7 @@ def test_over_a_set_of_ones_own_the_training_says_how_far_it_is(studio, keys, tm
     from PIL import Image
 
     from tests.server.conftest import sent
-    from vitviz.server.page.over_a_set import OverASet
+    from vitviz.server.page.over_a_set import ImageSetPanel
     from vitviz.server.security import uploads
 
     monkeypatch.setattr(uploads, "uploaded", lambda path: path)
@@ -194,7 +194,7 @@ def test_over_a_set_of_ones_own_the_training_says_how_far_it_is(studio, keys, tm
         paths.append(str(tmp_path / f"{number}.png"))
         pixels = np.random.default_rng(number).integers(0, 255, (40, 40, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(paths[-1])
-    state, over = {"key": keys[0], "set": studio.sets.give(paths)}, OverASet(studio)
+    state, over = {"key": keys[0], "set": studio.sets.give(paths)}, ImageSetPanel(studio)
     told = [page[-1]["done"] for page in over.survey(state, sent(view=VIEW.slug))]
     count = len(studio.checkpoints.film("vitviz-tiny")["frames"])
     steps = [[VIEW.slug, step, count, "steps"] for step in range(1, count + 1)]

@@ -5,8 +5,8 @@ import pytest
 
 import vitviz
 from vitviz.errors import VitvizError
-from vitviz.traces.runs import Without
-from vitviz.views import VIEWS, Subject
+from vitviz.traces.runs import Ablation
+from vitviz.views import VIEWS, ViewContext
 
 DIFFERING = [view for view in VIEWS if view.differs]
 EVIDENCE = next(view for view in VIEWS if view.slug == "evidence")
@@ -16,9 +16,9 @@ STROKES = "brush.mean_40.120.90.30.10 brightness_10"
 @pytest.fixture(scope="module")
 def subject(inspector):
     picture = vitviz.sample_image("chelsea")
-    before = Subject(inspector, inspector.trace(picture))
+    before = ViewContext(inspector, inspector.trace(picture))
     after = inspector.trace(vitviz.retouched(picture, STROKES))
-    return Subject(inspector, after, original=lambda: before)
+    return ViewContext(inspector, after, original=lambda: before)
 
 
 def asked(view, subject, name: str, **given: str) -> np.ndarray:
@@ -61,9 +61,9 @@ def test_the_lines_of_a_difference_add_up_to_the_change_of_the_logit(subject):
 
 
 def test_a_patch_that_was_left_out_loses_what_it_gave(inspector, subject):
-    before, without = subject.original(), Without(patches=[90, 91])
+    before, without = subject.original(), Ablation(patches=[90, 91])
     trace = inspector.trace(vitviz.sample_image("chelsea"), without=without)
-    gone = Subject(inspector, trace, original=lambda: before)
+    gone = ViewContext(inspector, trace, original=lambda: before)
     top = str(int(trace.logits.argmax()))
     lost = asked(EVIDENCE, gone, "map", target=top).ravel()[[90, 91]]
     gave = EVIDENCE.item(before, "map", EVIDENCE.settings({"target": top}, before.about)).ravel()[[90, 91]]

@@ -11,16 +11,16 @@ from tests.engine.accounts import small_model
 from tests.engine.looking import inspect, noise
 from vitviz.engine.forward.shuffling import as_seen
 from vitviz.errors import WrongSetting
-from vitviz.traces.runs import Without
-from vitviz.views import Subject
-from vitviz.views.evidence import MAPS, Evidence, compute, graph, sufficiency
+from vitviz.traces.runs import Ablation
+from vitviz.views import ViewContext
+from vitviz.views.evidence import MAPS, AttributionView, compute, graph, sufficiency
 
-VIEW = Evidence()
+VIEW = AttributionView()
 
 
 @pytest.fixture(scope="module")
 def subject(inspector, trace):
-    return Subject(inspector, trace)
+    return ViewContext(inspector, trace)
 
 
 def asked(subject, name: str, **given: str) -> np.ndarray:
@@ -64,8 +64,8 @@ def test_what_patches_gave_through_each_head_adds_up_to_their_place_in_the_map(s
 
 
 def test_a_patch_that_was_left_out_is_none_of_any_sum(inspector):
-    left_out = Without(patches=[3, 104], patches_as="dropped")
-    edited = Subject(inspector, inspector.trace(vitviz.sample_image("coffee"), without=left_out))
+    left_out = Ablation(patches=[3, 104], patches_as="dropped")
+    edited = ViewContext(inspector, inspector.trace(vitviz.sample_image("coffee"), without=left_out))
     whole = asked(edited, "map").ravel()
     assert np.flatnonzero(np.isnan(whole)).tolist() == [3, 104]
     by_hand = sum(float(value) for patch, value in enumerate(whole) if patch not in (3, 104))
@@ -112,8 +112,8 @@ def test_a_map_that_balances_says_so_and_one_that_cannot_has_no_sum(subject):
 
 
 def test_a_head_that_was_taken_away_for_zero_has_no_share(inspector):
-    trace = inspector.trace(vitviz.sample_image("coffee"), without=Without(heads=[(4, 1)], heads_as="zero"))
-    edited = Subject(inspector, trace)
+    trace = inspector.trace(vitviz.sample_image("coffee"), without=Ablation(heads=[(4, 1)], heads_as="zero"))
+    edited = ViewContext(inspector, trace)
     assert asked(edited, "heads")[4, 1] == 0.0
     *_, logit, total = asked(edited, "lines")
     assert total == pytest.approx(logit, abs=1e-4) and not torch.equal(
@@ -134,7 +134,7 @@ def test_effects_are_what_the_logit_loses_when_a_part_is_taken_away_alone(subjec
     found = asked(subject, "effects", layer="6", **given)
     assert found.shape == (subject.about.heads + 1,)
     for part, expected in enumerate(found):
-        lost = Without(heads=[(5, part)]) if part < subject.about.heads else Without(mlps=[5])
+        lost = Ablation(heads=[(5, part)]) if part < subject.about.heads else Ablation(mlps=[5])
         without = inspector.trace(vitviz.sample_image("coffee"), without=lost).logits.double()
         assert whole - asked_of(without) == pytest.approx(expected, abs=2e-4)
 
@@ -184,7 +184,7 @@ def test_another_class_takes_no_other_pass(inspector, monkeypatch):
     def once(name, make):
         return kept[name] if name in kept else kept.setdefault(name, make())
 
-    subject = Subject(inspector, inspector.trace(vitviz.sample_image("coffee")), once=once)
+    subject = ViewContext(inspector, inspector.trace(vitviz.sample_image("coffee")), once=once)
     first = asked(subject, "effects", layer="8", target="7")
     monkeypatch.setattr(inspector, "layer_effects", None)
     assert not np.allclose(first, asked(subject, "effects", layer="8", target="8"))
@@ -202,8 +202,8 @@ def test_each_patchs_own_answer_and_the_best_three_of_it_belong_together(subject
 
 
 def test_a_patch_that_was_left_out_has_no_answer_and_effects_are_of_the_whole_model_alone(inspector):
-    trace = inspector.trace(vitviz.sample_image("coffee"), without=Without(patches=[0, 17]))
-    edited = Subject(inspector, trace)
+    trace = inspector.trace(vitviz.sample_image("coffee"), without=Ablation(patches=[0, 17]))
+    edited = ViewContext(inspector, trace)
     best, own = asked(edited, "best"), asked(edited, "own")
     gone = np.isnan(own).ravel()
     assert gone.nonzero()[0].tolist() == [0, 17] and ((best[..., 0, 1].ravel() < 0) == gone).all()
@@ -216,7 +216,7 @@ def test_a_patch_that_was_left_out_has_no_answer_and_effects_are_of_the_whole_mo
 )
 def test_a_patch_that_cannot_be_read_alone_is_refused_with_the_reason(construction, said):
     other = inspect(small_model(construction).float())
-    subject = Subject(other, other.trace(noise()))
+    subject = ViewContext(other, other.trace(noise()))
     assert said in VIEW.summary(subject)["patches"]
     with pytest.raises(vitviz.VitvizError, match=said):
         asked(subject, "best")
@@ -274,7 +274,7 @@ def test_edges_of_the_graph_carry_what_flows_along_its_paths(subject):
 
 def test_paths_that_are_not_proven_are_said_to_be_the_largest_found(inspector, trace, monkeypatch):
     monkeypatch.setattr(graph, "WORK", 0)
-    subject = Subject(inspector, trace)
+    subject = ViewContext(inspector, trace)
     settings = VIEW.settings({"show": "paths", "paths": "30"}, subject.about)
     chart = graph.chart(VIEW, subject, settings)
     assert str(chart.title) == "The 30 largest paths found into the answer"

@@ -14,23 +14,23 @@ from vitviz.engine.forward.shuffling import as_seen
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare
 from vitviz.engine.studies import perturbation
-from vitviz.engine.studies.perturbation import Draws
+from vitviz.engine.studies.perturbation import PerturbedLogits
 from vitviz.errors import Stopped, UnsupportedModel, WrongSetting
 from vitviz.server.services.cache import Cache
-from vitviz.traces.localized_text import Sentence
-from vitviz.traces.runs import Without
+from vitviz.traces.localized_text import LocalizedText
+from vitviz.traces.runs import Ablation
 from vitviz.traces.samples import samples
-from vitviz.views import Subject
+from vitviz.views import ViewContext
 from vitviz.views import experiment as made
-from vitviz.views.experiment import Experiment
+from vitviz.views.experiment import PerturbationsView
 
-VIEW = Experiment()
+VIEW = PerturbationsView()
 
 
 def looked(checkpoint="vitviz-tiny", sample="coffee"):
     inspector = vitviz.load(checkpoint, device="cpu")
     kept: Cache = Cache(500, lambda entry: 1)
-    return Subject(inspector, inspector.trace(vitviz.sample_image(sample)), once=kept.get)
+    return ViewContext(inspector, inspector.trace(vitviz.sample_image(sample)), once=kept.get)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_a_draw_is_the_trace_without_its_patches(subject, way, painted, step):
     for draw in (1, 7):
         kept = set(patches_kept(subject.grid, SHARES[step], draw).tolist())
         gone = [patch for patch in range(subject.grid.patches) if patch not in kept]
-        without = Without(patches=gone, patches_as=painted)
+        without = Ablation(patches=gone, patches_as=painted)
         other = subject.inspector.trace(vitviz.sample_image("coffee"), without=without)
         close(found[draw - 1], other.logits)
     assert (found[0] - found[6]).abs().max() > 1e-2, "draws differ"
@@ -102,7 +102,7 @@ def test_patches_dropped_make_a_pass_cheaper(subject):
         lambda block, given: lengths.append(given[0].shape[1])
     )
     try:
-        fresh = Subject(subject.inspector, subject.trace)
+        fresh = ViewContext(subject.inspector, subject.trace)
         for step in (1, 9):
             made._answers(fresh, "dropped", step)
     finally:
@@ -193,15 +193,15 @@ def test_what_is_stopped_goes_on_where_it_was(subject):
 
 
 def test_one_way_that_does_not_exist_leaves_the_other(monkeypatch):
-    fresh, reason = looked(), Sentence("it pools with positions of its own")
-    answers = Draws.kept
+    fresh, reason = looked(), LocalizedText("it pools with positions of its own")
+    answers = PerturbedLogits.kept
 
     def refusing(draws, kept, patches_as):
         if patches_as == "dropped":
             raise UnsupportedModel(reason)
         return answers(draws, kept, patches_as)
 
-    monkeypatch.setattr(Draws, "kept", refusing)
+    monkeypatch.setattr(PerturbedLogits, "kept", refusing)
     left, black = point(fresh, "drop", 2)
     assert left["refused"]["text"] == reason and len(black["tops"]) == DRAWS
     numbers = asked(fresh, "probability", kind="drop")
@@ -211,10 +211,10 @@ def test_one_way_that_does_not_exist_leaves_the_other(monkeypatch):
 def test_where_there_is_no_answer_it_says_so(subject):
     with pytest.raises(WrongSetting, match="step=4; expected one of 0 to 3"):
         point(subject, "shuffle", 4)
-    trace = subject.inspector.trace(vitviz.sample_image("coffee"), without=Without(heads=[(4, 1)]))
-    assert "whole model" in VIEW.refused(Subject(subject.inspector, trace))
-    left_out = subject.inspector.trace(vitviz.sample_image("coffee"), without=Without(patches=[3]))
-    assert "left out of the sequence" in VIEW.refused(Subject(subject.inspector, left_out))
+    trace = subject.inspector.trace(vitviz.sample_image("coffee"), without=Ablation(heads=[(4, 1)]))
+    assert "whole model" in VIEW.refused(ViewContext(subject.inspector, trace))
+    left_out = subject.inspector.trace(vitviz.sample_image("coffee"), without=Ablation(patches=[3]))
+    assert "left out of the sequence" in VIEW.refused(ViewContext(subject.inspector, left_out))
 
 
 def test_a_picture_moved_is_what_the_model_says_to_it_and_a_whole_patch_moves_its_rows(subject):

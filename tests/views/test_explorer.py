@@ -8,17 +8,17 @@ import pytest
 import vitviz
 from tests.engine.accounts import small_model
 from tests.engine.looking import inspect, noise
-from vitviz.views import Subject
-from vitviz.views.explorer import Explorer, score
+from vitviz.views import ViewContext
+from vitviz.views.explorer import AttentionView, score
 
 
 @pytest.fixture(scope="module")
 def subject(inspector, trace):
-    return Subject(inspector, trace)
+    return ViewContext(inspector, trace)
 
 
 def test_the_rollout_in_view_is_among_the_numbers(subject):
-    view = Explorer()
+    view = AttentionView()
     found = view.numbers(
         subject, view.settings({"show": "rollout", "token": "0", "pins": "20.30"}, subject.about)
     )
@@ -28,7 +28,7 @@ def test_the_rollout_in_view_is_among_the_numbers(subject):
 
 
 def test_attention_among_the_numbers_is_of_the_tokens_in_view(subject):
-    view = Explorer()
+    view = AttentionView()
     found = view.numbers(
         subject,
         view.settings({"layer": "2", "token": "5", "pins": "7", "direction": "column"}, subject.about),
@@ -39,9 +39,9 @@ def test_attention_among_the_numbers_is_of_the_tokens_in_view(subject):
 
 
 def test_attention_without_some_patches_stands_in_the_places_of_those_that_stayed(subject):
-    gone, view = [0, 30, 105], Explorer()
-    trace = subject.inspector.trace(vitviz.sample_image("coffee"), without=vitviz.Without(patches=gone))
-    short = Subject(subject.inspector, trace)
+    gone, view = [0, 30, 105], AttentionView()
+    trace = subject.inspector.trace(vitviz.sample_image("coffee"), without=vitviz.Ablation(patches=gone))
+    short = ViewContext(subject.inspector, trace)
     assert view.refused(short) is None
     own, kept = trace.attention(1).double().numpy(), [patch for patch in range(196) if patch not in gone]
     whole = view.item(short, "layer", {**view.settings({}, short.about), "layer": 2})
@@ -67,7 +67,7 @@ def test_attention_without_some_patches_stands_in_the_places_of_those_that_staye
 @pytest.mark.parametrize("few", [48, 6])
 def test_the_score_in_view_is_the_models_less_the_other_keys(subject, monkeypatch, given, places, few):
     monkeypatch.setattr(score, "FEW", few)
-    view = Explorer()
+    view = AttentionView()
     settings = view.settings({"beside": "score", **given}, subject.about)
     told = json.loads(view.array(subject, "score", settings).tobytes())
     layer, head = subject.trace.layers[settings["layer"] - 1], settings["head"] - 1
@@ -95,8 +95,8 @@ def test_the_score_in_view_is_the_models_less_the_other_keys(subject, monkeypatc
 def test_where_a_score_has_no_such_parts_the_panel_says_why():
     def told(construction: str, **without):
         inspector = inspect(small_model(construction))
-        trace = inspector.trace(noise(), without=vitviz.Without(**without) if without else None)
-        short, view = Subject(inspector, trace), Explorer()
+        trace = inspector.trace(noise(), without=vitviz.Ablation(**without) if without else None)
+        short, view = ViewContext(inspector, trace), AttentionView()
         return score.panel(view, short, view.settings({"layer": "2", "head": "2"}, short.about))
 
     assert told("class")["above"].startswith("Query × key: content × content")

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 import vitviz
-from vitviz.views import Subject
-from vitviz.views.patches import Patches
-from vitviz.views.positions import Positions
+from vitviz.views import ViewContext
+from vitviz.views.patches import PatchesView
+from vitviz.views.positions import PositionsView
 
 
 @pytest.fixture(scope="module")
 def subject(inspector, trace):
-    return Subject(inspector, trace)
+    return ViewContext(inspector, trace)
 
 
 def test_the_norms_are_those_of_the_embedding_without_and_with_the_models_own_table(subject):
@@ -29,9 +29,9 @@ def test_the_norms_are_those_of_the_embedding_without_and_with_the_models_own_ta
         vector = np.einsum("dcyx,yxc->d", weight, square) + bias
         without.append(np.sqrt((vector**2).sum()))
         after.append(np.sqrt(((vector + table[patch]) ** 2).sum()))
-    found = Patches().item(subject, "norms", {})
+    found = PatchesView().item(subject, "norms", {})
     np.testing.assert_allclose(found, [without, after], rtol=1e-4)
-    numbers = Patches().numbers(subject, {})
+    numbers = PatchesView().numbers(subject, {})
     np.testing.assert_allclose(numbers["norm_before_position"], without, rtol=1e-4)
     np.testing.assert_allclose(numbers["norm_after_position"], after, rtol=1e-4)
     assert not np.allclose(without, after, rtol=1e-3), "else the test could not fail"
@@ -51,10 +51,10 @@ def test_the_scale_of_the_positions_holds_every_two_patches_of_the_whole_film_wh
     every = np.concatenate(pairs)
     for name in ("vitviz-tiny@0", "vitviz-tiny@3000", "vitviz-tiny"):
         inspector = vitviz.load(name, device="cpu")
-        found = Positions().summary(Subject(inspector))
+        found = PositionsView().summary(ViewContext(inspector))
         assert [found["minimum"], found["maximum"]] == pytest.approx([every.min(), every.max()], abs=1e-5)
     assert every.max() < 0.999
-    large = Positions().summary(Subject(inspector, grid=inspector.grid((160, 224))))
+    large = PositionsView().summary(ViewContext(inspector, grid=inspector.grid((160, 224))))
     table = inspector.position_table((160, 224)).double().numpy()
     cosines = table @ table.T / np.sqrt(np.outer((table**2).sum(1), (table**2).sum(1)))
     cosines = cosines[~np.eye(len(cosines), dtype=bool)]

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vitviz.views import Subject
-from vitviz.views.rollout import AUTO, Rollout
+from vitviz.views import ViewContext
+from vitviz.views.rollout import AUTO, RolloutView
 
 
 @pytest.mark.parametrize(
@@ -14,11 +14,11 @@ from vitviz.views.rollout import AUTO, Rollout
 )
 def test_every_pooling_has_a_word_for_what_is_asked(inspector, trace, pool, told):
     read = replace(trace, pool=pool)
-    assert Rollout().summary(Subject(inspector, read)) == {"auto": AUTO[told], "pool": pool}
+    assert RolloutView().summary(ViewContext(inspector, read)) == {"auto": AUTO[told], "pool": pool}
 
 
 def test_the_layers_among_the_numbers_are_the_mean_over_the_heads_of_the_querys_own_row(inspector, trace):
-    subject, view = Subject(inspector, trace), Rollout()
+    subject, view = ViewContext(inspector, trace), RolloutView()
     for query, token in (("auto", 0), ("7", trace.grid.prefix + 7)):
         settings = view.settings({"query": query}, subject.about)
         rows = [

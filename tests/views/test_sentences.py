@@ -11,14 +11,14 @@ import vitviz
 from tests.engine import contrastive
 from vitviz.engine.forward.shuffling import as_seen
 from vitviz.errors import UnsupportedModel
-from vitviz.traces.runs import Without
-from vitviz.views import Subject
-from vitviz.views.evidence import Evidence, sentences
+from vitviz.traces.runs import Ablation
+from vitviz.views import ViewContext
+from vitviz.views.evidence import AttributionView, sentences
 from vitviz.views.languages import translated
-from vitviz.views.printing import Asked
+from vitviz.views.printing import PrintStyle
 from vitviz.views.scripts import declared, framed
 
-VIEW = Evidence()
+VIEW = AttributionView()
 MANY = [f"thing {number}" for number in range(40)]
 
 
@@ -38,7 +38,7 @@ def inspector(both):
 @pytest.fixture(scope="module", params=[["a cat", "Tokens", "the dog"], MANY], ids=["few", "many"])
 def subject(inspector, request):
     asked = inspector.with_classes(vitviz.text(inspector, request.param))
-    return Subject(asked, asked.trace(vitviz.sample_image("chelsea")))
+    return ViewContext(asked, asked.trace(vitviz.sample_image("chelsea")))
 
 
 def by_loops(subject, method: str) -> tuple[list[list[int]], list[list[float]]]:
@@ -79,7 +79,7 @@ def test_map_legend_and_print_are_those_of_plain_loops(subject, method, monkeypa
     assert [one for one, *_ in legend] == sorted(most) + [None] * (count > own)
     assert [name for _, name, _ in legend][:own] == [subject.trace.labels[one] for one in sorted(most)]
     assert len({colour for *_, colour in legend}) == len(legend)
-    (drawn,), (table,) = VIEW.plate(subject, settings, Asked()).rows
+    (drawn,), (table,) = VIEW.plate(subject, settings, PrintStyle()).rows
     colours = {one: colour for one, _, colour in legend}
     for row, classes in enumerate(shown):
         for col, one in enumerate(classes):
@@ -101,14 +101,14 @@ def test_a_print_says_of_which_cosine_the_logit_is_made(both):
     inspector, model = both
     classes = vitviz.text(inspector, ["a cat", "the dog"])
     asked = inspector.with_classes(replace(classes, scale=20.0, bias=-3.0))
-    subject = Subject(asked, asked.trace(vitviz.sample_image("chelsea")))
+    subject = ViewContext(asked, asked.trace(vitviz.sample_image("chelsea")))
     pixels = as_seen(subject.trace.view, inspector.preprocessing).tensor[None]
     with torch.no_grad():
         picture = model.encode_image(pixels, normalize=True)[0]
     one, other = (classes.vectors @ picture).tolist()
 
     def note(**given) -> str:
-        return str(VIEW.plate(subject, VIEW.settings(given, subject.about), Asked()).notes[0])
+        return str(VIEW.plate(subject, VIEW.settings(given, subject.about), PrintStyle()).notes[0])
 
     assert f" = 20 × cosine {one:.4f} − 3.00 = ".replace("-", "−") in note(target="0")
     assert f" = 20 × difference of cosines {one - other:.4f} = ".replace("-", "−") in note(target="0-1")
@@ -118,8 +118,8 @@ def test_a_print_says_of_which_cosine_the_logit_is_made(both):
 @pytest.mark.parametrize("tag", ["zh-CN", "ko"])
 def test_a_sentence_that_is_a_word_of_the_page_stays_as_it_was_written(inspector, tag):
     asked = inspector.with_classes(vitviz.text(inspector, ["Tokens", "the dog"]))
-    subject = Subject(asked, asked.trace(vitviz.sample_image("chelsea")))
-    title = VIEW.plate(subject, VIEW.settings({"target": "0"}, subject.about), Asked()).rows[0][0].title
+    subject = ViewContext(asked, asked.trace(vitviz.sample_image("chelsea")))
+    title = VIEW.plate(subject, VIEW.settings({"target": "0"}, subject.about), PrintStyle()).rows[0][0].title
     assert "Tokens" in translated(title, tag) and translated("Tokens", tag) != "Tokens"
     assert framed(subject, "evidence")["written"] == ["Tokens"]
 
@@ -133,11 +133,11 @@ def test_it_is_offered_where_there_is_a_choice_and_else_refused(subject, inspect
     alone = inspector.with_classes(vitviz.text(inspector, ["a cat"]))
     tiny = vitviz.load("vitviz-tiny", device="cpu")
     for one in (alone, tiny):
-        single = Subject(one, one.trace(vitviz.sample_image("chelsea")))
+        single = ViewContext(one, one.trace(vitviz.sample_image("chelsea")))
         settings = VIEW.settings({"show": "sentences"}, single.about)
         assert offered(single) == (False, False)
         with pytest.raises(UnsupportedModel, match="not applicable, because it takes two given classes"):
             VIEW.array(single, "likeliest", settings)
-    less = subject.inspector.trace(vitviz.sample_image("chelsea"), without=Without(heads=[(2, 0)]))
+    less = subject.inspector.trace(vitviz.sample_image("chelsea"), without=Ablation(heads=[(2, 0)]))
     with pytest.raises(UnsupportedModel, match="something was taken away"):
-        VIEW.array(Subject(subject.inspector, less), "likeliest", VIEW.settings({}, subject.about))
+        VIEW.array(ViewContext(subject.inspector, less), "likeliest", VIEW.settings({}, subject.about))

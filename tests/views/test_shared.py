@@ -6,14 +6,14 @@ from vitviz import analyses
 from vitviz.analyses.example import example_trace
 from vitviz.server.services.cache import Cache
 from vitviz.traces.grid import Grid
-from vitviz.views import Subject
+from vitviz.views import ViewContext
 from vitviz.views import shared as seen
 
 
-def subject(trace) -> Subject:
+def subject(trace) -> ViewContext:
     """As the studio makes it: what is made once is kept in its cache."""
     kept: Cache = Cache(10, lambda entry: 1)
-    return Subject(None, trace, once=kept.get)
+    return ViewContext(None, trace, once=kept.get)
 
 
 def test_four_askers_at_once_measure_once(monkeypatch):

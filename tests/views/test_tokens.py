@@ -13,11 +13,11 @@ from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import UnsupportedModel, VitvizError, WrongSetting
-from vitviz.views import Subject
+from vitviz.views import ViewContext
 from vitviz.views import tokens as view_of_tokens
-from vitviz.views.tokens import Tokens
+from vitviz.views.tokens import RepresentationsView
 
-VIEW = Tokens()
+VIEW = RepresentationsView()
 SHOWN = ("similarity", "components", "norms", "heads")
 
 
@@ -36,7 +36,7 @@ def kept() -> dict:
 
 @pytest.fixture(scope="module")
 def subject(inspector, trace):
-    return Subject(inspector, trace, **kept())
+    return ViewContext(inspector, trace, **kept())
 
 
 def item(subject, name, **given):
@@ -139,7 +139,7 @@ def test_norms_sinks_and_heads_are_the_traces_own(subject):
 def test_registers_and_no_classifier(model):
     inspector = of_model(small(**model))
     trace = inspector.trace(vitviz.sample_image("coffee"))
-    subject = Subject(inspector, trace, **kept())
+    subject = ViewContext(inspector, trace, **kept())
     assert VIEW.unsupported(subject) is None
     for show in SHOWN:
         for norm in ("raw", "final"):
@@ -156,7 +156,7 @@ def test_registers_and_no_classifier(model):
 
 def test_a_picture_of_few_patches_has_fewer_components(subject):
     inspector = of_model(small(patch_size=32, img_size=32))
-    few = Subject(inspector, inspector.trace(vitviz.sample_image("coffee")), **kept())
+    few = ViewContext(inspector, inspector.trace(vitviz.sample_image("coffee")), **kept())
     assert item(few, "components").tolist() == [[[0, 0, 0]]]
     assert (item(few, "tints") == 128).all()
 
@@ -168,7 +168,7 @@ def test_known_numbers_of_genuine_weights():
         device="cpu",
     )
     trace = inspector.trace(shared("data/both.png"))
-    subject = Subject(inspector, trace, **kept())
+    subject = ViewContext(inspector, trace, **kept())
     median, mad = item(subject, "usual")[12]
     assert median == pytest.approx(14.4, abs=0.05) and mad == pytest.approx(1.5, abs=0.05)
     assert item(subject, "norms")[12, 1:].max() == pytest.approx(27.0, abs=0.05)

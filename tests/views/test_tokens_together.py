@@ -5,15 +5,15 @@ import pytest
 
 import vitviz
 from vitviz.errors import Unknown, WrongSetting
-from vitviz.server.services.analysis_service import Settings, Studio
-from vitviz.views.tokens import Tokens
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
+from vitviz.views.tokens import RepresentationsView
 
-VIEW = Tokens()
+VIEW = RepresentationsView()
 
 
 @pytest.fixture(scope="module")
 def studio():
-    return Studio(Settings(device="cpu"))
+    return AnalysisService(ServiceSettings(device="cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -121,12 +121,12 @@ def test_what_is_not_there_to_share_with_is_said(studio, keys, tmp_path):
 def test_another_width_has_no_basis_in_common(studio, keys, tmp_path):
     from tests.engine.small import small
     from tests.views.test_tokens import of_model
-    from vitviz.views import Subject
+    from vitviz.views import ViewContext
 
     other = of_model(small())
     subject = studio.subject(keys["coffee"])
-    beside = Subject(other, other.trace(vitviz.sample_image("coffee")))
-    pair = Subject(subject.inspector, subject.trace, beside=beside)
+    beside = ViewContext(other, other.trace(vitviz.sample_image("coffee")))
+    pair = ViewContext(subject.inspector, subject.trace, beside=beside)
     with pytest.raises(WrongSetting, match="no basis in common: it needs the same depth and width"):
         VIEW.item(pair, "tints", VIEW.settings({"basis": "beside"}, pair.about))
     with pytest.raises(WrongSetting, match="no step of a training"):

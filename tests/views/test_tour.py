@@ -14,11 +14,11 @@ from tests.engine.forward.test_capture import inspect, noise, perturbed
 from tests.engine.small import small
 from vitviz.engine.forward.shuffling import as_seen
 from vitviz.errors import Unknown, UnsupportedModel, WrongSetting
-from vitviz.traces.runs import Without
-from vitviz.views import Subject
-from vitviz.views.tour import Tour
+from vitviz.traces.runs import Ablation
+from vitviz.views import ViewContext
+from vitviz.views.tour import TourView
 
-TOUR = Tour()
+TOUR = TourView()
 NAMES = [
     "picture",
     "patches",
@@ -36,9 +36,9 @@ NAMES = [
 ]
 
 
-def subject(model) -> Subject:
+def subject(model) -> ViewContext:
     inspector = inspect(model)
-    return Subject(inspector, inspector.trace(noise()))
+    return ViewContext(inspector, inspector.trace(noise()))
 
 
 @pytest.fixture(scope="module")
@@ -46,15 +46,15 @@ def plain():
     return subject(small())
 
 
-def item(of: Subject, name: str, **given):
+def item(of: ViewContext, name: str, **given):
     return TOUR.item(of, name, TOUR.settings({key: str(value) for key, value in given.items()}, of.about))
 
 
-def unpacked(of: Subject, name: str, **given):
+def unpacked(of: ViewContext, name: str, **given):
     return json.loads(item(of, name, **given).tobytes())
 
 
-def spoken(of: Subject) -> dict[str, str]:
+def spoken(of: ViewContext) -> dict[str, str]:
     """What each step says, with its values filled in."""
     steps = TOUR.summary(of)["steps"]
     assert [step["name"] for step in steps] == NAMES
@@ -146,7 +146,7 @@ def test_sentences_are_worked_out_as_they_are_scored(plain, score):
     vectors = torch.randn(7, len(plain.trace.logits), generator=torch.Generator().manual_seed(1))
     classes = vitviz.Classes([f"sentence {n}" for n in range(7)], vectors, score=score, scale=20.0)
     asked = plain.inspector.with_classes(classes)
-    of = Subject(asked, asked.answered(plain.trace))
+    of = ViewContext(asked, asked.answered(plain.trace))
     cosines = torch.cosine_similarity(plain.trace.logits.double(), vectors.double())
     shares = (20 * cosines).sigmoid() if score == "sigmoid" else (20 * cosines).softmax(dim=0)
     found = unpacked(of, "answer")
@@ -231,7 +231,7 @@ def test_the_sum_can_be_done_by_hand_and_is_the_models_logit(plain):
 def test_without_the_largest_head_the_answers_are_those_of_a_pass_without_it(plain):
     found = unpacked(plain, "without")
     head = found["lines"][0]
-    lost = Without(heads=[(head["layer"] - 1, head["head"] - 1)])
+    lost = Ablation(heads=[(head["layer"] - 1, head["head"] - 1)])
     trace = plain.inspector.trace(noise(), without=lost)
     first = int(plain.trace.logits.argmax())
     assert found["left"] == pytest.approx(trace.logits[first].item(), abs=1e-4)
@@ -239,7 +239,7 @@ def test_without_the_largest_head_the_answers_are_those_of_a_pass_without_it(pla
     for said, real in ((found["before"], plain.trace.top(3)), (found["after"], trace.top(3))):
         assert [name for name, _ in said] == [name for name, _ in real]
         assert [share for _, share in said] == pytest.approx([share for _, share in real], abs=1e-5)
-    edited = Subject(plain.inspector, trace)
+    edited = ViewContext(plain.inspector, trace)
     assert "before" not in unpacked(edited, "without") and unpacked(edited, "sum")["lines"]
 
 

@@ -14,13 +14,13 @@ from vitviz.analyses.faithfulness import evaluation as trials
 from vitviz.analyses.protocol import DENSE, TITLES
 from vitviz.errors import Stopped, Unknown, WrongSetting
 from vitviz.server.services.cache import Cache
-from vitviz.traces.localized_text import Sentence
-from vitviz.traces.runs import Without
-from vitviz.views import Subject
+from vitviz.traces.localized_text import LocalizedText
+from vitviz.traces.runs import Ablation
+from vitviz.views import ViewContext
 from vitviz.views import trial as view
-from vitviz.views.trial import ORDER, Trial, compute
+from vitviz.views.trial import ORDER, FaithfulnessView, compute
 
-VIEW = Trial()
+VIEW = FaithfulnessView()
 FEW = ("random", "centre", "ledger", "chefer", "rollout")
 
 
@@ -30,7 +30,7 @@ CLASS = 4
 @pytest.fixture(scope="module")
 def subject(small_inspector, small_trace):
     kept: Cache = Cache(500, lambda entry: 1)
-    return Subject(small_inspector, small_trace, once=kept.get)
+    return ViewContext(small_inspector, small_trace, once=kept.get)
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_verdicts_are_sentences(whole):
     tied = replace(whole, curves={**whole.curves, "chefer": whole.curves["ledger"]})
     for trial, count in ((whole, 1), (tied, 2)):
         said = verdict(trial)
-        assert isinstance(said, Sentence) and TITLES[trial.ranking()[0][0]] in said
+        assert isinstance(said, LocalizedText) and TITLES[trial.ranking()[0][0]] in said
         first, *others = trial.beats_chance()
         near = [name for name in others if trial.tied(first, name)]
         assert len(near) == len(others) == count - 1 and all(TITLES[name] in level(trial) for name in near)
@@ -166,8 +166,8 @@ def test_what_does_not_exist_is_refused(subject):
         asked(subject, "tried", method="lime")
     with pytest.raises(WrongSetting, match="a class from 0 to 6"):
         asked(subject, "tried", target="7", method="ledger")
-    trace = subject.inspector.trace(vitviz.sample_image("coffee"), without=Without(heads=[(1, 1)]))
-    assert "whole model" in VIEW.unsupported(Subject(subject.inspector, trace))
+    trace = subject.inspector.trace(vitviz.sample_image("coffee"), without=Ablation(heads=[(1, 1)]))
+    assert "whole model" in VIEW.unsupported(ViewContext(subject.inspector, trace))
 
 
 def test_what_is_stopped_is_not_remembered_as_refused(subject, monkeypatch):
@@ -184,7 +184,7 @@ def test_a_reason_keeps_its_sentence(subject, monkeypatch):
     from vitviz.traces.localized_text import not_applicable
 
     def refusing(passes):
-        raise UnsupportedModel(not_applicable("mine", Sentence("no attention has a gradient")))
+        raise UnsupportedModel(not_applicable("mine", LocalizedText("no attention has a gradient")))
 
     monkeypatch.setattr(saliency, "METHODS", {**saliency.METHODS, "chefer": refusing})
     told = compute.one(compute.tried(subject, 6, "dropped", "chefer"))
@@ -193,7 +193,7 @@ def test_a_reason_keeps_its_sentence(subject, monkeypatch):
 
 
 def test_a_map_with_ties_is_the_mean_of_its_orders_and_one_without_has_one(inspector, trace):
-    passes = compute.passes_of(Subject(inspector, trace), CLASS)
+    passes = compute.passes_of(ViewContext(inspector, trace), CLASS)
     tied, single = torch.zeros(14, 14), torch.arange(196.0).view(14, 14)
     from vitviz.analyses.faithfulness.curves import curves_of
 

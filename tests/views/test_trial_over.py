@@ -13,12 +13,12 @@ from tests.refusing import WHY, refuse
 from vitviz.analyses.faithfulness.ranking import standing, verdict_over
 from vitviz.analyses.protocol import TITLES
 from vitviz.errors import Unknown, WrongSetting
-from vitviz.surveys.measures.trial import TrialMeasure
-from vitviz.views import Subject
-from vitviz.views.trial import Trial
+from vitviz.surveys.measures.trial import FaithfulnessMeasure
+from vitviz.views import ViewContext
+from vitviz.views.trial import FaithfulnessView
 
-VIEW, METHODS = Trial(), ("ledger", "rollout", "centre")
-MEASURES = [TrialMeasure(METHODS, ("mean", "black")), "distance"]
+VIEW, METHODS = FaithfulnessView(), ("ledger", "rollout", "centre")
+MEASURES = [FaithfulnessMeasure(METHODS, ("mean", "black")), "distance"]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def trace(small_trace):
 @pytest.fixture(scope="module")
 def subject(inspector):
     pictures = [vitviz.sample_image(name) for name in ("chelsea", "coffee", "rocket")]
-    return Subject(inspector, survey=vitviz.survey(pictures, inspector, MEASURES))
+    return ViewContext(inspector, survey=vitviz.survey(pictures, inspector, MEASURES))
 
 
 def asked(subject, **given):
@@ -70,7 +70,7 @@ def test_what_was_not_tried_is_told_as_what_was(subject):
 
 
 def test_one_picture_has_no_error_and_no_order(inspector):
-    one = Subject(inspector, survey=vitviz.survey([vitviz.sample_image("coffee")], inspector, MEASURES))
+    one = ViewContext(inspector, survey=vitviz.survey([vitviz.sample_image("coffee")], inspector, MEASURES))
     told = asked(one)
     assert {row["most_error"] for row in told["rows"]} == {None} and told["verdict"]["text"].startswith("One")
     assert {row["rank"] for row in told["rows"]} == {1} and not any(r["beats_chance"] for r in told["rows"])
@@ -94,7 +94,7 @@ def test_what_is_taken_home_is_the_same_by_every_score(subject):
 
 
 def test_a_set_and_a_picture_are_not_mistaken_for_each_other(inspector, subject):
-    picture = Subject(inspector, inspector.trace(vitviz.sample_image("coffee")))
+    picture = ViewContext(inspector, inspector.trace(vitviz.sample_image("coffee")))
     with pytest.raises(Unknown, match="of one picture, and a set"):
         VIEW.item(subject, "classes", VIEW.settings({}, subject.about))
     with pytest.raises(Unknown, match="over a set of pictures, and one"):
@@ -102,7 +102,7 @@ def test_a_set_and_a_picture_are_not_mistaken_for_each_other(inspector, subject)
     assert [item.name for item in VIEW.drawn_from(subject)] == ["standing", "chart"]
     assert "standing" not in [item.name for item in VIEW.drawn_from(picture)]
     assert VIEW.unsupported(subject) is None
-    other = Subject(inspector, survey=vitviz.survey([vitviz.sample_image("coffee")], inspector))
+    other = ViewContext(inspector, survey=vitviz.survey([vitviz.sample_image("coffee")], inspector))
     assert "tried no maps" in VIEW.unsupported(other)
 
 
@@ -133,7 +133,7 @@ def test_how_a_set_is_looked_at_is_checked():
 def test_a_method_without_a_rank_is_told_with_its_reason(inspector, trace, subject, monkeypatch):
     refuse(monkeypatch, "rollout", trace)
     pictures = [vitviz.sample_image(name) for name in ("chelsea", "coffee")]
-    other = Subject(inspector, survey=vitviz.survey(pictures, inspector, MEASURES))
+    other = ViewContext(inspector, survey=vitviz.survey(pictures, inspector, MEASURES))
     told = asked(other)
     assert sorted(row["method"] for row in told["rows"]) == ["centre", "ledger", "random"]
     (sentence,) = told["refused"]

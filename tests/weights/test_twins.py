@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 import vitviz
 from vitviz.traces.samples import sample_image
-from vitviz.views import Subject
-from vitviz.views.positions import Positions
+from vitviz.views import ViewContext
+from vitviz.views.positions import PositionsView
 
 KINDS = ("none", "1d", "2d")
 
@@ -156,7 +156,7 @@ def test_a_twin_without_positions_loads_and_says_why_there_is_no_picture(shipped
     inspector = vitviz.load(shipped / "vitviz-positions-none-0")
     assert inspector.position_table() is None
 
-    assert "no position information" in Positions().unsupported(Subject(inspector))
+    assert "no position information" in PositionsView().unsupported(ViewContext(inspector))
     trace = inspector.trace(sample_image("coffee"))
     moved = inspector.experiment(sample_image("coffee"), shuffle=1)
     torch.testing.assert_close(moved.logits, trace.logits, rtol=0, atol=1e-5)

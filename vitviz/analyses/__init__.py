@@ -22,17 +22,23 @@ if TYPE_CHECKING:
     from vitviz.analyses.cka import Grams, cka, cka_error, grams_of, hsic
     from vitviz.analyses.components import Basis, Components, Scatter, aligned, basis_of, colours_of
     from vitviz.analyses.components import own_colours, steady, token_components, whitened
-    from vitviz.analyses.depth import Largest, Usual, largest_activations, over_grid, over_sequence
+    from vitviz.analyses.depth import (
+        LargestActivations,
+        TypicalNorms,
+        largest_activations,
+        over_grid,
+        over_sequence,
+    )
     from vitviz.analyses.depth import SkipRatios, patches_at, place, present, skip_ratios
     from vitviz.analyses.depth import token_norms, tokens_at, usual_norms
     from vitviz.analyses.distance import Distances, attention_distance, distances
     from vitviz.analyses.distance import pixel_distances, prefix_mass, uniform_distance
-    from vitviz.analyses.effects import Effects, agreement
-    from vitviz.analyses.logit_account import Evidence, account_of, evidence
+    from vitviz.analyses.effects import AblationEffects, agreement
+    from vitviz.analyses.logit_account import Attribution, account_of, evidence
     from vitviz.analyses.perturbation import mean_and_error, patches_kept, permutation
     from vitviz.analyses.perturbation import piece_sides, shuffled_pieces
-    from vitviz.analyses.filters import Filters, display_scaled, principal_filters, raw_filters
-    from vitviz.analyses.logit_attribution import Ledger, ledger_of
+    from vitviz.analyses.filters import FilterComponents, display_scaled, principal_filters, raw_filters
+    from vitviz.analyses.logit_attribution import LogitTerms, ledger_of
     from vitviz.analyses.logit_lens import lens_kind, lens_patches, lens_probabilities, lens_shares
     from vitviz.analyses.one_token import WorkedRow, attended_by, attends_to, attention_received, worked_row
     from vitviz.analyses.redundancy import HeadEntropy, Redundancy
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
     from vitviz.analyses.rollout import mean_attention, rollout, rollout_row
     from vitviz.analyses.similarity import patch_cosines, position_similarity, token_cosines, token_similarity
     from vitviz.analyses.sweep import Sweep, sweep
-    from vitviz.analyses.readout_stage import Tail
+    from vitviz.analyses.readout_stage import ReadoutStage
     from vitviz.analyses.words import HeadsInWords, Spread, heads_in_words, written
 
 

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from vitviz.analyses.depth import FinalNorm, over_grid, patches_at, present
 from vitviz.errors import VitvizError, quoted
-from vitviz.traces.display import Shown
+from vitviz.traces.display import NotebookDisplay
 from vitviz.traces.trace import Trace
 
 
@@ -51,7 +51,7 @@ class Basis:
 
 
 @dataclass(frozen=True)
-class Components(Shown):
+class Components(NotebookDisplay):
     """What `token_components` finds."""
 
     scores: Float[Tensor, "picture row col component"]

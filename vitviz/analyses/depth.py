@@ -148,7 +148,7 @@ def token_norms(trace: Trace) -> Float[Tensor, "layer token"]:
 
 
 @dataclass(frozen=True)
-class Usual:
+class TypicalNorms:
     """What is usual among the patches of each layer."""
 
     median: Float[Tensor, " layer"]
@@ -159,7 +159,7 @@ class Usual:
         return self.median + k * self.mad
 
 
-def usual_norms(trace: Trace) -> Usual:
+def usual_norms(trace: Trace) -> TypicalNorms:
     """Median and MAD of the patches' norms, layer by layer; see the module. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
@@ -169,11 +169,11 @@ def usual_norms(trace: Trace) -> Usual:
     norms = token_norms(trace)[:, trace.grid.prefix :].double()
     median = norms.quantile(0.5, dim=1)
     mad = (norms - median[:, None]).abs().quantile(0.5, dim=1)
-    return Usual(median.to(trace.tokens[0]), mad.to(trace.tokens[0]))
+    return TypicalNorms(median.to(trace.tokens[0]), mad.to(trace.tokens[0]))
 
 
 @dataclass(frozen=True)
-class Largest:
+class LargestActivations:
     """The numbers of largest magnitude at one depth, largest first."""
 
     values: Float[Tensor, " rank"]  # with their sign
@@ -182,7 +182,7 @@ class Largest:
     typical: float  # the median magnitude of all numbers of the depth
 
 
-def largest_activations(trace: Trace, layer: int, count: int = 3) -> Largest:
+def largest_activations(trace: Trace, layer: int, count: int = 3) -> LargestActivations:
     """The `count` numbers of largest magnitude in a depth's tokens, and how large numbers are as a rule.
 
     Raises IndexError for a layer, VitvizError for a count. Source: Sun et al. 2024 (arXiv 2402.17762).
@@ -198,7 +198,7 @@ def largest_activations(trace: Trace, layer: int, count: int = 3) -> Largest:
     found = flat.abs().topk(count).indices
     # torch's own bound
     typical = flat.abs().double().quantile(0.5) if len(flat) < 2**24 else flat.abs().median()
-    return Largest(flat[found], found // tokens.shape[1], found % tokens.shape[1], float(typical))
+    return LargestActivations(flat[found], found // tokens.shape[1], found % tokens.shape[1], float(typical))
 
 
 @dataclass(frozen=True)

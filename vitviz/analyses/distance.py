@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.streaming import Reading, read_layer
-from vitviz.traces.display import Shown
+from vitviz.traces.display import NotebookDisplay
 from vitviz.traces.grid import Grid
 from vitviz.traces.trace import Trace
 
@@ -53,7 +53,7 @@ def token_distances(trace: Trace) -> Float[Tensor, "token token2"]:
 
 
 @dataclass(frozen=True)
-class Distances(Shown):
+class Distances(NotebookDisplay):
     """How far every head looks, by both conventions, and what it spends on prefix tokens."""
 
     distance: Float[Tensor, "layer head"]  # px, rows not renormalised

@@ -23,13 +23,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.correlation import pearson
-from vitviz.analyses.logit_account import Evidence
+from vitviz.analyses.logit_account import Attribution
 from vitviz.analyses.upstream import Writer
-from vitviz.traces.display import Shown, Tabled
+from vitviz.traces.display import NotebookDisplay, NotebookTable
 
 
 @dataclass(frozen=True)
-class Effects(Shown):
+class AblationEffects(NotebookDisplay):
     """What a target's logit loses without a part alone: with - without it, in logits; NaN for the untried."""
 
     logit: float  # with everything in its place
@@ -46,7 +46,7 @@ class Agreement(NamedTuple):
     mlps: float
 
 
-def agreement(effects: Effects, account: Evidence) -> Agreement:
+def agreement(effects: AblationEffects, account: Attribution) -> Agreement:
     """How well direct shares foretell what happens when a part is taken away, over all heads and all MLPs.
 
     Both of one picture and target. Source: see the module. Raises nothing.
@@ -54,7 +54,7 @@ def agreement(effects: Effects, account: Evidence) -> Agreement:
     >>> from vitviz.analyses.logit_account import evidence
     >>> from vitviz.analyses.example import example_account
     >>> account = evidence(*example_account(seed=1), target=0)
-    >>> agreement(Effects(0.0, 2 * account.heads, -account.mlps, "zero"), account)
+    >>> agreement(AblationEffects(0.0, 2 * account.heads, -account.mlps, "zero"), account)
     Agreement(heads=1.0, mlps=-1.0)
     """
     return Agreement(pearson(effects.heads, account.heads), pearson(effects.mlps, account.mlps))
@@ -79,7 +79,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class EdgeEffects(Tabled):
+class EdgeAblationEffects(NotebookTable):
     """How much of a target's logit goes when an edge is taken out alone, beside its share, in logits."""
 
     edges: tuple[Edge, ...]

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from einops import rearrange
 
-from vitviz.analyses.readout_stage import Head, Norm, Pooling, Projection, Tail
+from vitviz.analyses.readout_stage import Head, Norm, Pooling, Projection, ReadoutStage
 from vitviz.traces.grid import Grid
-from vitviz.traces.trace import Attention, Trace, View, Written
+from vitviz.traces.trace import Attention, ModelInput, ResidualWrites, Trace
 
 GRID = Grid(1, 3, (4, 4), ("class",))
 
@@ -41,7 +41,7 @@ def example_trace(
     return Trace(
         checkpoint="example",
         grid=grid,
-        view=View(np.zeros((height, length, 3), np.uint8), box, (length, height)),
+        view=ModelInput(np.zeros((height, length, 3), np.uint8), box, (length, height)),
         layers=tuple(call(tokens) for _ in range(layers)),
         tokens=tuple(normal(tokens, heads * width) for _ in range(layers + 1)),
         patch_embedding=normal(grid.patches, heads * width),
@@ -55,7 +55,7 @@ def example_trace(
 
 def example_account(
     grid: Grid = GRID, layers: int = 2, heads: int = 2, seed: int = 0, pool: str = "class", classes: int = 3
-) -> tuple[Trace, Tail]:
+) -> tuple[Trace, ReadoutStage]:
     """A trace and the readout it was made by, in float64: a class token, or a norm and an average.
 
     Its blocks have random attention and random numbers for an MLP.
@@ -81,7 +81,7 @@ def example_account(
     pooling = Pooling(pool, (read,), Norm(normal(width), normal(width), 1e-6), None)
     head, weights = Head((normal(classes, width),), normal(classes)), pooling.weights(tokens[-1])
     sums = (torch.stack([weights.mT @ one[pooling.readers] for one in some]) for some in (attentions, mlps))
-    written = Written(weights, *sums)
+    written = ResidualWrites(weights, *sums)
     logits = head.weights[0] @ pooling.read(tokens[-1])[0] + head.bias
     trace = replace(trace, layers=calls, tokens=tuple(tokens), logits=logits, written=written)
-    return trace, Tail(trace.checkpoint, pooling, projections, head, features=width)
+    return trace, ReadoutStage(trace.checkpoint, pooling, projections, head, features=width)

@@ -18,20 +18,22 @@ from torch import Tensor
 
 from vitviz.analyses.components import basis_of
 from vitviz.errors import VitvizError
-from vitviz.traces.display import Shown
+from vitviz.traces.display import NotebookDisplay
 
 COMPONENTS = 28  # the paper's figure 7 left shows 28
 
 
 @dataclass(frozen=True)
-class Filters(Shown):
+class FilterComponents(NotebookDisplay):
     """Principal components, most variance first: pictures of unit norm, not yet scaled; their shares."""
 
     pictures: Float[Tensor, "count row col channel"]
     variance: Float[Tensor, " count"]
 
 
-def principal_filters(weight: Float[Tensor, "width channel row col"], count: int = COMPONENTS) -> Filters:
+def principal_filters(
+    weight: Float[Tensor, "width channel row col"], count: int = COMPONENTS
+) -> FilterComponents:
     """The first `count` principal components of the patch projection's filters (figure 7 left).
 
     At most width - 1 of them (centring takes one away) and at most row * col * channel. Where fewer filters
@@ -53,7 +55,7 @@ def principal_filters(weight: Float[Tensor, "width channel row col"], count: int
     basis = basis_of(points, min(count, width - 1, points.shape[1]))
     cut = "count (row col channel) -> count row col channel"
     pictures = rearrange(basis.directions, cut, row=height, col=length)
-    return Filters(pictures.to(weight), basis.shares.to(weight))
+    return FilterComponents(pictures.to(weight), basis.shares.to(weight))
 
 
 def raw_filters(

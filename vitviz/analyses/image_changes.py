@@ -27,9 +27,9 @@ from torch import Tensor
 
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.grid import Grid
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 
-Picture = Float[Tensor, "3 height width"]
+ImageTensor = Float[Tensor, "3 height width"]
 NO_OTHER = "There is no second picture whose ground or texture could be taken."
 
 
@@ -51,18 +51,18 @@ def altered(
     x, *rest = (torch.from_numpy(one).double().permute(2, 0, 1) / 255 for one in (picture, *others))
     found = CHANGES[way](x, step, grid, rest)
     if not found:
-        raise UnsupportedModel(Sentence(NO_OTHER))
+        raise UnsupportedModel(LocalizedText(NO_OTHER))
     return torch.stack(found)
 
 
-def _moved(x: Picture, by: int, grid: Grid, others: Sequence[Picture]) -> list[Picture]:
+def _moved(x: ImageTensor, by: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
     tall, wide = grid.patch
     mean = x.mean((1, 2), keepdim=True)
     sides = ((by, 0), (-by, 0), (0, by), (0, -by))[: 4 if tall == wide else 2]  # a patch's width is marked
     return [F.pad(x - mean, (right, -right, down, -down)) + mean for right, down in sides]
 
 
-def _turned(x: Picture, degrees: int, grid: Grid, others: Sequence[Picture]) -> list[Picture]:
+def _turned(x: ImageTensor, degrees: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
     height, width = x.shape[1:]
     middles = (torch.arange(size, dtype=x.dtype) - (size - 1) / 2 for size in (height, width))
     down, right = torch.meshgrid(*middles, indexing="ij")
@@ -75,15 +75,15 @@ def _turned(x: Picture, degrees: int, grid: Grid, others: Sequence[Picture]) -> 
     return found
 
 
-def _luma(x: Picture) -> Float[Tensor, "1 height width"]:
+def _luma(x: ImageTensor) -> Float[Tensor, "1 height width"]:
     return torch.einsum("c,cij->ij", x.new_tensor([0.299, 0.587, 0.114]), x)[None]
 
 
-def _greyed(x: Picture, share: int, grid: Grid, others: Sequence[Picture]) -> list[Picture]:
+def _greyed(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
     return [torch.lerp(x, _luma(x).expand_as(x), share / 100)]
 
 
-def _edged(x: Picture, share: int, grid: Grid, others: Sequence[Picture]) -> list[Picture]:
+def _edged(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
     across = x.new_tensor([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
     both = torch.stack([across, across.T])[:, None]
     slopes = F.conv2d(F.pad(_luma(x)[None], (1, 1, 1, 1), mode="replicate"), both)
@@ -91,7 +91,7 @@ def _edged(x: Picture, share: int, grid: Grid, others: Sequence[Picture]) -> lis
     return [torch.lerp(x, edges.expand_as(x), share / 100)]
 
 
-def _on_ground(x: Picture, share: int, grid: Grid, others: Sequence[Picture]) -> list[Picture]:
+def _on_ground(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
     sides = zip((grid.rows, grid.cols), grid.patch, strict=True)
     down, right = ((2 * torch.arange(count) - (count - 1)) * size for count, size in sides)
     far = (down[:, None] ** 2 + right**2).flatten()  # whole numbers: ties are exact
@@ -101,8 +101,8 @@ def _on_ground(x: Picture, share: int, grid: Grid, others: Sequence[Picture]) ->
     return [torch.where(place, other, x) for other in others]
 
 
-def _textured(x: Picture, share: int, grid: Grid, others: Sequence[Picture]) -> list[Picture]:
-    def texture(one: Picture) -> Picture:
+def _textured(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+    def texture(one: ImageTensor) -> ImageTensor:
         inside = one[:, : grid.pixels[0], : grid.pixels[1]]
         return F.pad(inside - _spread(F.avg_pool2d(inside, grid.patch), grid), _rim(x, grid))
 
@@ -115,11 +115,11 @@ def _spread(values: Tensor, grid: Grid) -> Tensor:
     return values.repeat_interleave(grid.patch[0], -2).repeat_interleave(grid.patch[1], -1)
 
 
-def _rim(x: Picture, grid: Grid) -> tuple[int, int, int, int]:
+def _rim(x: ImageTensor, grid: Grid) -> tuple[int, int, int, int]:
     """How many pixels no patch is cut from, as padding: none changes."""
     return 0, x.shape[2] - grid.pixels[1], 0, x.shape[1] - grid.pixels[0]
 
 
-CHANGES: Mapping[str, Callable[..., list[Picture]]] = MappingProxyType(
+CHANGES: Mapping[str, Callable[..., list[ImageTensor]]] = MappingProxyType(
     dict(shift=_moved, turn=_turned, grey=_greyed, edges=_edged, ground=_on_ground, texture=_textured)
 )

@@ -42,17 +42,17 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.logit_attribution import LayerAccount, Ledger, handed_values, ledger_of
-from vitviz.analyses.readout_stage import AttentionPooling, Projection, Tail
-from vitviz.analyses.target import Asked, target_of
+from vitviz.analyses.logit_attribution import LayerAccount, LogitTerms, handed_values, ledger_of
+from vitviz.analyses.readout_stage import AttentionPooling, Projection, ReadoutStage
+from vitviz.analyses.target import TargetLike, target_of
 from vitviz.errors import UnsupportedModel, VitvizError
-from vitviz.traces.display import Tabled
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.display import NotebookTable
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.trace import Attention, Trace
 
 
 @dataclass(frozen=True)
-class PoolLines:
+class PoolingContributions:
     """Attention pooling's lines; `heads`, what its heads hand on by token, is a second reading, no line."""
 
     value_bias: float
@@ -68,7 +68,7 @@ class PoolLines:
 
 
 @dataclass(frozen=True)
-class Evidence(Tabled):
+class Attribution(NotebookTable):
     """One logit's account; all numbers are in logits, layers and heads count from 0."""
 
     logit: float  # the model's own
@@ -83,11 +83,11 @@ class Evidence(Tabled):
     starts: Float[Tensor, " token"]  # the start, by the token that is read
     # each layer's attention as it was added: heads and bias, by a hook of its own
     attentions: Float[Tensor, " layer"]
-    pool: PoolLines | None = None
+    pool: PoolingContributions | None = None
     deviation: float | None = None  # of the last norm, where it is one number for everything that is read
     norm: float = 0.0  # of a difference: what the other deviation does
 
-    def minus(self, before: Evidence, held: bool = True) -> Evidence:
+    def minus(self, before: Attribution, held: bool = True) -> Attribution:
         """This account less another of the same model and target: an account of the change of the logit.
 
         `held` takes this one's lines at the deviation that `before` had, where the last norm has one, with
@@ -111,7 +111,7 @@ class Evidence(Tabled):
             if name != "deviation"
         }
         divided = self.total - (self.norm_bias + self.head_bias)
-        return Evidence(**found | {"norm": (1 - ratio) * divided + self.norm - before.norm})
+        return Attribution(**found | {"norm": (1 - ratio) * divided + self.norm - before.norm})
 
     @property
     def constants(self) -> dict[str, float]:
@@ -153,14 +153,16 @@ _WHOLE = ("logit", "norm_bias", "head_bias")  # what no deviation divides
 
 def _less(after, before, ratio: float):
     """One line's change: numbers, tensors in which what was left out is 0, or pooling's lines."""
-    if isinstance(after, PoolLines):
-        return PoolLines(*map(partial(_less, ratio=ratio), vars(after).values(), vars(before).values()))
+    if isinstance(after, PoolingContributions):
+        return PoolingContributions(
+            *map(partial(_less, ratio=ratio), vars(after).values(), vars(before).values())
+        )
     if isinstance(after, Tensor):
         return after.nan_to_num() * ratio - before.nan_to_num()
     return None if after is None else after * ratio - before
 
 
-def evidence(trace: Trace, readout: Tail, target: Asked, relative: bool = False) -> Evidence:
+def evidence(trace: Trace, readout: ReadoutStage, target: TargetLike, relative: bool = False) -> Attribution:
     """The account of a class (its number from 0 or label), of a rather than b as (a, b), or a direction.
 
     `relative`: to the mean over all classes. Raises VitvizError for a target that does not exist and
@@ -175,7 +177,7 @@ def evidence(trace: Trace, readout: Tail, target: Asked, relative: bool = False)
     return account_of(ledger_of(trace, readout), target, relative)
 
 
-def account_of(ledger: Ledger, target: Asked, relative: bool = False) -> Evidence:
+def account_of(ledger: LogitTerms, target: TargetLike, relative: bool = False) -> Attribution:
     """The same from a ledger that is kept, for one class after the other.
 
     Raises VitvizError for a target that does not exist.
@@ -196,7 +198,7 @@ def account_of(ledger: Ledger, target: Asked, relative: bool = False) -> Evidenc
     readers = readout.pooling.readers
     starts[readers] = (trace.written.weights * (trace.tokens[began][readers] @ basis.mT)).sum(dim=-1)
     by_token = sources.sum(dim=(0, 1), dtype=torch.float64)
-    return Evidence(
+    return Attribution(
         logit=asked.logit, start=_dot(basis, ledger.carried.start).item(),
         heads=sources.sum(dim=-1, dtype=torch.float64), sources=trace.on_tokens(sources),
         projection_biases=torch.stack([bias for _, bias in layers]), mlps=_dot(basis, trace.written.mlps),
@@ -206,7 +208,7 @@ def account_of(ledger: Ledger, target: Asked, relative: bool = False) -> Evidenc
     )  # fmt: skip
 
 
-def _deviation(ledger: Ledger) -> float | None:
+def _deviation(ledger: LogitTerms) -> float | None:
     """The last norm's deviation, where all that is read was divided by one; None elsewhere."""
     pooling, weights = ledger.readout.pooling, ledger.trace.written.weights
     if ledger.readout.attention_pooling is not None:
@@ -218,8 +220,8 @@ def _deviation(ledger: Ledger) -> float | None:
 
 
 def directions(
-    ledger: Ledger, direction: Float[Tensor, "slot width"]
-) -> tuple[Float[Tensor, "slot2 width2"], float, PoolLines | None]:
+    ledger: LogitTerms, direction: Float[Tensor, "slot width"]
+) -> tuple[Float[Tensor, "slot2 width2"], float, PoolingContributions | None]:
     """The direction along which each slot reads, less tokens' weights; norms' biases; pooling's lines."""
     pooling, own = ledger.readout.pooling, ledger.readout.attention_pooling
     norm_bias, pool = 0.0, None
@@ -235,8 +237,8 @@ def directions(
 
 
 def _pool_lines(
-    own: AttentionPooling, ledger: Ledger, direction: Float[Tensor, " width2"]
-) -> tuple[Float[Tensor, "slot width"], PoolLines]:
+    own: AttentionPooling, ledger: LogitTerms, direction: Float[Tensor, " width2"]
+) -> tuple[Float[Tensor, "slot width"], PoolingContributions]:
     """Attention pooling's lines, and the directions along which its heads read the normed tokens."""
     trace, pooling = ledger.trace, ledger.readout.pooling
     heads, written = trace.pooling.heads, trace.written
@@ -248,7 +250,7 @@ def _pool_lines(
     read = shares.mT * torch.einsum("hd,hjd->hj", by_head, trace.pooling.v)
     by_token = read.new_zeros(heads, len(trace.tokens[-1]))
     by_token[:, pooling.readers] = read
-    return basis, PoolLines(
+    return basis, PoolingContributions(
         value_bias=0.0 if own.value_bias is None else (along @ own.value_bias).item(),
         projection_bias=0.0 if own.projection_bias is None else (direction @ own.projection_bias).item(),
         positions=0.0 if own.positions is None else (shares * (own.positions @ basis.mT)).sum().item(),
@@ -258,7 +260,7 @@ def _pool_lines(
 
 
 def head_direction(
-    ledger: Ledger, basis: Float[Tensor, "slot width"], layer: int, head: int
+    ledger: LogitTerms, basis: Float[Tensor, "slot width"], layer: int, head: int
 ) -> Float[Tensor, "token dim"]:
     """What a head's values at each token are multiplied by in its share: sum_s (sum_i c_is A_ij) r_s."""
     account, heads = ledger.carried.layers[layer], ledger.trace.layers[layer].heads
@@ -300,7 +302,7 @@ TOLERANCE = 1e-4  # of the largest logit
 ROUNDING = 4.0  # times the largest difference that the precision made to any logit of the first picture
 
 
-def largest_gap(ledger: Ledger) -> tuple[float, float]:
+def largest_gap(ledger: LogitTerms) -> tuple[float, float]:
     """The largest gap of a few classes' accounts, and of layers' attention against what it added (logits)."""
     logits = ledger.trace.logits
     classes = {int(logits.argmax()), int(logits.argmin()), 0, len(logits) // 2}
@@ -310,7 +312,7 @@ def largest_gap(ledger: Ledger) -> tuple[float, float]:
     return max((abs(one.gap) for one in accounts), key=lambda gap: (gap != gap, gap)), within
 
 
-def check_balance(ledger: Ledger) -> None:
+def check_balance(ledger: LogitTerms) -> None:
     """UnsupportedModel, with the figure, for a ledger that does not balance; nothing without logits."""
     trace = ledger.trace
     if trace.logits is None or ledger.readout.head is None:
@@ -321,8 +323,8 @@ def check_balance(ledger: Ledger) -> None:
     if deviation is not None and deviation.logits is not None:
         if deviation.gap is not None and not deviation.gap <= TOLERANCE:
             told = {"found": f"{deviation.gap:.1e}", "allowed": f"{TOLERANCE:.0e}"}
-            raise UnsupportedModel(Sentence(IN_FLOAT32, checkpoint=trace.checkpoint, **told))
+            raise UnsupportedModel(LocalizedText(IN_FLOAT32, checkpoint=trace.checkpoint, **told))
         allowed = max(allowed, ROUNDING * deviation.logits)
     if not max(gap, within) <= allowed:
         told = {"found": f"{max(gap, within) / largest:.1e}", "allowed": f"{allowed / largest:.0e}"}
-        raise UnsupportedModel(Sentence(AS_IT_IS, checkpoint=trace.checkpoint, **told))
+        raise UnsupportedModel(LocalizedText(AS_IT_IS, checkpoint=trace.checkpoint, **told))

@@ -18,7 +18,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.readout_stage import Projection, Tail
+from vitviz.analyses.readout_stage import Projection, ReadoutStage
 from vitviz.analyses.streaming import blocks
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.trace import Attention, Trace
@@ -37,7 +37,7 @@ class LayerAccount:
 
 
 @dataclass(frozen=True)
-class Carried:
+class LayerTerms:
     """All layers of one trace; holds neither trace nor weights, so that to keep it keeps neither."""
 
     layers: tuple[LayerAccount, ...]
@@ -46,15 +46,15 @@ class Carried:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class LogitTerms:
     """A trace, the readout of its model, and what they have in common for every class."""
 
     trace: Trace
-    readout: Tail
-    carried: Carried
+    readout: ReadoutStage
+    carried: LayerTerms
 
 
-def ledger_of(trace: Trace, readout: Tail) -> Ledger:
+def ledger_of(trace: Trace, readout: ReadoutStage) -> LogitTerms:
     """The class-independent part, for `account_of`.
 
     Raises UnsupportedModel where the trace does not hold what was written, or is of another model.
@@ -75,10 +75,10 @@ def ledger_of(trace: Trace, readout: Tail) -> Ledger:
     entered, norm = trace.tokens[trace.without.at or 0], readout.pooling.fc_norm
     start = written.weights.mT @ entered[readout.pooling.readers]
     deviation = None if norm is None else norm.deviation(pooled(trace, readout)).unsqueeze(-1)
-    return Ledger(trace, readout, Carried(layers, start, deviation))
+    return LogitTerms(trace, readout, LayerTerms(layers, start, deviation))
 
 
-def pooled(trace: Trace, readout: Tail, read: Tensor | None = None) -> Float[Tensor, "slot width"]:
+def pooled(trace: Trace, readout: ReadoutStage, read: Tensor | None = None) -> Float[Tensor, "slot width"]:
     """What was read, before a norm that may follow, by the last block's output, or by `read`, what each slot
     reads; of a pooling one row.
     """

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from vitviz.analyses.depth import tokens_at
 from vitviz.analyses.logit_account import directions
-from vitviz.analyses.logit_attribution import Ledger, pooled
-from vitviz.analyses.readout_stage import Tail
-from vitviz.analyses.target import Asked, features, target_of
+from vitviz.analyses.logit_attribution import LogitTerms, pooled
+from vitviz.analyses.readout_stage import ReadoutStage
+from vitviz.analyses.target import TargetLike, features, target_of
 from vitviz.errors import VitvizError, quoted
 from vitviz.traces.trace import Trace
 
@@ -29,7 +29,7 @@ FORMS = ("now", "share")
 UNREAD = "there is no answer to read at any depth"
 
 
-def lens_shares(ledger: Ledger) -> Float[Tensor, "layer class"]:
+def lens_shares(ledger: LogitTerms) -> Float[Tensor, "layer class"]:
     """The share so far of every class by depth: L + 1 rows, the last the logits.
 
     Raises VitvizError for a model without a classifier. Source: see the module.
@@ -51,7 +51,7 @@ def lens_shares(ledger: Ledger) -> Float[Tensor, "layer class"]:
     return head(torch.stack(found))
 
 
-def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tensor, "layer row col"]:
+def lens_patches(ledger: LogitTerms, target: TargetLike, form: str = "now") -> Float[Tensor, "layer row col"]:
     """Every patch's own answer for one target by depth, each patch read as the classifier reads its tokens.
 
     `form`: "now" or "share"; shares of a patch hold its own last deviation, or where the norm follows an
@@ -86,7 +86,7 @@ def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tens
     return trace.on_grid(answers)
 
 
-def lens_probabilities(ledger: Ledger, depth: int) -> Float[Tensor, "class row col"]:
+def lens_probabilities(ledger: LogitTerms, depth: int) -> Float[Tensor, "class row col"]:
     """Every patch's own answer at one depth, read now: all classes' probabilities; NaN for one left out.
     Of a head of values these values.
 
@@ -105,14 +105,14 @@ def lens_probabilities(ledger: Ledger, depth: int) -> Float[Tensor, "class row c
     return trace.on_grid(trace.scores(head(read)).mT)
 
 
-def _normed(readout: Tail, tokens: Float[Tensor, "*lead width"]) -> Float[Tensor, "*lead width"]:
+def _normed(readout: ReadoutStage, tokens: Float[Tensor, "*lead width"]) -> Float[Tensor, "*lead width"]:
     """Each token by itself as the head would be given it, all norms afresh."""
     for norm in (readout.pooling.norm, readout.pooling.fc_norm):
         tokens = tokens if norm is None else norm(tokens)
     return tokens
 
 
-def lens_kind(readout: Tail) -> str:
+def lens_kind(readout: ReadoutStage) -> str:
     """What a patch's own answer is: 'reading' where the classifier reads patches, 'probe' where it never did.
 
     Raises VitvizError where it is neither, because a patch alone cannot be read.
@@ -134,7 +134,7 @@ def check_form(form: str) -> None:
         )
 
 
-def check_patches(readout: Tail) -> None:
+def check_patches(readout: ReadoutStage) -> None:
     """VitvizError where a single patch cannot be read."""
     reasons = {
         "attention": "its classifier reads attention pooling, which weighs all patches together",
@@ -147,7 +147,7 @@ def check_patches(readout: Tail) -> None:
         )
 
 
-def _head_of(trace: Trace, readout: Tail):
+def _head_of(trace: Trace, readout: ReadoutStage):
     if readout.head is None or trace.logits is None:
         raise VitvizError(f"{trace.checkpoint} has no classifier, so {UNREAD}.")
     return readout.head

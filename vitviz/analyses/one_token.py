@@ -27,13 +27,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.query import Query, query_place
+from vitviz.analyses.query import QueryToken, query_place
 from vitviz.analyses.streaming import blocks
 from vitviz.errors import VitvizError
 from vitviz.traces.trace import Trace
 
 
-def attends_to(trace: Trace, layer: int, query: Query) -> Float[Tensor, "head token"]:
+def attends_to(trace: Trace, layer: int, query: QueryToken) -> Float[Tensor, "head token"]:
     """What one token attends to: its row of every head, summing to 1 over all tokens, prefix tokens first.
 
     `query`: a prefix token's name, a patch's number from 0, or its (row, col). Raises VitvizError for another
@@ -47,7 +47,7 @@ def attends_to(trace: Trace, layer: int, query: Query) -> Float[Tensor, "head to
     return trace.on_tokens(trace.layer(layer).weights(slice(token, token + 1))[:, 0])
 
 
-def attended_by(trace: Trace, layer: int, key: Query) -> Float[Tensor, "head token"]:
+def attended_by(trace: Trace, layer: int, key: QueryToken) -> Float[Tensor, "head token"]:
     """Who attends to one token: its column of every head, each entry of another row, so of no fixed sum.
 
     `key`: as `query` of `attends_to`. Raises VitvizError for another key, IndexError for such a layer.
@@ -101,7 +101,7 @@ class WorkedRow:
     replaced: bool  # the head was taken away, and this was put in their place
 
 
-def worked_row(trace: Trace, layer: int, head: int, query: Query) -> WorkedRow:
+def worked_row(trace: Trace, layer: int, head: int, query: QueryToken) -> WorkedRow:
     """Every number between q, k and one row of a head's attention; layer and head count from 0.
 
     `query`: a prefix token's name, a patch's number from 0, or its (row, col). Raises VitvizError for a query

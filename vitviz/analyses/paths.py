@@ -32,10 +32,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.logit_attribution import Ledger
+from vitviz.analyses.logit_attribution import LogitTerms
 from vitviz.analyses.upstream import Stream, Writer
 from vitviz.traces.cancellation import check
-from vitviz.traces.display import Shown
+from vitviz.traces.display import NotebookDisplay
 
 OPENED = 5000  # chains of heads at most
 BATCH = 64  # chains that are opened together: each batch computes every layer's attention once
@@ -44,7 +44,7 @@ ENTRIES = 2**24  # numbers in one array of a batch
 Trail = tuple[tuple[int, int], ...]  # heads as (layer, head), the answer's first
 
 
-class Path(NamedTuple):
+class AttributionPath(NamedTuple):
     """What flows from a writer through heads into the answer, in logits."""
 
     heads: Trail
@@ -53,13 +53,13 @@ class Path(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Paths(Shown):
+class AttributionPaths(NotebookDisplay):
     """The largest paths that a bounded search found, the largest |share| first.
 
     With `left_out` the shares sum to `total`. `proven`: no other path is larger than one that is listed.
     """
 
-    paths: tuple[Path, ...]
+    paths: tuple[AttributionPath, ...]
     left_out: float
     total: float  # the sum over all paths: the heads' shares of the logit
     opened: int  # chains of heads whose writers and earlier heads were computed
@@ -70,7 +70,7 @@ class Paths(Shown):
         """Whether the listed paths are the largest of all, or merely the largest found."""
         return not self.paths or self.bound <= abs(self.paths[-1].share)
 
-    def first(self, count: int) -> "Paths":
+    def first(self, count: int) -> "AttributionPaths":
         """Return the `count` largest of them alone, with the bound on all others."""
         kept, dropped = self.paths[:count], self.paths[count:]
         left = self.left_out + sum(path.share for path in dropped)
@@ -79,9 +79,9 @@ class Paths(Shown):
 
 
 def paths_of(
-    ledger: Ledger, stream: Stream, basis: Tensor, shares: Float[Tensor, "layer head"], count: int = 12,
+    ledger: LogitTerms, stream: Stream, basis: Tensor, shares: Float[Tensor, "layer head"], count: int = 12,
     opened: int = OPENED,
-) -> Paths:  # fmt: skip
+) -> AttributionPaths:  # fmt: skip
     """Return the `count` paths of largest |share| that opening `opened` trails finds; every head is opened
     once in any case. `basis`: the direction of the logit, see `evidence.directions`; `shares`: the heads'.
     """
@@ -95,7 +95,7 @@ def paths_of(
     for number, share in enumerate(shares.flatten().tolist()):
         layer, head = divmod(number, shares.shape[1])
         if head in trace.layers[layer].replaced:
-            found.append(Path(((layer, head),), None, share))
+            found.append(AttributionPath(((layer, head),), None, share))
         else:
             queue.append((-math.inf, number, ((layer, head),)))
     ties = itertools.count(len(queue))
@@ -120,13 +120,13 @@ def paths_of(
                 rest = max(rest, bound)
     rest = max([rest, *(-bound for bound, *_ in queue[:1]), *(abs(path.share) for path in found[count:])])
     total, kept = shares.double().sum().item(), tuple(found[:count])
-    return Paths(kept, total - sum(path.share for path in kept), total, steps, rest)
+    return AttributionPaths(kept, total - sum(path.share for path in kept), total, steps, rest)
 
 
 def _open(
-    ledger: Ledger, stream: Stream, weights: Float[Tensor, "slot token"],
+    ledger: LogitTerms, stream: Stream, weights: Float[Tensor, "slot token"],
     basis: Float[Tensor, "slot width"], trails: Sequence[Trail], bounds: Float[Tensor, "layer head token"],
-) -> tuple[list[Path], list[tuple[float, Trail]]]:  # fmt: skip
+) -> tuple[list[AttributionPath], list[tuple[float, Trail]]]:  # fmt: skip
     """Return every path along one of the trails, and every trail that is one head longer with its bound."""
     trace, last = ledger.trace, [trail[-1][0] for trail in trails]
     weights, basis = (one.expand(len(trails), -1, -1).clone() for one in (weights, basis))
@@ -136,7 +136,7 @@ def _open(
         shares = torch.einsum("nst,wtd,nsd->nw", weights[rows], written, basis[rows]).tolist()
         for i, found in zip(rows, shares, strict=True):
             found[-1] += constants[i] if writers[-1].kind == "constant" else 0.0
-            ended.extend(Path(trails[i], *pair) for pair in zip(writers, found, strict=True))
+            ended.extend(AttributionPath(trails[i], *pair) for pair in zip(writers, found, strict=True))
 
     for layer, attention in reversed(list(enumerate(trace.layers))):
         end([i for i, lowest in enumerate(last) if lowest > layer], *_added(ledger, stream, layer))
@@ -164,14 +164,14 @@ def _open(
                     weights[i], basis[i] = read[n] / deviation, direction[n] @ value[head]
                     constants[i] = (read[n].sum(dim=-1) @ (direction[n] @ constant[head])).item()
                 elif head in attention.replaced:
-                    ended.append(Path(longer, None, shares[n]))
+                    ended.append(AttributionPath(longer, None, shares[n]))
                 else:
                     further.append((largest[n], longer))
     end(list(range(len(trails))), *_entering(stream))
     return ended, further
 
 
-def _bounds(ledger: Ledger, stream: Stream) -> Float[Tensor, "layer head token"]:
+def _bounds(ledger: LogitTerms, stream: Stream) -> Float[Tensor, "layer head token"]:
     """Return R: the most that any path gives to a head's values along a direction of length 1, by token."""
     found, outward, carried = [], [], []
     entering, width = _entering(stream)[1], stream.embedding.shape[-1]
@@ -213,7 +213,7 @@ def _longest(matrices: Float[Tensor, "*lead row col"]) -> Float[Tensor, "*lead"]
 
 
 def _values(
-    ledger: Ledger, stream: Stream, layer: int
+    ledger: LogitTerms, stream: Stream, layer: int
 ) -> tuple[Float[Tensor, "head dim width"], Float[Tensor, "head dim"], Float[Tensor, " token"]]:
     """Return what makes a layer's values: v_j = weight x_j / deviation_j + constant."""
     tokens, heads = ledger.trace.tokens[layer], ledger.trace.layers[layer].heads
@@ -239,7 +239,7 @@ def _entering(stream: Stream) -> tuple[list[Writer], Float[Tensor, "writer token
 
 
 def _added(
-    ledger: Ledger, stream: Stream, layer: int
+    ledger: LogitTerms, stream: Stream, layer: int
 ) -> tuple[list[Writer], Float[Tensor, "writer token width"]]:
     """Return a layer's bias and MLP as they were added."""
     held = [None if not one else one[layer][None] for one in (stream.inner, stream.post)]

@@ -37,18 +37,18 @@ from torch import Tensor
 from vitviz.analyses.faithfulness.curves import scored
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, SHARES, WAYS
 from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
-from vitviz.traces.display import Tabled
+from vitviz.traces.display import NotebookTable
 from vitviz.traces.grid import Grid
 from vitviz.traces.head_type import HeadType, require_score, scores_named
-from vitviz.traces.localized_text import Sentence, said
+from vitviz.traces.localized_text import LocalizedText, said
 from vitviz.traces.trace import Deviation, Trace
 
-Asked = Callable[[str, int], Float[Tensor, "draw class"]]  # the logits by way and step
-Progress = Callable[[float, str], None]  # the share that is done, and the way that is being asked about
+LogitsAtStep = Callable[[str, int], Float[Tensor, "draw class"]]  # the logits by way and step
+OnProgress = Callable[[float, str], None]  # the share that is done, and the way that is being asked about
 
 
 @dataclass(frozen=True, eq=False)
-class Experiment(Tabled):
+class Perturbation(NotebookTable):
     """What was found on one picture. A way that the model does not have is in `refused`, with the reason."""
 
     checkpoint: str
@@ -98,8 +98,8 @@ class Experiment(Tabled):
 
 
 def experiment_of(
-    trace: Trace, kind: str, asked: Asked, progress: Progress = lambda share, way: None
-) -> Experiment:
+    trace: Trace, kind: str, asked: LogitsAtStep, progress: OnProgress = lambda share, way: None
+) -> Perturbation:
     """All steps of every way, asked about one after the other.
 
     `asked` may raise UnsupportedModel for a way that there is not. Raises VitvizError for another kind, and
@@ -125,7 +125,7 @@ def experiment_of(
             found[score][way] = torch.stack([one[score] for one in points])
     about = (trace.checkpoint, kind, answer, trace.named(answer), trace.grid.patches, tuple(map(int, steps)))
     of = {"dtype": trace.dtype, "deviation": trace.deviation, "head_type": trace.head_type}
-    return Experiment(*about, **found, refused=refused, **of)
+    return Perturbation(*about, **found, refused=refused, **of)
 
 
 def scores_of(
@@ -143,13 +143,13 @@ def scores_of(
     return found if head_type == "value" else {score: found[score] for score in SCORES}
 
 
-def why_not(trace: Trace) -> Sentence | None:
+def why_not(trace: Trace) -> LocalizedText | None:
     """Why there is no experiment on a trace; None where there is one."""
     if trace.logits is None:
-        return Sentence(NO_HEAD, checkpoint=trace.checkpoint)
+        return LocalizedText(NO_HEAD, checkpoint=trace.checkpoint)
     if trace.grid.patches == 1:
-        return Sentence(ONE_PATCH, checkpoint=trace.checkpoint)
-    return Sentence(EDITED) if trace.without else None
+        return LocalizedText(ONE_PATCH, checkpoint=trace.checkpoint)
+    return LocalizedText(EDITED) if trace.without else None
 
 
 def places_of(grid: Grid, kind: str) -> tuple[int, ...]:

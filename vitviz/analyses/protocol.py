@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 
 DRAWS = 10  # seeds 1 to 10: `inspector.experiment(image, shuffle=3)` is the third draw of single patches
 SHARES = tuple(range(0, 101, 10))  # per cent, of the patches that are dropped or of another change
@@ -101,4 +101,4 @@ def listed(names: Sequence[str]) -> str:
     'Chefer et al. 2021, Grad-CAM'
     """
     first, *rest = names
-    return Sentence("{first}, {rest}", first=TITLES[first], rest=listed(rest)) if rest else TITLES[first]
+    return LocalizedText("{first}, {rest}", first=TITLES[first], rest=listed(rest)) if rest else TITLES[first]

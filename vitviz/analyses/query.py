@@ -16,10 +16,10 @@ from vitviz.traces.grid import Grid
 from vitviz.traces.readout import Readout
 from vitviz.traces.trace import Trace
 
-Query = str | int | tuple[int, int]
+QueryToken = str | int | tuple[int, int]
 
 
-def query_weights(trace: Trace, query: Query = "auto") -> Float[Tensor, " token"]:
+def query_weights(trace: Trace, query: QueryToken = "auto") -> Float[Tensor, " token"]:
     """The weight of every token of the pass as a query, float64, summing to 1.
 
     `query`: 'auto' (what the classifier reads; of a distilled model the class token), 'mean' (over the
@@ -45,7 +45,7 @@ def query_weights(trace: Trace, query: Query = "auto") -> Float[Tensor, " token"
     return weights
 
 
-def query_place(trace: Trace, query: Query) -> int:
+def query_place(trace: Trace, query: QueryToken) -> int:
     """Where the one token that is meant stands in a trace; `query_token` where no patch was left out.
 
     Raises VitvizError as that does, and for a patch that was left out.
@@ -66,7 +66,7 @@ def query_place(trace: Trace, query: Query) -> int:
     return prefix + trace.kept.index(token - prefix)
 
 
-def query_token(grid: Grid, query: Query) -> int:
+def query_token(grid: Grid, query: QueryToken) -> int:
     """The place in the sequence, prefix tokens counted, of the one token that is meant.
 
     Raises VitvizError for a name, number or cell that the grid does not have.

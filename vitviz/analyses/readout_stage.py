@@ -237,7 +237,7 @@ class AttentionPooling:
 
 
 @dataclass(frozen=True, eq=False)  # it is itself, so that what was found out about one can be remembered
-class Tail:
+class ReadoutStage:
     """All of it for one model at one input size."""
 
     checkpoint: str
@@ -248,7 +248,7 @@ class Tail:
     # the length of a direction as a target: of y, of both slots side by side where the head reads them so
     features: int = 0
 
-    def on(self, device: torch.device) -> Tail:
+    def on(self, device: torch.device) -> ReadoutStage:
         """The same with every weight on a device."""
-        kinds = Tail | Pooling | Norm | Projection | Head | Length | AttentionPooling
+        kinds = ReadoutStage | Pooling | Norm | Projection | Head | Length | AttentionPooling
         return moved(self, device, kinds)

@@ -19,7 +19,7 @@ from einops import rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.query import Query, query_weights
+from vitviz.analyses.query import QueryToken, query_weights
 from vitviz.analyses.streaming import blocks, read_layer
 from vitviz.errors import VitvizError, quoted
 from vitviz.traces import cancellation
@@ -30,8 +30,8 @@ Layers = tuple[int, int] | None
 
 
 def rollout(
-    trace: Trace, query: Query = "auto", fusion: str = "mean", discard: float = 0.0, residual: float = 0.5,
-    layers: Layers = None,
+    trace: Trace, query: QueryToken = "auto", fusion: str = "mean", discard: float = 0.0,
+    residual: float = 0.5, layers: Layers = None
 ) -> Float[Tensor, "row col"]:  # fmt: skip
     """The rollout of one query over the patches, without a unit; with the prefix tokens' share it sums to 1.
 
@@ -48,8 +48,8 @@ def rollout(
 
 
 def rollout_row(
-    trace: Trace, query: Query = "auto", fusion: str = "mean", discard: float = 0.0, residual: float = 0.5,
-    layers: Layers = None,
+    trace: Trace, query: QueryToken = "auto", fusion: str = "mean", discard: float = 0.0,
+    residual: float = 0.5, layers: Layers = None
 ) -> Float[Tensor, " token"]:  # fmt: skip
     """The same for every token, prefix tokens first; sums to 1. NaN for a patch that was left out.
 
@@ -71,7 +71,7 @@ def rollout_row(
     return trace.on_tokens(vector.to(trace.layers[0].q))
 
 
-def mean_attention(trace: Trace, query: Query = "auto") -> Float[Tensor, "layer row col"]:
+def mean_attention(trace: Trace, query: QueryToken = "auto") -> Float[Tensor, "layer row col"]:
     """The attention of one query to the patches in each layer, mean over the heads, layers on their own.
 
     Where several tokens ask ('mean', attention pooling), their rows are averaged by their weights. Raises

@@ -23,17 +23,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.effects import Edge, edges_into
-from vitviz.analyses.logit_attribution import Ledger
+from vitviz.analyses.logit_attribution import LogitTerms
 from vitviz.analyses.target import score_of
 from vitviz.analyses.upstream import Stream, Writer
-from vitviz.traces.display import Tabled
+from vitviz.traces.display import NotebookTable
 
 ROWS = 256  # tokens at a time
 KEPT = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0)  # shares of the edges that are tried
 
 
 @dataclass(frozen=True)
-class SmallestPart(Tabled):
+class SufficientEdges(NotebookTable):
     """How much of an answer is left with some of the edges; `edges` and `shares` with the largest first."""
 
     edges: tuple[Edge, ...]
@@ -81,7 +81,7 @@ def every_edge(layers: int, heads: int, positions: bool) -> list[Edge]:
 
 
 def flows(
-    ledger: Ledger, stream: Stream, basis: Tensor
+    ledger: LogitTerms, stream: Stream, basis: Tensor
 ) -> Iterator[tuple[int, Writer, Float[Tensor, " reader"]]]:
     """What flows along every edge: the layer that reads, the writer, one number a reader (a layer's heads; of
     the answer, as one layer more, a single one). `basis`: see `evidence.directions`. Source: see the module.
@@ -121,7 +121,9 @@ def flows(
         yield from ((layer, *pair) for pair in zip(writers, table, strict=True))
 
 
-def shares_of(ledger: Ledger, stream: Stream, basis: Tensor, edges: Sequence[Edge]) -> Float[Tensor, " edge"]:
+def shares_of(
+    ledger: LogitTerms, stream: Stream, basis: Tensor, edges: Sequence[Edge]
+) -> Float[Tensor, " edge"]:
     """What flows along each of these edges, in logits."""
     found = {(layer, writer): some for layer, writer, some in flows(ledger, stream, basis)}
     return torch.stack([found[one.layer, one.writer][one.head or 0] for one in edges]).double()

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.distance import Distances, gathered, token_distances
-from vitviz.analyses.query import Query, query_weights
+from vitviz.analyses.query import QueryToken, query_weights
 from vitviz.analyses.rollout import mixed
 from vitviz.analyses.streaming import read_layer
 from vitviz.traces.trace import Trace
@@ -25,7 +25,7 @@ class Sweep:
     rollout: Float[Tensor, "row col"]
 
 
-def sweep(trace: Trace, query: Query = "auto", residual: float = 0.5) -> Sweep:
+def sweep(trace: Trace, query: QueryToken = "auto", residual: float = 0.5) -> Sweep:
     """The distances of all heads (px) and the mean rollout of one query, from one pass over the attention.
 
     Raises VitvizError for an unknown query. Source: see `distance` and `rollout`.

@@ -18,11 +18,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.logit_attribution import pooled
-from vitviz.analyses.readout_stage import Tail
+from vitviz.analyses.readout_stage import ReadoutStage
 from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.traces.trace import Trace
 
-Asked = Any  # int | str | tuple | Tensor; anything else is told by a sentence
+TargetLike = Any  # int | str | tuple | Tensor; anything else is told by a sentence
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Target:
     added: float = 0.0  # and of their bias the part that is not
 
 
-def target_of(trace: Trace, readout: Tail, target: Asked, relative: bool = False) -> Target:
+def target_of(trace: Trace, readout: ReadoutStage, target: TargetLike, relative: bool = False) -> Target:
     """The head's rows for a class index, a label, (a, b) for a rather than b, or a direction of what is read.
 
     A direction is a tensor as long as what the classifier reads. Raises VitvizError for a class that does not
@@ -75,7 +75,7 @@ def target_of(trace: Trace, readout: Tail, target: Asked, relative: bool = False
     )
 
 
-def classes_of(trace: Trace, target: Asked) -> list[int]:
+def classes_of(trace: Trace, target: TargetLike) -> list[int]:
     """The one class that is asked about, or both of (a, b); VitvizError for any other number of them."""
     asked = target if isinstance(target, tuple) else (target,)
     if len(asked) not in (1, 2):
@@ -110,13 +110,13 @@ def class_index(trace: Trace, name: Any) -> int:
     )
 
 
-def features(trace: Trace, readout: Tail) -> Float[Tensor, "slot width"]:
+def features(trace: Trace, readout: ReadoutStage) -> Float[Tensor, "slot width"]:
     """What the classifier is given (y), computed afresh from the last block's output, by slot."""
     read, norm = pooled(trace, readout), readout.pooling.fc_norm
     return read if norm is None else norm(read)
 
 
-def _along(trace: Trace, readout: Tail, direction: Tensor, relative: bool) -> Target:
+def _along(trace: Trace, readout: ReadoutStage, direction: Tensor, relative: bool) -> Target:
     read = features(trace, readout)
     if direction.shape != (readout.features,) or not direction.is_floating_point() or relative:
         what = f"a tensor of shape {tuple(direction.shape)}"

@@ -27,10 +27,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.logit_account import head_direction
-from vitviz.analyses.logit_attribution import Ledger
+from vitviz.analyses.logit_attribution import LogitTerms
 from vitviz.analyses.readout_stage import Norm
 from vitviz.errors import VitvizError, quoted
-from vitviz.traces.display import Shown, Tabled
+from vitviz.traces.display import NotebookDisplay, NotebookTable
 
 _ROWS = 512  # of attention at a time
 
@@ -84,7 +84,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Lines:
+class ByWriter:
     """Numbers of all writers, NaN from the reading head's layer on; a last axis, token, where by token."""
 
     embedding: Tensor
@@ -102,7 +102,7 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Writers(Tabled):
+class Upstream(NotebookTable):
     """One head's share of a logit (or of what flows through `via`), by who wrote what it reads; from 0."""
 
     share: float
@@ -115,7 +115,7 @@ class Writers(Tabled):
     heads: Float[Tensor, "layer head"]
     biases: Float[Tensor, " layer"]
     mlps: Float[Tensor, " layer"]
-    by_token: Lines
+    by_token: ByWriter
 
     def lines(self) -> list[tuple[Writer, float]]:
         """Every writer with its part; they add up to `total`."""
@@ -143,7 +143,7 @@ class Writers(Tabled):
 
 
 @dataclass(frozen=True)
-class Score(Shown):
+class ScoreAttribution(NotebookDisplay):
     """One score before the softmax by who wrote the query's side (rows) and who the key's (columns)."""
 
     score: float  # the model's own, with its relative bias
@@ -175,7 +175,7 @@ class Score(Shown):
 
 
 def parts(
-    ledger: Ledger, stream: Stream, layer: int, head: int, *names: str, sums: Tensor | None = None
+    ledger: LogitTerms, stream: Stream, layer: int, head: int, *names: str, sums: Tensor | None = None
 ) -> Iterator[tuple[str, int | None, Float[Tensor, "writer row dim"]]]:
     """What each writer gives to a head's queries, keys or values (`names`); they add up to it. A row is a
     token, or a sum over the tokens with the weights `sums` (row, token), taken before anything is projected.
@@ -248,8 +248,9 @@ def parts(
 
 
 def read(
-    ledger: Ledger, stream: Stream, layer: int, head: int, name: str, entering: Float[Tensor, "token width"]
-) -> Float[Tensor, "token dim"]:
+    ledger: LogitTerms, stream: Stream, layer: int, head: int, name: str,
+    entering: Float[Tensor, "token width"]
+) -> Float[Tensor, "token dim"]:  # fmt: skip
     """What a head makes of other tokens, their norms taken anew: its queries, keys or values."""
     side, norm = stream.readers[layer].sides[name], stream.readers[layer].norm
     weight, bias = side.of_head(head, ledger.trace.layers[layer].heads, entering)
@@ -263,7 +264,7 @@ def read(
 
 
 def flow(
-    ledger: Ledger, stream: Stream, basis: Tensor, head: tuple[int, int], via: Sequence = ()
+    ledger: LogitTerms, stream: Stream, basis: Tensor, head: tuple[int, int], via: Sequence = ()
 ) -> Float[Tensor, "token dim"]:
     """d_j of a head, given as (layer, head): what its values at each token are multiplied by in the answer,
     or in what of it flows through the heads `via`, the answer's first. `basis`: the answer's direction, see
@@ -280,8 +281,8 @@ def flow(
 
 
 def writers_of(
-    ledger: Ledger, stream: Stream, basis: Tensor, layer: int, head: int, via: Sequence = ()
-) -> Writers:
+    ledger: LogitTerms, stream: Stream, basis: Tensor, layer: int, head: int, via: Sequence = ()
+) -> Upstream:
     """Who wrote what a head reads, as parts of its share along `basis`; VitvizError for no head or path."""
     trace, via = ledger.trace, tuple((int(one), int(two)) for one, two in via)
     _check(trace, layer, head, via)
@@ -297,16 +298,17 @@ def writers_of(
     named = [lines[one] for one in ("embedding", "positions", "constant", "head", "bias", "mlp")]
     whole = [None if one is None else one.double().sum(dim=-1) for one in named]
     share = (along.double() * trace.layers[layer].v[head]).sum().item()
-    return Writers(
+    return Upstream(
         share, layer, head, via,
         *(None if one is None else one.item() for one in whole[:3]), *whole[3:],
-        Lines(*(None if one is None else trace.on_tokens(one) for one in named)),
+        ByWriter(*(None if one is None else trace.on_tokens(one) for one in named)),
     )  # fmt: skip
 
 
 def score_of(
-    ledger: Ledger, stream: Stream, layer: int, head: int, query: int, key: int, against: int | None = None
-) -> Score:
+    ledger: LogitTerms, stream: Stream, layer: int, head: int, query: int, key: int,
+    against: int | None = None
+) -> ScoreAttribution:  # fmt: skip
     """The score of a query and key, tokens from 0; `relative` to the mean over keys, or to `against`."""
     trace = ledger.trace
     _check(trace, layer, head)
@@ -340,11 +342,13 @@ def score_of(
     matrix, other = (own @ one.mT for one in torch.cat(keys).double().unbind(dim=1))
     rest = bias[key].item()
     score = attention.q[head, query].double() @ attention.k[head, key].double() * attention.scale + bias[key]
-    return Score(score.item(), tuple(names), matrix, rest, matrix - other, rest - (bias @ usual).item())
+    return ScoreAttribution(
+        score.item(), tuple(names), matrix, rest, matrix - other, rest - (bias @ usual).item()
+    )
 
 
 def _at_head(
-    ledger: Ledger, stream: Stream, reader: tuple[int, int], writer: tuple[int, int], along: Tensor
+    ledger: LogitTerms, stream: Stream, reader: tuple[int, int], writer: tuple[int, int], along: Tensor
 ) -> Float[Tensor, "token dim"]:
     """What a later head's values are multiplied by, carried back to what an earlier head handed on."""
     (layer, head), (earlier, number) = reader, writer

@@ -31,12 +31,12 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.logit_attribution import Ledger
-from vitviz.analyses.readout_stage import Tail
+from vitviz.analyses.logit_attribution import LogitTerms
+from vitviz.analyses.readout_stage import ReadoutStage
 from vitviz.analyses.target import features
 from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.traces.classes import Classes
-from vitviz.traces.display import Tabled
+from vitviz.traces.display import NotebookTable
 
 LAST = 4  # layers of a model that pools by attention, where a head's numbers are as many as the model's width
 LISTS = 20  # of random vectors: the best of all of them is reached by chance once in 21 times
@@ -74,7 +74,7 @@ def _fewest(rows: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class HeadsInWords(Tabled):
+class HeadsInWords(NotebookTable):
     """The words of each head, with their shares of its variance; steps that there are not are NaN."""
 
     layers: tuple[int, ...]  # which of the model's, from 0
@@ -111,7 +111,7 @@ class HeadsInWords(Tabled):
         return [one for _, one in sorted(told, key=lambda pair: -pair[0])]
 
 
-def written(ledger: Ledger) -> Float[Tensor, "layer head feature"]:
+def written(ledger: LogitTerms) -> Float[Tensor, "layer head feature"]:
     """What each head of one picture hands on, its features by slot of the readout, norms and |z| divided out.
 
     Of a model that pools by attention the last layers alone. `maps` takes features into the embedding.
@@ -137,7 +137,7 @@ def written(ledger: Ledger) -> Float[Tensor, "layer head feature"]:
     return torch.stack(found)
 
 
-def maps(readout: Tail, heads: int, feature: int) -> Float[Tensor, "layer head embedding feature"]:
+def maps(readout: ReadoutStage, heads: int, feature: int) -> Float[Tensor, "layer head embedding feature"]:
     """The linear map of each head from its features into the embedding: weights alone, no picture."""
     head, pooling, own = readout.head, readout.pooling, readout.attention_pooling
     weights = head.length.projection
@@ -155,11 +155,11 @@ def maps(readout: Tail, heads: int, feature: int) -> Float[Tensor, "layer head e
     return torch.stack([rearrange(one, into, head=heads, embedding=len(weights)) for one in layers])
 
 
-def _first(readout: Tail) -> int:
+def _first(readout: ReadoutStage) -> int:
     return 0 if readout.attention_pooling is None else max(0, len(readout.layers) - LAST)
 
 
-def heads_in_words(spread: Spread, readout: Tail, classes: Classes, most: int = 5) -> HeadsInWords:
+def heads_in_words(spread: Spread, readout: ReadoutStage, classes: Classes, most: int = 5) -> HeadsInWords:
     """At most so many of the classes' labels for each head, by what it wrote over some pictures.
 
     Raises VitvizError for fewer than two pictures, or for `most` that is no number from 1 on. See the module.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.traces.localized_text import Sentence, filled
+from vitviz.traces.localized_text import LocalizedText, filled
 
 BLUE, ORANGE = "#2f7fc0", "#c46a16"  # told apart with any colour vision, and both dark enough on white
 GREY = "#7d838e"  # of what others are compared with; reads on white and on black
@@ -73,7 +73,7 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Level:
+class ReferenceLine:
     """A dashed line at a value, upright where it marks a place on the x axis; `beyond` is its name off it."""
 
     value: float
@@ -88,24 +88,24 @@ class Chart:
     """A chart with numbered axes of fixed ranges; x numbers whole things where `whole`, y shares of one where
     `percent`; `unit` follows y under the pointer.
 
-    `ticks` are places on the x axis with names, instead of numbers, and `rungs` on the y axis. Lines that are
-    `keyed` have their names at their ends, where there is room, and no legend below; `notes` stand there.
+    `ticks` are places on the x axis with names, instead of numbers, and `y_ticks` on the y axis. Lines that
+    are `keyed` have their names at their ends, where there is room, and no legend below; `notes` stand there.
     """
 
-    along: str
-    up: str
+    x_label: str
+    y_label: str
     x: tuple[float, float]
     y: tuple[float, float]
     title: str = ""
     series: tuple[Series, ...] = ()
     bars: Bars | None = None
-    levels: tuple[Level, ...] = ()
+    levels: tuple[ReferenceLine, ...] = ()
     whole: bool = True
     percent: bool = False
     aspect: float = 0.62
     ticks: tuple[tuple[float, str], ...] = ()
     named: tuple[tuple[str, str], ...] = ()  # further entries of the legend: colour and name
-    rungs: tuple[tuple[float, str], ...] = ()
+    y_ticks: tuple[tuple[float, str], ...] = ()
     keyed: bool = False
     square: bool = False  # whether both axes have one scale
     question: str = ""  # what it is an answer to: over a film the scale of one question stands still
@@ -134,14 +134,14 @@ class Matrix:
 
     values: np.ndarray
     scale: Scale
-    along: str
-    down: str
+    x_label: str
+    y_label: str
     title: str = ""
     chosen: int | None = None  # a cell, counted row by row
     step: int = 1
     rows: tuple[str, ...] = ()
     cols: tuple[str, ...] = ()
-    told: tuple[Sentence, ...] = ()
+    told: tuple[LocalizedText, ...] = ()
     column: int | None = None
     question: str = ""
     unscaled: bool = False  # whether the title says how far the colours go, and the page shows no bar
@@ -156,7 +156,7 @@ def ramp(place: int, count: int) -> str:
 
 def by_layer(
     values: np.ndarray, up: str, title: str = "", *, high: float | None = None, first: int = 1,
-    error: np.ndarray | None = None, levels: tuple[Level, ...] = (), **more: Any,
+    error: np.ndarray | None = None, levels: tuple[ReferenceLine, ...] = (), **more: Any,
 ) -> Chart:  # fmt: skip
     """A dot for each head above its layer and the mean of the heads as a line, or one number a layer as a
     line.
@@ -184,12 +184,12 @@ def by_layer(
         heads = values.shape[1]
         layers = np.repeat(depth, heads)
         more.setdefault("of", {"layer": layers, "head": np.tile(np.arange(heads), len(depth)) + 1})
-        dots = Series(layers, values.ravel(), Sentence("one head"), dots=True, band=band, **more)
-        mean = Series(depth, values.mean(axis=1), Sentence("mean of the heads"), GREY, line=True)
+        dots = Series(layers, values.ravel(), LocalizedText("one head"), dots=True, band=band, **more)
+        mean = Series(depth, values.mean(axis=1), LocalizedText("mean of the heads"), GREY, line=True)
         series = (dots, mean)
     across = (first - 0.6, first + len(values) - 0.4)
     ends = (1.08 * low, high if high is not None else 1.08 * most if most > low else low + 1.0)
-    along = Sentence("Network depth (layer)")
+    along = LocalizedText("Network depth (layer)")
     return Chart(along, up, across, ends, title, series, levels=levels, unit=unit)
 
 
@@ -225,7 +225,7 @@ def travelled(value: Any) -> Any:
         return {name: travelled(one) for name, one in value.items()}
     if isinstance(value, np.ndarray | list | tuple | range):
         return [travelled(one) for one in value]
-    if isinstance(value, Sentence):
+    if isinstance(value, LocalizedText):
         return {"text": value.pattern, "values": travelled(value.values)}
     if isinstance(value, float | np.floating):
         return float(f"{value:.6g}") if np.isfinite(value) else None

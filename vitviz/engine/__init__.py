@@ -8,17 +8,17 @@ from vitviz.engine.adapters.assumptions import warning
 from vitviz.engine.adapters.load import load as load_weights
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.device import pick_device, pick_dtype
-from vitviz.engine.formats.overrides import Given
+from vitviz.engine.formats.overrides import Overrides
 from vitviz.engine.hub.catalogue import checkpoints, find
 from vitviz.engine.hub.files import unchanged
-from vitviz.engine.hub.snapshots import Frame, frames
+from vitviz.engine.hub.snapshots import Snapshot, frames
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.studies.text import asked_about
 from vitviz.errors import AssumedWarning, VitvizError
 from vitviz.traces.head_type import HeadType
 from vitviz.traces.text_classes import vectors_of, without_text
 
-__all__ = ["Checkpoint", "Frame", "Inspector", "checkpoints", "film", "find", "load", "unchanged"]
+__all__ = ["Checkpoint", "Snapshot", "Inspector", "checkpoints", "film", "find", "load", "unchanged"]
 
 
 def load(
@@ -52,7 +52,7 @@ def load(
     >>> load("vitviz-tiny").grid().prefix_names
     ('class',)
     """
-    said = Given(
+    said = Overrides(
         heads, mean, std, crop_pct, crop_mode, interpolation, activation, epsilon, None, pool, block, weights,
         head_type,
     )  # fmt: skip
@@ -76,7 +76,7 @@ def load(
     return asked_about(inspector, sentences, templates, progress) if sentences else inspector
 
 
-def film(name: str | PathLike, *, folder: str | PathLike | None = None) -> list[Frame]:
+def film(name: str | PathLike, *, folder: str | PathLike | None = None) -> list[Snapshot]:
     """The moments of a checkpoint's training that were kept, first step first, with what each could do then.
 
     Empty for a checkpoint without a film; that of vitviz-tiny lies in the repository and not in what pip

@@ -6,7 +6,7 @@ from typing import Literal
 from torch import nn
 
 from vitviz.engine.images.preprocess import Preprocessing
-from vitviz.traces.display import Shown
+from vitviz.traces.display import NotebookDisplay
 from vitviz.traces.head_type import HeadType
 
 
@@ -36,7 +36,7 @@ class Assumption:
 
 
 @dataclass(frozen=True)
-class Checkpoint(Shown):
+class Checkpoint(NotebookDisplay):
     """Trained weights that can be picked: shipped with vitviz, put beside it by the user, or on the hub.
 
     `name` is what `vitviz.load` and the page's picker take; `location` a folder or file, or the hub's id.

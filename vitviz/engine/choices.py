@@ -13,7 +13,7 @@ from torch import nn
 
 from vitviz.engine.adapters.load import load
 from vitviz.engine.checkpoint import Assumption
-from vitviz.engine.formats.overrides import Given
+from vitviz.engine.formats.overrides import Overrides
 from vitviz.engine.forward import copies
 from vitviz.engine.images.preprocess import Preprocessing, prepare
 from vitviz.engine.inspector import Inspector
@@ -30,19 +30,19 @@ def outcomes(
     for one in assumed:
         for choice in one.choices:
             try:
-                yield one.name, choice, _answer(inspector, picture, Given.parse(choice), size)
+                yield one.name, choice, _answer(inspector, picture, Overrides.parse(choice), size)
             except VitvizError:
                 yield one.name, choice, None
 
 
 def _answer(
-    inspector: Inspector, picture: Image.Image, given: Given, size: tuple[int, int]
+    inspector: Inspector, picture: Image.Image, given: Overrides, size: tuple[int, int]
 ) -> tuple[str, float] | None:
     if given.weights is not None:  # other tensors, for as long as it takes
         name = inspector.checkpoint.name
         asked = f"{name}{'&' if '?' in name else '?'}{given.text()}"
         other = load(replace(inspector.checkpoint, name=asked, architecture=None, note="", assumed=()))
-        inspector, given = type(inspector)(other, str(inspector.device), inspector.dtype), Given()
+        inspector, given = type(inspector)(other, str(inspector.device), inspector.dtype), Overrides()
     preprocessing: Preprocessing = inspector.preprocessing.with_size(size)
     prepared = prepare(picture, replace(preprocessing, **given.data(vars(preprocessing))))
 

@@ -12,37 +12,37 @@ from weakref import WeakKeyDictionary
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitviz.analyses.effects import Effects
-from vitviz.analyses.readout_stage import Tail
-from vitviz.analyses.target import Asked
+from vitviz.analyses.effects import AblationEffects
+from vitviz.analyses.readout_stage import ReadoutStage
+from vitviz.analyses.target import TargetLike
 from vitviz.engine import parts, readout_stages
 from vitviz.engine.adapters.in_memory import loaded_of
 from vitviz.engine.checkpoint import Loaded
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.formats.mapping import mapping_at
-from vitviz.engine.formats.overrides import Given
+from vitviz.engine.formats.overrides import Overrides
 from vitviz.engine.forward import interventions, shuffling, sweeps, tracing
-from vitviz.engine.forward.mean_ablation import Reference
-from vitviz.engine.forward.recording import Change
+from vitviz.engine.forward.mean_ablation import MeanOutputs
+from vitviz.engine.forward.recording import TensorChange
 from vitviz.engine.hub import snapshots
 from vitviz.engine.images.preprocess import Prepared
-from vitviz.engine.placement import Demand, Placed, asked_size, demand_of
-from vitviz.engine.runner import Forward
+from vitviz.engine.placement import MemoryDemand, PlacedModel, asked_size, demand_of
+from vitviz.engine.runner import ForwardRunner
 from vitviz.errors import VitvizError
 from vitviz.traces.classes import Classes
-from vitviz.traces.display import Shown
+from vitviz.traces.display import NotebookDisplay
 from vitviz.traces.grid import Grid
 from vitviz.traces.head_type import HeadType
-from vitviz.traces.runs import Without
+from vitviz.traces.runs import Ablation
 from vitviz.traces.text_classes import plain
-from vitviz.traces.trace import Trace, View
+from vitviz.traces.trace import ModelInput, Trace
 
 # the classes that a trace was last asked about, and what it then answered
 _answered: WeakKeyDictionary[Trace, tuple[Classes | None, Trace]] = WeakKeyDictionary()
 TABLES = ("pos_embed", "position_embeddings")  # the ends of its names in files
 
 
-class Inspector(Shown):
+class Inspector(NotebookDisplay):
     """One checkpoint on one device. Safe to use from several threads: their passes run beside each other.
 
     It holds `forward`, the passes, which hold `placed`, the model. It can be pickled, without its hooks.
@@ -63,7 +63,7 @@ class Inspector(Shown):
         return self.placed.head_type if self.classes is None else self.classes.score
 
     def __init__(self, loaded: Loaded, device: str = "auto", dtype: str = "float32"):
-        self.forward = Forward(Placed(loaded, device, dtype))
+        self.forward = ForwardRunner(PlacedModel(loaded, device, dtype))
 
     @classmethod
     def of(
@@ -87,7 +87,7 @@ class Inspector(Shown):
         >>> Inspector.of(model, mean=0.5, std=0.5, device="cpu").grid().patches
         4
         """
-        given = Given(
+        given = Overrides(
             heads, mean, std, crop_pct, crop_mode, interpolation, labels=labels, head_type=head_type
         )
         size = None if size is None else asked_size(size, (0, 0))
@@ -104,7 +104,7 @@ class Inspector(Shown):
         """
         return self.over(self.forward.on(device))
 
-    def over(self, forward: Forward) -> Inspector:
+    def over(self, forward: ForwardRunner) -> Inspector:
         """An inspector of other passes."""
         twin = copy.copy(self)
         twin.forward = forward
@@ -162,7 +162,7 @@ class Inspector(Shown):
         """The patch grid at the checkpoint's own input size, or at another (height, width)."""
         return self.placed.grid(size)
 
-    def view(self, image, size: int | tuple[int, int] | None = None) -> View:
+    def view(self, image, size: int | tuple[int, int] | None = None) -> ModelInput:
         """The picture as the model gets it, in whole patches, and its place in the upload, without a pass.
 
         `image` and `size` as for `trace`, whose `view` it is. Raises ImageError, and VitvizError for a size.
@@ -170,12 +170,12 @@ class Inspector(Shown):
         prepared, seen = self.forward.seen(image, size)
         return tracing.covered(prepared.view, self.grid(seen))
 
-    def demand(self, size: int | tuple[int, int] | None = None) -> Demand:
+    def demand(self, size: int | tuple[int, int] | None = None) -> MemoryDemand:
         """How many tokens and multiplications a picture takes at a size; nothing is made or refused."""
         return demand_of(self.model, self.grid(), asked_size(size, self.preprocessing.size))
 
     def trace(
-        self, image, size: int | tuple[int, int] | None = None, without: Without | None = None, other=None
+        self, image, size: int | tuple[int, int] | None = None, without: Ablation | None = None, other=None
     ) -> Trace:
         """The record of one forward pass on a picture (a path, PIL image, or array).
 
@@ -189,7 +189,7 @@ class Inspector(Shown):
         that `without.other` names (without it, that is one of vitviz's samples). The model stays as it is.
         VitvizError for a head, MLP, layer or patch there is not; UnsupportedModel where none can be left out.
 
-        >>> without = vitviz.Without(heads=[(7, 1)], patches=[0, 17])  # doctest: +SKIP
+        >>> without = vitviz.Ablation(heads=[(7, 1)], patches=[0, 17])  # doctest: +SKIP
         >>> inspector.trace(image, without=without).top(3)  # doctest: +SKIP
         """
         prepared, seen = self.forward.seen(image, size)
@@ -205,16 +205,16 @@ class Inspector(Shown):
         return self.forward.traces(prepared, size, keep_on_device)
 
     def effects(
-        self, image, target: Asked, heads_as: str = "mean", size: int | tuple[int, int] | None = None, *,
+        self, image, target: TargetLike, heads_as: str = "mean", size: int | tuple[int, int] | None = None, *,
         mlps: bool = True, other=None, batch: int = sweeps.BATCH,
         progress: Callable[[int, int], bool | None] | None = None,
-    ) -> Effects:  # fmt: skip
+    ) -> AblationEffects:  # fmt: skip
         """What a target's logit loses when each head, and each layer's MLP, is taken away: with - without it.
 
-        `target`: a class, or (a, b) for a rather than b; `heads_as` and `other` as for `Without` and `trace`.
-        Each change is computed from its layer on, `batch` of them at once. `progress(done, of)` is told after
-        each batch, and ends the sweep by returning False; what was not reached is NaN. The user's hooks do
-        not hold in it. Raises as `trace`. Beside the account: `vitviz.analyses.agreement`.
+        `target`: a class, or (a, b) for a rather than b; `heads_as` and `other` as for `Ablation` and
+        `trace`. Each change is computed from its layer on, `batch` of them at once. `progress(done, of)` is
+        told after each batch, and ends the sweep by returning False; what was not reached is NaN. The user's
+        hooks do not hold in it. Raises as `trace`. Beside the account: `vitviz.analyses.agreement`.
 
         >>> inspector.effects(image, target=3).heads  # (layer, head), in logits  # doctest: +SKIP
         """
@@ -235,7 +235,7 @@ class Inspector(Shown):
         prepared, seen = self.forward.seen(image, size)
         return sweeps.of_layer(self.forward, prepared, seen, layer, heads_as)
 
-    def reference(self, size: int | tuple[int, int] | None = None) -> Reference:
+    def reference(self, size: int | tuple[int, int] | None = None) -> MeanOutputs:
         """The means that take the place of heads and MLPs, and (`.sentence`) of which pictures they are."""
         return self.forward.reference(self.placed.size(size))
 
@@ -256,7 +256,7 @@ class Inspector(Shown):
         change = None if positions else lambda model: shuffling.without_positions(model, name)
         return self.forward.traces([prepared], seen, change=change)[0]
 
-    def hook(self, point: str, fn: Change) -> AbstractContextManager[None]:
+    def hook(self, point: str, fn: TensorChange) -> AbstractContextManager[None]:
         """Calls `fn` with a tensor "batch token width" of each pass inside the `with`, to read or replace it.
 
         `point` is blocks.N.input, blocks.N.attn, blocks.N.mlp (both before LayerScale) or blocks.N.output, N
@@ -296,7 +296,7 @@ class Inspector(Shown):
         """The weights that equations 1 to 4 name, at an input size: E, the class token, E_pos, the head."""
         return parts.parts_of(self.placed.at(self.placed.size(size)))
 
-    def tail(self, size: tuple[int, int] | None = None, device=readout_stages.CPU) -> Tail:
+    def tail(self, size: tuple[int, int] | None = None, device=readout_stages.CPU) -> ReadoutStage:
         """What stands between heads and logits at a size, on a `device`; UnsupportedModel says why not."""
         with self.placed.lock:
             return readout_stages.tail_of(

@@ -32,7 +32,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Parts:
+class ModelParts:
     """Weights by their names in the paper; None for what a model does not have in that form."""
 
     embedding: Linear | None  # E: a flattened patch (row, column, channel) -> a vector of D numbers
@@ -49,7 +49,7 @@ class Parts:
 
 
 @in_float32()
-def parts_of(model: nn.Module) -> Parts:
+def parts_of(model: nn.Module) -> ModelParts:
     """The parts of a model at its present input size."""
     filters = tracing.patch_filters(model)
     flat = None if filters is None else rearrange(filters, "width channel row col -> width (row col channel)")
@@ -57,7 +57,7 @@ def parts_of(model: nn.Module) -> Parts:
     prefix = [tracing.copied(token[0]) for token in tracing.prefix_of(model).values()]
     positions, block = getattr(model, "pos_embed", None), model.blocks[0]
     tabled = isinstance(positions, nn.Parameter) and positions.ndim == 3
-    return Parts(
+    return ModelParts(
         embedding=None if flat is None else Linear.of(flat, model.patch_embed.proj.bias),
         prefix=torch.cat([torch.zeros(0, model.embed_dim), *prefix]),
         positions=tracing.copied(positions[0]) if tabled else None,

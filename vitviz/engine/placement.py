@@ -18,7 +18,7 @@ from vitviz.engine.forward.hooks import Hooks
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.traces.classes import Classes
 from vitviz.traces.grid import Grid
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.text_classes import plain
 from vitviz.traces.unicode import require_unicode
 
@@ -29,7 +29,7 @@ NOT_WHOLE = (
 
 
 @dataclass(frozen=True)
-class Demand:
+class MemoryDemand:
     """What one picture takes."""
 
     tokens: int
@@ -37,12 +37,12 @@ class Demand:
     nbytes: int  # of its record, and of what it takes meanwhile
 
 
-def demand_of(model: nn.Module, grid: Grid, size: tuple[int, int]) -> Demand:
+def demand_of(model: nn.Module, grid: Grid, size: tuple[int, int]) -> MemoryDemand:
     """At a size, from the grid at any other, so that nothing need be made for it."""
     tokens = (size[0] // grid.patch[0]) * (size[1] // grid.patch[1]) + grid.prefix
     layers = len(capture.transformer_blocks(model))
     asked = tokens, model.embed_dim, layers
-    return Demand(tokens, memory.operations_of_a_picture(*asked), memory.bytes_of_a_picture(*asked))
+    return MemoryDemand(tokens, memory.operations_of_a_picture(*asked), memory.bytes_of_a_picture(*asked))
 
 
 def asked_size(size: int | tuple[int, int] | None, own: tuple[int, int]) -> tuple[int, int]:
@@ -67,13 +67,13 @@ def require_size(
     if height < rows or width < cols or height % rows or width % cols:
         near = tuple(max(p, round(s / p) * p) for s, p in ((height, rows), (width, cols)))
         given = {"name": name, "rows": rows, "cols": cols, "height": height, "width": width}
-        raise VitvizError(Sentence(NOT_WHOLE, **given, tall=near[0], wide=near[1]))
+        raise VitvizError(LocalizedText(NOT_WHOLE, **given, tall=near[0], wide=near[1]))
     asked = demand_of(model, grid, size)
     what = f"An input of {height} x {width} pixels, {asked.tokens} tokens for {name},"
     memory.require(asked.nbytes, device, what)
 
 
-class Placed:
+class PlacedModel:
     """One checkpoint on one device, and its variants for other input sizes, which share its weights.
 
     It can be pickled and copied; what belongs to one process or one device is not taken along.
@@ -107,7 +107,7 @@ class Placed:
         """The patch grid at the checkpoint's own input size, or at another (height, width)."""
         return tracing.grid_of(self.at(self.size(size)))
 
-    def on(self, device: str) -> Placed:
+    def on(self, device: str) -> PlacedModel:
         """The same on another device, with its own lock and without hooks; this one stays where it is."""
         there = copy.copy(self)
         there.device = pick_device(device)
@@ -116,7 +116,7 @@ class Placed:
         there.sizes = self._built(there.model)
         return there
 
-    def given(self, classes: Classes) -> Placed:
+    def given(self, classes: Classes) -> PlacedModel:
         """The same with given classes in the place of its own; it shares every weight."""
         twin = copy.copy(self)
         name = plain(self.checkpoint.name)

@@ -11,24 +11,32 @@ from timm.layers import AttentionPoolLatent, RmsNorm, RmsNormFp32
 from timm.models.deit import VisionTransformerDistilled
 from torch import Tensor, nn
 
-from vitviz.analyses.readout_stage import AttentionPooling, Head, Length, Norm, Pooling, Projection, Tail
+from vitviz.analyses.readout_stage import (
+    AttentionPooling,
+    Head,
+    Length,
+    Norm,
+    Pooling,
+    Projection,
+    ReadoutStage,
+)
 from vitviz.analyses.upstream import Reader, Side
 from vitviz.engine.cosine import CosineHead
 from vitviz.engine.device import plainly
 from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.errors import UnsupportedModel
-from vitviz.traces.localized_text import Sentence, not_applicable, said
+from vitviz.traces.localized_text import LocalizedText, not_applicable, said
 
 PRE_NORM = ("Block", "EvaBlock", "RelPosBlock")  # x + branch(norm(x))
 POST_NORM = ("ResPostBlock", "ResPostRelPosBlock", "EvaBlockPostNorm")  # x + norm(branch(x))
 PARALLEL = "ParallelScalingBlock"  # attention and MLP read the same tokens
 NO_WAY = "its blocks are of the kind {kind}, whose way from head to residual stream is not known"
-_known: WeakKeyDictionary[nn.Module, tuple[tuple, dict[torch.device, Tail]]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[nn.Module, tuple[tuple, dict[torch.device, ReadoutStage]]] = WeakKeyDictionary()
 _poolings: WeakKeyDictionary[nn.Module, Pooling | None] = WeakKeyDictionary()
 CPU = torch.device("cpu")
 
 
-def tail_of(model: nn.Module, name: str, device: torch.device = CPU) -> Tail:
+def tail_of(model: nn.Module, name: str, device: torch.device = CPU) -> ReadoutStage:
     """The readout at a model's present input size; UnsupportedModel, "not applicable, because ...", for none.
 
     It shares weights that are float32 on the CPU; made once a model and device, that of the trace read.
@@ -41,7 +49,7 @@ def tail_of(model: nn.Module, name: str, device: torch.device = CPU) -> Tail:
             layers, attends = tuple(map(projection_of, model.blocks)), pooling.kind == "attention"
             pool = attention_pooling_of(model) if attends else None
             features = (2 if pooling.kind == "class and average" else 1) * width
-            found = Tail(name, pooling, layers, head_of(model, pooling), pool, features)
+            found = ReadoutStage(name, pooling, layers, head_of(model, pooling), pool, features)
         except _NotUnderstood as reason:
             raise UnsupportedModel(not_applicable(name, said(reason))) from None
         _known[model] = weights, {CPU: found}
@@ -76,12 +84,14 @@ def pooling_of(model: nn.Module) -> Pooling:
         return Pooling(*("class", ((0, 1),)) if one else ("distilled", ((0, 1), (1, 2))), norm, None)
     if isinstance(model, ClassAndMeanReadout):
         if fc_norm is not None:
-            raise _NotUnderstood(Sentence("a norm stands over class token and mean side by side"))
+            raise _NotUnderstood(LocalizedText("a norm stands over class token and mean side by side"))
         return Pooling("class and average", ((0, 1), (prefix, None)), norm, None)
     if attention is not None:
         if not isinstance(attention, AttentionPoolLatent):
             given = type(attention).__name__
-            raise _NotUnderstood(Sentence("its attention pooling is a {kind}, which is not read", kind=given))
+            raise _NotUnderstood(
+                LocalizedText("its attention pooling is a {kind}, which is not read", kind=given)
+            )
         first = 0 if include or not hasattr(model, "pool_include_prefix") else prefix
         return Pooling("attention", ((first, None),), norm, fc_norm, mean_latent=attention.pool == "avg")
     if kind == "token" or (kind == "" and getattr(model, "cls_token", None) is not None):
@@ -89,7 +99,7 @@ def pooling_of(model: nn.Module) -> Pooling:
     if kind in ("avg", ""):
         return Pooling("average", ((0 if include else prefix, None),), norm, fc_norm)
     raise _NotUnderstood(
-        Sentence("its classifier pools by {kind}, which is no weighted sum of tokens", kind=repr(kind))
+        LocalizedText("its classifier pools by {kind}, which is no weighted sum of tokens", kind=repr(kind))
     )
 
 
@@ -108,7 +118,7 @@ def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
     heads = [head, model.head_dist] if pooling.kind == "distilled" else [head]
     if not all(isinstance(one, nn.Linear) for one in heads):
         kind = type(head).__name__
-        raise _NotUnderstood(Sentence("its classifier is a {kind} and no linear map", kind=kind))
+        raise _NotUnderstood(LocalizedText("its classifier is a {kind} and no linear map", kind=kind))
     weights, factor = [held(one.weight) for one in heads], 1 / len(heads)
     biases = [held(one.bias) if one.bias is not None else torch.zeros(len(one.weight)) for one in heads]
     if pooling.kind == "class and average":
@@ -121,15 +131,15 @@ def projection_of(block: nn.Module) -> Projection:
     kind = type(block).__name__
     if kind == PARALLEL:
         if block.attn_out_proj is None:
-            raise _NotUnderstood(Sentence("its blocks project heads and MLP by one matrix"))
+            raise _NotUnderstood(LocalizedText("its blocks project heads and MLP by one matrix"))
         one = block.attn_out_proj
         return Projection(held(one.weight), held(one.bias), scale_of(block.ls))
     if kind not in PRE_NORM + POST_NORM:
-        raise _NotUnderstood(Sentence(NO_WAY, kind=kind))
+        raise _NotUnderstood(LocalizedText(NO_WAY, kind=kind))
     attention = block.attn
     inner, gate = norm_of(getattr(attention, "norm", None)), getattr(attention, "gate", None)
     if inner is not None and gate is not None:
-        raise _NotUnderstood(Sentence("its attention has a norm and a gate, one behind the other"))
+        raise _NotUnderstood(LocalizedText("its attention has a norm and a gate, one behind the other"))
     post = norm_of(block.norm1) if kind in POST_NORM else None
     scale = scale_of(getattr(block, "ls1", getattr(block, "gamma_1", None)))
     return Projection(held(attention.proj.weight), held(attention.proj.bias), scale, inner, post)
@@ -187,7 +197,7 @@ def norm_of(module: nn.Module | None) -> Norm | None:
     if isinstance(module, (RmsNorm, RmsNormFp32, nn.RMSNorm)):
         eps = torch.finfo(torch.float32).eps if module.eps is None else module.eps
         return Norm(held(module.weight), None, eps, centred=False)
-    raise _NotUnderstood(Sentence("it norms by {kind}, which is not known", kind=type(module).__name__))
+    raise _NotUnderstood(LocalizedText("it norms by {kind}, which is not known", kind=type(module).__name__))
 
 
 def scale_of(part: nn.Module | nn.Parameter | None) -> Tensor | None:

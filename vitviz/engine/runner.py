@@ -19,56 +19,56 @@ from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import DTYPES, memory_guard, name_of, plainly, synchronise
 from vitviz.engine.forks import lock_of
 from vitviz.engine.forward import capture, copies, interventions, precision, shuffling, tracing
-from vitviz.engine.forward.mean_ablation import Reference, References
+from vitviz.engine.forward.mean_ablation import MeanOutputCache, MeanOutputs
 from vitviz.engine.forward.recording import TOLERANCE, check_plain, check_truth
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import Prepared, prepare
-from vitviz.engine.placement import Placed
+from vitviz.engine.placement import PlacedModel
 from vitviz.errors import VitvizError
 from vitviz.traces.classes import Classes
 from vitviz.traces.readout import Readout
-from vitviz.traces.trace import Attention, Deviation, Trace, View
+from vitviz.traces.trace import Attention, Deviation, ModelInput, Trace
 
-Change = Callable[[nn.Module], nn.Module]
+ModelChange = Callable[[nn.Module], nn.Module]
 
 
-class Forward:
+class ForwardRunner:
     """Passes of one placed checkpoint, safe to make from several threads: they run beside each other.
 
     `elsewhere(forward, prepared, size)`, where it is set, is asked for traces first: another process may
     lend its device. None from it means that they are to be made here.
     """
 
-    elsewhere: Callable[[Forward, list[Prepared], tuple[int, int]], list[Trace] | None] | None = None
+    elsewhere: Callable[[ForwardRunner, list[Prepared], tuple[int, int]], list[Trace] | None] | None = None
 
-    def __init__(self, placed: Placed, deviation: Deviation | None = None):
+    def __init__(self, placed: PlacedModel, deviation: Deviation | None = None):
         self.placed = placed
         self.deviation = deviation  # from float32, once the first picture has been seen
-        self.references = References()  # what takes the place of heads and MLPs
+        self.references = MeanOutputCache()  # what takes the place of heads and MLPs
         self.truthful: set[tuple[int, int]] = set()  # sizes at which the capture has been checked
         self.leaving: set[tuple[int, int]] = set()  # those at which patches were seen left out truthfully
         self._comparing = lock_of(self, "_comparing")  # of `deviation`
 
     def __reduce__(self) -> tuple:
-        return Forward, (self.placed, self.deviation)
+        return ForwardRunner, (self.placed, self.deviation)
 
-    def on(self, device: str) -> Forward:
+    def on(self, device: str) -> ForwardRunner:
         """The same on another device; these stay. bfloat16 twins know their distance if these do."""
-        return Forward(self.placed.on(device), self.deviation)
+        return ForwardRunner(self.placed.on(device), self.deviation)
 
-    def given(self, classes: Classes) -> Forward:
+    def given(self, classes: Classes) -> ForwardRunner:
         """The same passes with given classes in the place of the model's own, knowing what these know."""
-        twin = Forward(self.placed.given(classes))
+        twin = ForwardRunner(self.placed.given(classes))
         twin.references, twin.truthful, twin.leaving = self.references, self.truthful, self.leaving
         return twin
 
-    def reference(self, size: tuple[int, int]) -> Reference:
+    def reference(self, size: tuple[int, int]) -> MeanOutputs:
         """The means that take the place of heads and MLPs at an input size."""
         return self.references.of(self, size)
 
     def traces(
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device=False,
-        change: Change | None = None, edit: interventions.Edit | None = None,
+        change: ModelChange | None = None, edit: interventions.Edit | None = None,
     ) -> list[Trace]:  # fmt: skip
         """The traces of pictures that are prepared already, in one pass at an input size (height, width).
 
@@ -86,7 +86,7 @@ class Forward:
     @in_float32()
     def _record(
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool,
-        change: Change | None, hooked: Mapping, edit: interventions.Edit | None = None,
+        change: ModelChange | None, hooked: Mapping, edit: interventions.Edit | None = None,
     ) -> list[Trace]:  # fmt: skip
         placed = self.placed
         checking = size not in self.truthful
@@ -142,7 +142,7 @@ class Forward:
     @in_float32()
     def watched(
         self, prepared: Prepared, size: tuple[int, int], kept: tuple[int, ...] | None = None
-    ) -> interventions.Parts:
+    ) -> interventions.Outputs:
         """What heads, MLPs and layers hand on in a pass without the user's hooks."""
         with self._looking(size):
             model = self.placed.at(size)
@@ -194,8 +194,8 @@ class Forward:
     def seen(self, image, size: int | tuple[int, int] | None) -> tuple[Prepared, tuple[int, int]]:
         """A picture, or the View of a trace as it is, made ready for the model; and the input's size."""
         placed = self.placed
-        size = image.picture.shape[:2] if isinstance(image, View) else size
+        size = image.picture.shape[:2] if isinstance(image, ModelInput) else size
         preprocessing = placed.preprocessing.with_size(placed.size(size))
-        if isinstance(image, View):
+        if isinstance(image, ModelInput):
             return shuffling.as_seen(image, preprocessing), preprocessing.size
         return prepare(open_image(image), preprocessing), preprocessing.size

@@ -15,21 +15,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitviz.analyses.logit_attribution import Ledger
-from vitviz.analyses.readout_stage import Tail
-from vitviz.analyses.saliency.passes import KINDS, Gradients, Path, Weighed
-from vitviz.analyses.target import Asked, classes_of, score_of
+from vitviz.analyses.logit_attribution import LogitTerms
+from vitviz.analyses.readout_stage import ReadoutStage
+from vitviz.analyses.saliency.passes import KINDS, Gradients, PathGradients, WeightedAttention
+from vitviz.analyses.target import TargetLike, classes_of, score_of
 from vitviz.engine import memory
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard, plainly
 from vitviz.engine.forward import capture, gradients
 from vitviz.engine.forward.gradients import product
-from vitviz.engine.forward.patch_removal import Removal
+from vitviz.engine.forward.patch_removal import PatchRemoval
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.readout_stages import PARALLEL, PRE_NORM, scale_of
 from vitviz.engine.studies.attribution import balanced_ledger
 from vitviz.errors import UnsupportedModel, VitvizError
-from vitviz.traces.localized_text import Sentence, not_applicable
+from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.traces.trace import Trace
 
 NO_CLASSIFIER = (
@@ -38,7 +38,7 @@ NO_CLASSIFIER = (
 )
 
 
-def scored(model: nn.Module, trace: Trace, target: Asked) -> Callable[[Tensor], Tensor]:
+def scored(model: nn.Module, trace: Trace, target: TargetLike) -> Callable[[Tensor], Tensor]:
     """From pixels, "batch channel height width", to one number a picture, with its gradient.
 
     `target`: a class, (a, b), or a direction of what the classifier is given; VitvizError for none.
@@ -57,7 +57,7 @@ def scored(model: nn.Module, trace: Trace, target: Asked) -> Callable[[Tensor], 
     if isinstance(target, Tensor):
         return along
     if trace.logits is None:
-        raise VitvizError(Sentence(NO_CLASSIFIER, checkpoint=trace.checkpoint))
+        raise VitvizError(LocalizedText(NO_CLASSIFIER, checkpoint=trace.checkpoint))
     classes = classes_of(trace, target)
     return lambda pixels: score_of(model(pixels), classes)
 
@@ -76,7 +76,7 @@ class _Handing:
         return self._handed[None]
 
 
-Once = Callable[[str, Callable[[], Gradients]], Gradients]  # keeps a pass for who looks again
+GradientCache = Callable[[str, Callable[[], Gradients]], Gradients]  # keeps a pass for who looks again
 
 NO_NORM = "no norm stands before the last block's attention, and behind it no patch has a gradient"
 UNSEEN = "it attends in a way that no gradient was seen of; choose another method"
@@ -90,7 +90,7 @@ _BATCH = 8  # pictures of a path, or of answers, at a time
 TOLERANCE = 1e-4  # by how much of the largest logit a pass in the open may differ from the trace
 
 
-class Explained:
+class SaliencyInputs:
     """A picture (path, PIL image, array, or its trace) and a target.
 
     The target is a class, (a, b) for a rather than b, or a direction. Raises ImageError, VitvizError for a
@@ -98,11 +98,13 @@ class Explained:
     """
 
     def __init__(
-        self, inspector: Inspector, image, target: Asked, patches_as: str = "dropped", size=None,
-        once: Once = lambda name, make: make(),
+        self, inspector: Inspector, image, target: TargetLike, patches_as: str = "dropped", size=None,
+        once: GradientCache = lambda name, make: make(),
     ):  # fmt: skip
         if inspector.dtype != "float32":
-            raise VitvizError(Sentence(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
+            raise VitvizError(
+                LocalizedText(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype)
+            )
         self.inspector, self.target, self.patches_as = inspector, target, patches_as
         self._once, self._made = once, {}
         made = isinstance(image, Trace)
@@ -113,10 +115,10 @@ class Explained:
         self._score = scored(self.model, self.trace, target)
         self.answer = self._plain()
 
-    def tail(self) -> Tail:
+    def tail(self) -> ReadoutStage:
         return self.inspector.tail(self.trace.grid.pixels, self.trace.tokens[0].device)
 
-    def ledger(self) -> Ledger:
+    def ledger(self) -> LogitTerms:
         return balanced_ledger(self.inspector, self.trace)
 
     def gradients(self, held: bool = False) -> Gradients:
@@ -132,9 +134,9 @@ class Explained:
         return self._removal.answers(kept)
 
     @cached_property
-    def _removal(self) -> Removal:
+    def _removal(self) -> PatchRemoval:
         grid, pool, preprocessing = self.trace.grid, self.trace.pool, self.inspector.preprocessing
-        return Removal(self.model, self.pixels, grid, pool, self.patches_as, preprocessing)
+        return PatchRemoval(self.model, self.pixels, grid, pool, self.patches_as, preprocessing)
 
     @in_float32()
     def patches(self, handed: Tensor | None, alone: bool) -> Tensor:
@@ -164,7 +166,7 @@ class Explained:
         scale = scale_of(block.ls) if type(block).__name__ == PARALLEL else None
         return one.added[0] if scale is None else one.added[0] * scale.to(handed)
 
-    def path(self, steps: int) -> Path:
+    def path(self, steps: int) -> PathGradients:
         """Integrate by Gauss-Legendre from the mean colour, 0 in the model's own units."""
         total = torch.zeros_like(self.pixels)
         nodes, weights = (
@@ -178,17 +180,17 @@ class Explained:
             total += (weight[:, None, None, None] * slope).sum(dim=0, keepdim=True)
         with plainly(self.inspector.device):
             start = self._score(torch.zeros_like(self.pixels)).item()
-        return Path(self._by_patch(total * self.pixels), start, steps)
+        return PathGradients(self._by_patch(total * self.pixels), start, steps)
 
     def cam_place(self) -> str:
         kind = type(self.blocks[-1]).__name__
         if self.trace.pool.startswith(("average", "max")):
-            return Sentence("the last block's output")
+            return LocalizedText("the last block's output")
         if self.trace.pool == "attention":
-            return Sentence("the tokens that attention pooling reads")
+            return LocalizedText("the tokens that attention pooling reads")
         if kind not in (*PRE_NORM, PARALLEL):
-            raise UnsupportedModel(not_applicable(self.trace.checkpoint, Sentence(NO_NORM)))
-        return Sentence("the last block's norm before attention")
+            raise UnsupportedModel(not_applicable(self.trace.checkpoint, LocalizedText(NO_NORM)))
+        return LocalizedText("the last block's norm before attention")
 
     @in_float32()
     def _pass(self, held: bool) -> Gradients:
@@ -212,7 +214,9 @@ class Explained:
         constants = {kind: torch.zeros(len(tokens) + 1, dtype=torch.float64) for kind in KINDS}
         for kind, depth, constant in one.lines:
             constants[kind][depth + 1] += product(constant, slopes[id(constant)]).sum().cpu()
-        weighed = [Weighed(each.detach()[0].cpu(), slopes[id(each)][0].cpu()) for each in attentions]
+        weighed = [
+            WeightedAttention(each.detach()[0].cpu(), slopes[id(each)][0].cpu()) for each in attentions
+        ]
         activations = activation_slopes = None
         if activation is not None:
             both = activation.detach(), slopes[id(activation)]
@@ -241,10 +245,10 @@ class Explained:
     def _check(self, one: gradients.Opened, answer: Tensor, held: bool) -> None:
         """A pass in the open must say what the plain pass said, and have met one attention in every block."""
         if not held and any(len(calls) != 1 for calls in one.attentions):
-            raise UnsupportedModel(not_applicable(self.trace.checkpoint, Sentence(UNSEEN)))
+            raise UnsupportedModel(not_applicable(self.trace.checkpoint, LocalizedText(UNSEEN)))
         if not abs(answer.item() - self.answer) <= TOLERANCE * max(abs(self.answer), self.trace.size):
             told = {"found": f"{answer.item():.5f}", "answer": f"{self.answer:.5f}"}
-            raise UnsupportedModel(Sentence(OTHERWISE, checkpoint=self.trace.checkpoint, **told))
+            raise UnsupportedModel(LocalizedText(OTHERWISE, checkpoint=self.trace.checkpoint, **told))
 
     def _plain(self) -> float:
         """The answer as the model gave it, without a gradient."""

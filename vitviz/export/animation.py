@@ -35,14 +35,14 @@ from vitviz.export.figure import (
     view_called,
 )
 from vitviz.traces import cancellation
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.languages import translated
-from vitviz.views.printing import NOTHING_GROWS, Asked, Film, joined
+from vitviz.views.printing import NOTHING_GROWS, FrameSettings, PrintStyle, joined
 
 if TYPE_CHECKING:
-    from vitviz.charts.mpl.page import Reel
-    from vitviz.engine import Frame, Inspector
-    from vitviz.views import Subject, View
+    from vitviz.charts.mpl.page import FrameRenderer
+    from vitviz.engine import Inspector, Snapshot
+    from vitviz.views import View, ViewContext
 
 
 MISSING = (
@@ -61,7 +61,7 @@ FAITHFUL = [  # nearly without loss, with the colours of any screen, and playabl
     *("-color_primaries", "bt709", "-color_trc", "bt709", "-movflags", "+faststart"),
 ]
 
-Told = Callable[[int, int], None]
+OnFrame = Callable[[int, int], None]
 
 
 def checked(form: str, seconds: float) -> None:
@@ -72,14 +72,14 @@ def checked(form: str, seconds: float) -> None:
         raise VitvizError(f"Given {quoted(seconds)} seconds for each frame; expected 0.1 to 5.")
 
 
-def _each(reel: Reel, told: Told) -> Iterator[UInt8[np.ndarray, "tall wide 3"]]:
+def _each(reel: FrameRenderer, told: OnFrame) -> Iterator[UInt8[np.ndarray, "tall wide 3"]]:
     for number in range(len(reel)):
         yield reel[number]
         cancellation.check()
         told(number + 1, len(reel))
 
 
-def _mp4(reel: Reel, times: list[int], rate: float, told: Told) -> bytes:
+def _mp4(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> bytes:
     try:
         from imageio_ffmpeg import get_ffmpeg_exe, write_frames
 
@@ -105,7 +105,7 @@ def _mp4(reel: Reel, times: list[int], rate: float, told: Told) -> bytes:
         return path.read_bytes()
 
 
-def _gif(reel: Reel, times: list[int], rate: float, told: Told) -> bytes:
+def _gif(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> bytes:
     colours = _colours(reel)
     none = Image.Dither.NONE  # dots would be read as numbers
     drawn = (Image.fromarray(frame).quantize(palette=colours, dither=none) for frame in _each(reel, told))
@@ -115,7 +115,7 @@ def _gif(reel: Reel, times: list[int], rate: float, told: Told) -> bytes:
     return file.getvalue()
 
 
-def _colours(reel: Reel) -> Image.Image:
+def _colours(reel: FrameRenderer) -> Image.Image:
     """256 colours for all frames, found from a few of them, the first and the last among these."""
     seen = sorted({round(at) for at in np.linspace(0, len(reel) - 1, SEEN)})
     step = max(1, -(-reel.size[0] // WIDE))
@@ -151,7 +151,7 @@ class Animation:
         return self.file("gif", width, seconds)
 
     def file(
-        self, form: str, width: int = 960, seconds: float = 0.8, told: Told = lambda done, of: None
+        self, form: str, width: int = 960, seconds: float = 0.8, told: OnFrame = lambda done, of: None
     ) -> bytes:
         """Any of them by its name, and "txt" for the caption; VitvizError for what does not exist, and where
         there is no encoder.
@@ -184,11 +184,11 @@ class Animation:
         shown = base64.b64encode(self.gif(width=640)).decode()
         return f'<img alt="" src="data:image/gif;base64,{shown}">'
 
-    def _reel(self, width: int) -> Reel:
+    def _reel(self, width: int) -> FrameRenderer:
         checked_width(width)
         first = self.frames[0]
         say, plates = partial(translated, tag=first.language), [frame.plate for frame in self.frames]
-        return paper("page").Reel(plates, self.labels, width, first.dark, say, first.language)
+        return paper("page").FrameRenderer(plates, self.labels, width, first.dark, say, first.language)
 
 
 def animation(
@@ -210,10 +210,10 @@ def animation(
     ('Layers 1 to 3', b'GIF')
     """
 
-    def seen(by: Inspector) -> tuple[View, Subject, dict, Asked]:
+    def seen(by: Inspector) -> tuple[View, ViewContext, dict, PrintStyle]:
         trace = None if picture is None else by.trace(picture, size, without)
         found, subject = looked_at(view, by, trace)
-        asked = Asked(detail, upload_of(picture, trace), "", dark, language)
+        asked = PrintStyle(detail, upload_of(picture, trace), "", dark, language)
         return found, subject, read(found, subject, settings), asked
 
     if wanted(over) == "layers":
@@ -231,7 +231,7 @@ def animation(
     return over_training(checkpoint.name, moments, lambda name: printed(*seen(engine.load(name, **like))))
 
 
-def explained(subject: Subject, settings: Mapping[str, Any]) -> dict[str, str]:
+def explained(subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, str]:
     """The class that is explained, as a setting where none was chosen: over a training it stays."""
     unsaid = (
         settings.get("target") == "top" and subject.trace is not None and subject.trace.logits is not None
@@ -254,16 +254,18 @@ def wanted(over: str) -> str:
     return over
 
 
-def over_training(checkpoint: str, moments: Sequence[Frame], figure_of: Callable[[str], Figure]) -> Animation:
+def over_training(
+    checkpoint: str, moments: Sequence[Snapshot], figure_of: Callable[[str], Figure]
+) -> Animation:
     """The film over a training's moments, `figure_of` the name of each; VitvizError where there are none."""
     if not moments:
-        raise VitvizError(Sentence(NO_FILM, checkpoint=checkpoint))
+        raise VitvizError(LocalizedText(NO_FILM, checkpoint=checkpoint))
     figures = [figure_of(moment.name) for moment in moments]
     return assembled(figures, [_label(moment) for moment in moments], f"{figures[-1].name}_over-training")
 
 
 def over_layers(
-    view: View, subject: Subject, settings: Mapping[str, Any], detail: bool,
+    view: View, subject: ViewContext, settings: Mapping[str, Any], detail: bool,
     figure_of: Callable[[Mapping[str, Any]], Figure],
 ) -> Animation:  # fmt: skip
     """The film over the layers, `figure_of` the settings of each frame; VitvizError where nothing grows."""
@@ -273,11 +275,11 @@ def over_layers(
     return assembled(figures, [label for label, _ in told], name)
 
 
-def each_layers(view: View, subject: Subject, settings: Mapping[str, Any]) -> Film:
+def each_layers(view: View, subject: ViewContext, settings: Mapping[str, Any]) -> FrameSettings:
     """What each frame over the layers is called, and its settings; VitvizError where nothing grows."""
     found = view.over_layers(settings, subject.about)
     if not found:
-        raise VitvizError(Sentence(NOTHING_GROWS, view=view.title))
+        raise VitvizError(LocalizedText(NOTHING_GROWS, view=view.title))
     return found
 
 
@@ -286,16 +288,16 @@ def assembled(figures: Sequence[Figure], labels: Sequence[str], name: str) -> An
     cancellation.check()
     plates = steady([figure.plate for figure in figures])
     frames = tuple(replace(figure, plate=plate) for figure, plate in zip(figures, plates, strict=True))
-    told = Sentence(OF_A_FILM, count=len(frames), first=labels[0], last=labels[-1])
+    told = LocalizedText(OF_A_FILM, count=len(frames), first=labels[0], last=labels[-1])
     caption = f"{figures[-1].caption}{translated(told, figures[-1].language)}\n"
     return Animation(frames, tuple(labels), name, caption)
 
 
-def _label(moment: Frame) -> str:
+def _label(moment: Snapshot) -> str:
     """A moment of a training as its frame calls it."""
-    step = Sentence("Finished model")
+    step = LocalizedText("Finished model")
     if moment.step is not None:
-        step = Sentence("Training step {step}", step=f"{moment.step:,}")
+        step = LocalizedText("Training step {step}", step=f"{moment.step:,}")
     if moment.top1 is None:
         return step
-    return joined(step, Sentence("accuracy {share} %", share=f"{100 * moment.top1:.1f}"))
+    return joined(step, LocalizedText("accuracy {share} %", share=f"{100 * moment.top1:.1f}"))

@@ -19,15 +19,15 @@ import numpy as np
 import vitviz
 from vitviz.errors import Unknown, VitvizError, quoted, said
 from vitviz.traces import cancellation
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.samples import samples
-from vitviz.views import VIEWS, Needs, Subject, View
-from vitviz.views.controls import DIFFERENCE, Choice, Query, Whole, Wholes
+from vitviz.views import VIEWS, Needs, View, ViewContext
+from vitviz.views.controls import DIFFERENCE, Choice, IntListSetting, IntSetting, QuerySetting
 from vitviz.views.languages import NAMES, translated
-from vitviz.views.printing import Asked, joined, over_which, patch_name
+from vitviz.views.printing import PrintStyle, joined, over_which, patch_name
 
 if TYPE_CHECKING:
-    from vitviz.charts.mpl.spec import Plate
+    from vitviz.charts.mpl.spec import FigureSpec
     from vitviz.engine import Inspector
     from vitviz.surveys import Survey
     from vitviz.traces.trace import Trace
@@ -39,8 +39,8 @@ LONGEST = 140  # characters of a file's name
 
 
 def _caption(
-    view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked, plate: Plate,
-    second: Subject | None,
+    view: View, subject: ViewContext, settings: Mapping[str, Any], asked: PrintStyle, plate: FigureSpec,
+    second: ViewContext | None,
 ) -> str:  # fmt: skip
     """What is shown, of which picture: panels, settings, definition (LaTeX), limits, source, citation."""
     say = partial(translated, tag=asked.language)
@@ -48,48 +48,50 @@ def _caption(
     checkpoint, trace, grid = subject.inspector.checkpoint, subject.trace, subject.grid
     beside = {} if second is None else {"name": second.checkpoint, "known": _known(second)}
     told = {"height": grid.pixels[0], "width": grid.pixels[1], "rows": grid.rows, "cols": grid.cols}
-    size = Sentence("Input {height} × {width} px, {rows} × {cols} patches", **told)
+    size = LocalizedText("Input {height} × {width} px, {rows} × {cols} patches", **told)
     assumed = ", ".join(one.taken or one.name for one in checkpoint.assumed)
     without, chosen = "", _settings(view, subject, settings, say) or say("none")
     if trace is not None:  # patches counted as the figure and the page count them
         without = replace(trace.without, patches=tuple(patch + 1 for patch in trace.without.patches)).text()
     strokes = trace.view.retouched.text() if view.needs is Needs.RUN and trace is not None else ""
     cited = [one for one in (view.words.cites, view.words.source) if one]
-    by = Sentence("Drawn by vitviz {version}; to cite it, see its CITATION.cff.", version=vitviz.__version__)
+    by = LocalizedText(
+        "Drawn by vitviz {version}; to cite it, see its CITATION.cff.", version=vitviz.__version__
+    )
     parts = [
         f"{say(view.title)}, {subject.checkpoint}. {say(view.words.what)}",
         say(joined(*shown)) + "." if shown else "",
         _photograph(subject, asked.picture) if view.needs is Needs.RUN and trace is not None else "",
-        Sentence(RETOUCHED, what=strokes) if strokes else "",
-        Sentence("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_known(subject)),
-        Sentence("Beside it: {name} ({known}).", **beside) if beside else "",
+        LocalizedText(RETOUCHED, what=strokes) if strokes else "",
+        LocalizedText("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_known(subject)),
+        LocalizedText("Beside it: {name} ({known}).", **beside) if beside else "",
         over_which(subject) if view.needs is Needs.SET or subject.survey is not None else "",
-        Sentence("{size}; computed in {dtype}.", size=size, dtype=_dtype(view, subject)),
-        Sentence("Assumed, as its file does not say it: {what}.", what=assumed) if assumed else "",
-        Sentence("Taken away: {what}.", what=without) if without else "",
-        Sentence("Settings: {settings}.", settings=chosen),
-        Sentence("Definition: {definition}", definition=view.words.definition),
-        Sentence("What it does not show: {caveat}", caveat=view.words.caveat),
-        Sentence("Source: {source}.", source=joined(*cited, by=": ")),
+        LocalizedText("{size}; computed in {dtype}.", size=size, dtype=_dtype(view, subject)),
+        LocalizedText("Assumed, as its file does not say it: {what}.", what=assumed) if assumed else "",
+        LocalizedText("Taken away: {what}.", what=without) if without else "",
+        LocalizedText("Settings: {settings}.", settings=chosen),
+        LocalizedText("Definition: {definition}", definition=view.words.definition),
+        LocalizedText("What it does not show: {caveat}", caveat=view.words.caveat),
+        LocalizedText("Source: {source}.", source=joined(*cited, by=": ")),
         by,
     ]
     return "\n".join(say(part) for part in parts if part) + "\n"
 
 
-def _photograph(subject: Subject, picture: str) -> Sentence:
+def _photograph(subject: ViewContext, picture: str) -> LocalizedText:
     """Which photograph it is of: a sample with its credit, or by its name, and its size."""
     width, height = subject.trace.view.upload
     size = {"width": width, "height": height}
     sample = next((one for one in samples() if one.name == picture), None)
     if sample is not None:
         size |= {"title": sample.title, "credit": sample.credit}
-        return Sentence("Photograph: {title} ({credit}), {width} × {height} px.", **size)
+        return LocalizedText("Photograph: {title} ({credit}), {width} × {height} px.", **size)
     if picture in ("", "own-picture"):
-        return Sentence("Photograph: {width} × {height} px.", **size)
-    return Sentence("Photograph: {title}, {width} × {height} px.", title=picture, **size)
+        return LocalizedText("Photograph: {width} × {height} px.", **size)
+    return LocalizedText("Photograph: {title}, {width} × {height} px.", title=picture, **size)
 
 
-def _known(subject: Subject) -> str:
+def _known(subject: ViewContext) -> str:
     """What is known of a checkpoint; a survey alone tells nothing but its name."""
     if subject.inspector is None:
         return "–"
@@ -98,7 +100,7 @@ def _known(subject: Subject) -> str:
     return ", ".join(part for part in told if part) or "–"
 
 
-def _dtype(view: View, subject: Subject) -> str:
+def _dtype(view: View, subject: ViewContext) -> str:
     """In which the model computed; what is of the weights alone is read in float32."""
     source = subject.trace or subject.survey
     if source is None:
@@ -107,8 +109,8 @@ def _dtype(view: View, subject: Subject) -> str:
 
 
 def name_of(
-    view: View, subject: Subject, settings: Mapping[str, Any], detail: bool, second: Subject | None = None,
-    picture: str = "",
+    view: View, subject: ViewContext, settings: Mapping[str, Any], detail: bool,
+    second: ViewContext | None = None, picture: str = ""
 ) -> str:  # fmt: skip
     """View, picture, checkpoint, shown `second`, and what is not as by default; safe on every disk."""
     filed = view.filed(settings, subject.grid)
@@ -126,14 +128,14 @@ def name_of(
 
 def _shown(view: View) -> list[Control]:
     """The settings that a figure shows something of."""
-    return [one for one in view.controls if not (isinstance(one, Whole) and one.passing)]
+    return [one for one in view.controls if not (isinstance(one, IntSetting) and one.passing)]
 
 
-def _default(control: Control, subject: Subject) -> Any:
+def _default(control: Control, subject: ViewContext) -> Any:
     return control.parse(str(control.start(subject.about)), subject.about)
 
 
-def _settings(view: View, subject: Subject, settings: Mapping[str, Any], say) -> str:
+def _settings(view: View, subject: ViewContext, settings: Mapping[str, Any], say) -> str:
     """Every setting as the page words it, where it has a field; of the others what is not as ever."""
     found, filed = [], view.filed(settings, subject.grid)
     for control in _shown(view):
@@ -147,7 +149,7 @@ def _settings(view: View, subject: Subject, settings: Mapping[str, Any], say) ->
             value = say(view.summary(subject).get("auto", value))
         elif isinstance(control, Choice) and control.label:
             value = say(dict(control.options)[value])
-        if isinstance(control, Query) or getattr(control, "tokens", False):  # as the figure calls them
+        if isinstance(control, QuerySetting) or getattr(control, "tokens", False):  # as the figure calls them
             several = value if isinstance(value, list | tuple) else [value]
             value = ", ".join(say(patch_name(one)) if isinstance(one, int) else str(one) for one in several)
         found.append(f"{say(control.label) if control.label else control.name}: {spelled(control, value)}")
@@ -157,7 +159,7 @@ def _settings(view: View, subject: Subject, settings: Mapping[str, Any], say) ->
 def spelled(control: Control | None, value: Any) -> str:
     """A setting as a link spells it: several numbers with dots, a pair of layers or classes with a dash."""
     if isinstance(value, list | tuple):
-        return ("." if isinstance(control, Wholes) else "-").join(map(str, value))
+        return ("." if isinstance(control, IntListSetting) else "-").join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -178,7 +180,7 @@ def paper(name: str) -> ModuleType:
 class Figure:
     """A figure for print. `plate` holds its numbers and words; what is drawn of it is the same every time."""
 
-    plate: Plate
+    plate: FigureSpec
     name: str  # view, checkpoint and settings: a file's name without its ending
     caption: str  # definition, settings, source and citation
     title: str
@@ -275,7 +277,7 @@ def figure(
     found, subject = looked_at(view, inspector, trace, second, before)
     parsed = read(found, subject, settings)
     name = Path(picture).stem if isinstance(picture, str | os.PathLike) else ""
-    asked = Asked(detail, upload_of(picture, subject.trace), name, dark, language)
+    asked = PrintStyle(detail, upload_of(picture, subject.trace), name, dark, language)
     return printed(found, subject, parsed, asked)
 
 
@@ -290,7 +292,7 @@ def view_called(slug: str) -> View:
 def looked_at(
     view: str, inspector: Inspector, of: Trace | Survey | None, second: Inspector | Survey | None = None,
     before: Trace | None = None,
-) -> tuple[View, Subject]:  # fmt: skip
+) -> tuple[View, ViewContext]:  # fmt: skip
     """A view by its slug, and what it looks at; VitvizError for another, and where it needs more."""
     found = view_called(view)
     made: dict[str, Any] = {}
@@ -308,7 +310,7 @@ def looked_at(
         if not found.averages:
             raise VitvizError(f"{found.title} is of one picture, and no average over a survey's.")
         fitting = over_a_set.fitting(inspector, of)
-        return found, Subject(fitting, survey=of, once=once, once_of_weights=once)
+        return found, ViewContext(fitting, survey=of, once=once, once_of_weights=once)
     from vitviz.traces.trace import Trace
 
     if of is not None and not isinstance(of, Trace):
@@ -318,15 +320,15 @@ def looked_at(
         raise VitvizError(
             f"{found.title} is of a picture: hand in a trace, such as inspector.trace(picture)."
         )
-    was = None if before is None else Subject(inspector, before)
+    was = None if before is None else ViewContext(inspector, before)
     if was is not None and (of is None or was.grid != of.grid):
         raise VitvizError(
             "Given `before` without a trace of the same patch grid; expected both of one picture."
         )
-    return found, Subject(inspector, of, once=once, once_of_weights=once, original=was and (lambda: was))
+    return found, ViewContext(inspector, of, once=once, once_of_weights=once, original=was and (lambda: was))
 
 
-def read(view: View, subject: Subject, settings: Mapping[str, Any]) -> dict[str, Any]:
+def read(view: View, subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as Python hands them in, checked, with the defaults of all others."""
     return view.settings(as_linked(view, settings), subject.about)
 
@@ -337,7 +339,7 @@ def as_linked(view: View, settings: Mapping[str, Any]) -> dict[str, str]:
     return {name: spelled(controls.get(name), value) for name, value in settings.items()}
 
 
-def printed(view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Figure:
+def printed(view: View, subject: ViewContext, settings: Mapping[str, Any], asked: PrintStyle) -> Figure:
     """The same for a view, a subject and settings that are at hand."""
     language = asked.language
     if language not in NAMES:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vitviz.errors import VitvizError
 from vitviz.surveys.result import Survey
-from vitviz.views.subject import Once, Subject
+from vitviz.views.subject import ComputeOnce, ViewContext
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def subject_over(
-    inspector: Inspector, of: Trace | Survey | None, second: Inspector | Survey | None, once: Once
-) -> Subject:
+    inspector: Inspector, of: Trace | Survey | None, second: Inspector | Survey | None, once: ComputeOnce
+) -> ViewContext:
     """A checkpoint, and the `second` beside it, over a set. Nothing is looked at before a view asks for it.
 
     A survey is of the pictures of its own, and the second one's is a survey of the same ones; else it is the
@@ -30,22 +30,23 @@ def subject_over(
                 " other one, too, or inspectors for both."
             )
         if second is None:
-            return Subject(fitting(inspector, of), survey=of)
+            return ViewContext(fitting(inspector, of), survey=of)
         if told(of) != told(second):
             raise VitvizError(
                 "The two surveys are of different pictures, or measure different things: expected the same"
                 " pictures in the same order and batches, and the same measures."
             )
-        beside = Subject(lambda: None, survey=second)  # a survey tells nothing of its checkpoint but a name
-        return Subject(fitting(inspector, of), survey=of, beside=beside)
+        # a survey tells nothing of its checkpoint but a name
+        beside = ViewContext(lambda: None, survey=second)
+        return ViewContext(fitting(inspector, of), survey=of, beside=beside)
     size = None if of is None or of.grid == inspector.grid() else of.grid.pixels
 
     def sampled(by: Inspector, which: str) -> Callable[[], Survey]:
         return lambda: once(f"sampled {which}", lambda: over_samples(by, size))
 
-    beside = second and Subject(second, sampled=sampled(second, "second"), grid=second.grid(size))
+    beside = second and ViewContext(second, sampled=sampled(second, "second"), grid=second.grid(size))
     more = {"film": lambda: once("film", lambda: over_training(inspector, size)), "once": once}
-    return Subject(inspector, of, sampled=sampled(inspector, "first"), beside=beside, **more)
+    return ViewContext(inspector, of, sampled=sampled(inspector, "first"), beside=beside, **more)
 
 
 def fitting(inspector: Inspector, survey: Survey) -> Inspector:

@@ -25,19 +25,21 @@ from vitviz.errors import VitvizError, quoted
 from vitviz.export.bundle import bundled
 from vitviz.export.figure import RETOUCHED, as_linked, looked_at, spelled, upload_of
 from vitviz.surveys.result import Survey
-from vitviz.traces.display import Shown
-from vitviz.traces.localized_text import Sentence, said, travelling
+from vitviz.traces.display import NotebookDisplay
+from vitviz.traces.localized_text import LocalizedText, said, travelling
 from vitviz.traces.trace import Trace
-from vitviz.views import About, Choice, Control, Item, Query, Slider, Subject, View, Whole, scripts
-from vitviz.views.controls import DIFFERENCE
+from vitviz.views import scripts
+from vitviz.views.base import Item, View
+from vitviz.views.controls import DIFFERENCE, Choice, Control, IntSetting, ModelShape, QuerySetting, Slider
 from vitviz.views.languages import NAMES, texts
 from vitviz.views.scripts import declared, framed
+from vitviz.views.subject import ViewContext
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
 
 MOST = 1_000  # values of a setting that may be live by default
-Texts = Mapping[str, str]  # every setting, as its text in an address
+SettingTexts = Mapping[str, str]  # every setting, as its text in an address
 Domains = dict[str, tuple[str, ...]]  # the values of settings that are live
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 STYLE = """
@@ -55,7 +57,7 @@ body > p { margin: 0 0 10px; max-width: 68ch; font-size: 13px; }
 
 
 @dataclass(frozen=True)
-class Cell(Shown):
+class StandaloneView(NotebookDisplay):
     """One view, ready to be shown. `page` is a whole HTML document that opens offline."""
 
     view: str
@@ -76,7 +78,7 @@ def show(
     view: str, inspector: Inspector, of: Trace | Survey | None = None, *, image: Any = None,
     live: Iterable[str] | None = None, language: str = "en", megabytes: float = 12, seconds: float = 60,
     before: Trace | None = None, **settings: Any,
-) -> Cell:  # fmt: skip
+) -> StandaloneView:  # fmt: skip
     """One of the page's views, to be moved about in a notebook's output cell without a server.
 
     `view`: its name in the page's links, such as "explorer"; `of`: a trace, or a survey where the view can be
@@ -91,7 +93,7 @@ def show(
     >>> inspector = vitviz.load("vitviz-tiny")
     >>> trace = inspector.trace(vitviz.sample_image("chelsea"))
     >>> show("rollout", inspector, trace, live=["fusion"], discard=0.9)
-    Cell(view='rollout', fixed=('query', 'discard', 'residual', 'layers'))
+    StandaloneView(view='rollout', fixed=('query', 'discard', 'residual', 'layers'))
     """
     shown, subject = looked_at(view, inspector, of, before=before)
     if reason := shown.refused(subject):
@@ -100,9 +102,9 @@ def show(
 
 
 def cell_of(
-    shown: View, subject: Subject, given: Mapping[str, str], image: Any = None,
+    shown: View, subject: ViewContext, given: Mapping[str, str], image: Any = None,
     live: Iterable[str] | None = None, language: str = "en", megabytes: float = 12, seconds: float = 60,
-) -> Cell:  # fmt: skip
+) -> StandaloneView:  # fmt: skip
     """The same of a view and a subject that are at hand; settings as their texts in an address."""
     if language not in NAMES:
         raise VitvizError(f"Given language={quoted(language)}; expected one of {', '.join(NAMES)}.")
@@ -115,10 +117,10 @@ def cell_of(
         one["default"] = float(text) if one["kind"] in ("slider", "whole") else text
     strokes = subject.seen.retouched.text() if subject.seen else ""
     lead = [shown.words.what, shown.words.how]
-    lead += [travelling(Sentence(RETOUCHED, what=strokes))] if strokes else []
+    lead += [travelling(LocalizedText(RETOUCHED, what=strokes))] if strokes else []
     parts = {**upload, **_parts(shown, subject, texts, domains)}
     data = {"value": told, "lead": lead, "fixed": fixed, "parts": parts}
-    return Cell(shown.slug, _page(shown.slug, data, language), fixed)
+    return StandaloneView(shown.slug, _page(shown.slug, data, language), fixed)
 
 
 def _page(slug: str, data: dict[str, Any], language: str) -> str:
@@ -146,8 +148,9 @@ def _page(slug: str, data: dict[str, Any], language: str) -> str:
 
 
 def _held(
-    view: View, subject: Subject, given: Texts, live: Iterable[str] | None, room: float, seconds: float
-) -> tuple[Texts, Domains, tuple[str, ...]]:
+    view: View, subject: ViewContext, given: SettingTexts, live: Iterable[str] | None, room: float,
+    seconds: float
+) -> tuple[SettingTexts, Domains, tuple[str, ...]]:  # fmt: skip
     """Every setting, those that are live as far as `room` (bytes) and `seconds` allow, and those that an item
     depends on but are held at one value. VitvizError for a setting or value that is none.
     """
@@ -166,7 +169,9 @@ def _held(
     return texts, domains, tuple(name for name in kept if name not in domains)
 
 
-def _parts(view: View, subject: Subject, given: Texts, domains: Domains) -> dict[str, dict[str, Any]]:
+def _parts(
+    view: View, subject: ViewContext, given: SettingTexts, domains: Domains
+) -> dict[str, dict[str, Any]]:
     """Every address that the script can ask, with its array, or with the sentence that refuses it."""
     found = {}
     for item in _drawn(view, subject, given):
@@ -179,7 +184,7 @@ def _parts(view: View, subject: Subject, given: Texts, domains: Domains) -> dict
     return found
 
 
-def pictures(subject: Subject, image: Any) -> tuple[dict[str, dict[str, Any]], Subject]:
+def pictures(subject: ViewContext, image: Any) -> tuple[dict[str, dict[str, Any]], ViewContext]:
     """The pictures that scripts ask for, and the subject with the upload that they show: the given image,
     else what the model saw. VitvizError for an image of another size than was traced.
     """
@@ -192,20 +197,20 @@ def pictures(subject: Subject, image: Any) -> tuple[dict[str, dict[str, Any]], S
         cropped = replace(view, box=(0.0, 0.0, float(width), float(height)), upload=(width, height))
         trace = replace(subject.trace, view=cropped)
         kept = {"once": subject.once, "once_of_weights": subject.once_of_weights}
-        subject = Subject(subject.inspector, trace, original=subject.original, **kept)
+        subject = ViewContext(subject.inspector, trace, original=subject.original, **kept)
         return {"cell/picture/input?": seen, "cell/picture/upload?": seen}, subject
     whole = {"data": _base64(encoded(upload_of(image, subject.trace), ".jpg")), "type": "image/jpeg"}
     return {"cell/picture/input?": seen, "cell/picture/upload?": whole}, subject
 
 
-def _drawn(view: View, subject: Subject, given: Texts) -> list[Item]:
+def _drawn(view: View, subject: ViewContext, given: SettingTexts) -> list[Item]:
     """What it is drawn from under the given settings."""
     every = view.drawn_from(subject)
-    return [one for one in every if all(given[name] == value for name, value in one.opened)]
+    return [one for one in every if all(given[name] == value for name, value in one.only_when)]
 
 
 def _fitting(
-    view: View, subject: Subject, given: Texts, domains: Domains, room: float, seconds: float
+    view: View, subject: ViewContext, given: SettingTexts, domains: Domains, room: float, seconds: float
 ) -> Domains:
     """Without the settings of most values, until all that is live fits."""
     cost = {}
@@ -225,7 +230,7 @@ def _fitting(
     return domains
 
 
-def _domain(control: Control | None, name: str, about: About, asked: bool) -> tuple[str, ...]:
+def _domain(control: Control | None, name: str, about: ModelShape, asked: bool) -> tuple[str, ...]:
     """Every value of a setting as its text; none of too many, VitvizError where they were `asked` for."""
     values: Iterable[Any] = ()
     if isinstance(control, Choice):
@@ -234,9 +239,9 @@ def _domain(control: Control | None, name: str, about: About, asked: bool) -> tu
         count = round((about.number(control.maximum) - control.minimum) / control.step) + 1
         whole = float(control.step).is_integer()
         values = [control.minimum + place * control.step for place in range(count)] if whole or asked else ()
-    elif isinstance(control, Whole):
+    elif isinstance(control, IntSetting):
         values = range(control.minimum, int(about.number(control.maximum)) + 1)
-    elif isinstance(control, Query):
+    elif isinstance(control, QuerySetting):
         values = ["auto", "mean", *about.grid.prefix_names, *range(about.grid.patches)]
     found = tuple(spelled(control, one) for one in values) if len(values) <= MOST else ()
     if asked and not found:
@@ -247,7 +252,7 @@ def _domain(control: Control | None, name: str, about: About, asked: bool) -> tu
     return found
 
 
-def _array(view: View, subject: Subject, item: Item, texts: Texts) -> np.ndarray | VitvizError:
+def _array(view: View, subject: ViewContext, item: Item, texts: SettingTexts) -> np.ndarray | VitvizError:
     try:
         return view.array(subject, item.name, view.settings(texts, subject.about))
     except VitvizError as error:

@@ -23,14 +23,14 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from PIL import Image
 
-from vitviz.charts.mpl.spec import Map, Plate, steady
+from vitviz.charts.mpl.spec import FigureSpec, Map, steady
 from vitviz.errors import VitvizError
 from vitviz.export.animation import RATE, Animation, assembled
 from vitviz.export.figure import Figure, looked_at, printed, read, view_called
 from vitviz.traces import cancellation
-from vitviz.traces.localized_text import Sentence
-from vitviz.views import Needs, Subject
-from vitviz.views.printing import Asked
+from vitviz.traces.localized_text import LocalizedText
+from vitviz.views import Needs, ViewContext
+from vitviz.views.printing import PrintStyle
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
@@ -93,18 +93,18 @@ def video(
             f"Given start={start}, stop={stop}, step={step}: expected seconds from 0, an end after the start,"
             " and a whole number of frames from 1."
         )
-    settings = {**found.still, **settings}
-    asked = read(found, Subject(inspector), settings)  # which tells mistakes before anything is decoded
+    settings = {**found.video_defaults, **settings}
+    asked = read(found, ViewContext(inspector), settings)  # which tells mistakes before anything is decoded
     frames = partial(frames_of, source, start, stop, int(step), most_seconds, most_frames)
     trace_of = partial(inspector.trace, size=size, without=without)
     for _ in frames(glance=True):
         cancellation.check()
     kept: dict[str, Any] = {}
 
-    def fitted(name: str, fit: Callable[[Iterator[Subject]], Any]) -> Any:
+    def fitted(name: str, fit: Callable[[Iterator[ViewContext]], Any]) -> Any:
         if name not in kept:
             with closing(frames()) as each:
-                kept[name] = fit(Subject(inspector, trace_of(picture)) for *_, picture in each)
+                kept[name] = fit(ViewContext(inspector, trace_of(picture)) for *_, picture in each)
         return kept[name]
 
     before = None
@@ -116,7 +116,7 @@ def video(
                 settings["target"] = int(trace.logits.argmax())
             _, subject = looked_at(view, inspector, trace)
             subject.fitted = fitted
-            wanted = Asked(detail, for_drawing(picture), Path(source).stem, dark, language)
+            wanted = PrintStyle(detail, for_drawing(picture), Path(source).stem, dark, language)
             figure = printed(found, subject, read(found, subject, settings), wanted)
             if before is not None:  # which has the widest scale of all before it
                 figure = replace(figure, plate=steady([before.figure.plate, figure.plate])[-1])
@@ -155,7 +155,7 @@ def paced(frames: Iterable[tuple[int, float, Figure]]) -> Animation:
     figures, labels, times = [], [], []
     for number, seconds, figure in frames:
         figures.append(replace(figure, plate=_lighter(figure.plate)))
-        labels.append(Sentence("Frame {number}, {seconds} s", number=number, seconds=f"{seconds:.2f}"))
+        labels.append(LocalizedText("Frame {number}, {seconds} s", number=number, seconds=f"{seconds:.2f}"))
         times.append(seconds)
     if not figures:
         raise VitvizError("Given no frame of a video; expected those of vitviz.video, from its beginning.")
@@ -164,7 +164,7 @@ def paced(frames: Iterable[tuple[int, float, Figure]]) -> Animation:
     return replace(assembled(figures, labels, f"{figures[-1].name}_over-video"), rate=rate)
 
 
-def _lighter(plate: Plate) -> Plate:
+def _lighter(plate: FigureSpec) -> FigureSpec:
     """The same with smaller pictures, of at most SIDE pixels."""
 
     def lighter(panel: Any) -> Any:

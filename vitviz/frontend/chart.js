@@ -128,13 +128,13 @@ export function chart(self, { pick = null } = {}) {
     const size = self.zoom;
     const width = Math.max(150, self.width);
     const height = Math.max(120, Math.round(self.tall)); // a page that takes shape may have no room yet
-    const up = places(figure.rungs, range, { percent: figure.percent, count: 5 });
+    const up = places(figure.y_ticks, range, { percent: figure.percent, count: 5 });
     const longest = Math.max(...up.map(([, name]) => name.length));
-    const wide = Math.min((figure.up ? 28 : 16) + LETTER * longest, width * 0.45);
-    const left = Math.max(figure.up ? 58 : 46, wide) * size;
+    const wide = Math.min((figure.y_label ? 28 : 16) + LETTER * longest, width * 0.45);
+    const left = Math.max(figure.y_label ? 58 : 46, wide) * size;
     const lines = figure.series.filter(({ key }) => key);
     const beside = figure.keyed && width >= 380 * size ? besides(lines) : 16;
-    const [right, top, low] = [width - beside * size, 14 * size, height - (figure.along ? 46 : 26) * size];
+    const [right, top, low] = [width - beside * size, 14 * size, height - (figure.x_label ? 46 : 26) * size];
     const x = (at) => left + ((at - figure.x[0]) / (figure.x[1] - figure.x[0])) * (right - left);
     reached = (px) => figure.x[0] + ((px - left) / (right - left)) * (figure.x[1] - figure.x[0]);
     const y = (at) => low - ((at - range[0]) / (range[1] - range[0])) * (low - top);
@@ -158,15 +158,15 @@ export function chart(self, { pick = null } = {}) {
         .filter((_, i) => i % every === 0)
         .map(([at, name]) => text({ x: x(at), y: low + 18 * size }, name)),
     ];
-    const wanted = (LETTER + 0.5) * size * letters([t(figure.along)]);
+    const wanted = (LETTER + 0.5) * size * letters([t(figure.x_label)]);
     const half = Math.min(wanted, width) / 2;
     const x0 = Math.max(half, Math.min(width - half, (left + right) / 2));
     const tight = wanted > width ? { textLength: width - 4, lengthAdjust: 'spacingAndGlyphs' } : {};
-    parts.push(text({ class: 'vv-axis', x: x0, y: height - 6, ...tight }, t(figure.along)));
+    parts.push(text({ class: 'vv-axis', x: x0, y: height - 6, ...tight }, t(figure.x_label)));
     const least = 2 * Math.min((top + low) / 2, height - (top + low) / 2);
-    const upright = (LETTER + 0.5) * size * t(figure.up).length < least; // else it stands above
+    const upright = (LETTER + 0.5) * size * t(figure.y_label).length < least; // else it stands above
     const turned = { class: 'vv-axis', x: -(top + low) / 2, y: 14 * size, transform: 'rotate(-90)' };
-    if (upright) parts.push(text(turned, t(figure.up)));
+    if (upright) parts.push(text(turned, t(figure.y_label)));
     points = [];
     jump = lines[0]?.x.length ?? 1;
     const pointed = (one, i, left, top) => {
@@ -218,11 +218,11 @@ export function chart(self, { pick = null } = {}) {
     mark(null);
     plot.setAttribute('width', width);
     plot.setAttribute('height', height);
-    const named = `${t(figure.title)}. ${t(figure.up)}, ${t(figure.along)}.`;
+    const named = `${t(figure.title)}. ${t(figure.y_label)}, ${t(figure.x_label)}.`;
     plot.setAttribute('aria-label', `${named} ${t('Arrow keys move, Enter picks.')}`);
     plot.replaceChildren(...parts, ring);
     relit(plot);
-    title.textContent = [t(figure.title), upright ? '' : t(figure.up)].filter(Boolean).join(' · ');
+    title.textContent = [t(figure.title), upright ? '' : t(figure.y_label)].filter(Boolean).join(' · ');
     plot.parentElement.hidden = title.hidden = !figure.series.length && !bars;
     legend.replaceChildren(...entries({ ...figure, y: range }));
     say(notes, figure.notes.map((one) => t(one)).join(' '));

@@ -62,7 +62,7 @@ export function matrix(self, { pick = null, key = null, said = null } = {}) {
     const { scale } = figure;
     values = figure.values.flat().map((one) => one ?? NaN);
     const [rows, cols] = [figure.values.length, figure.values[0].length];
-    const [along, down] = [t(figure.along), t(figure.down)];
+    const [along, down] = [t(figure.x_label), t(figure.y_label)];
     const names = { rows: figure.rows.map((one) => t(one)), cols: figure.cols.map((one) => t(one)) };
     /** Writes the names of an axis that find room, so many cells; what has none takes none. */
     const name = (axis, count, room, write) => {

@@ -14,5 +14,5 @@ from vitviz.traces.public import lazily
 __getattr__, __dir__, __all__ = lazily(__name__, __file__)
 
 if TYPE_CHECKING:
-    from vitviz.export.standalone_html import Cell, show
+    from vitviz.export.standalone_html import StandaloneView, show
     from vitviz.notebook.cards import html

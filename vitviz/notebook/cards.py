@@ -11,28 +11,28 @@ import numpy as np
 
 from vitviz.analyses.components import Components
 from vitviz.analyses.distance import Distances
-from vitviz.analyses.effects import EdgeEffects, Effects
-from vitviz.analyses.faithfulness.evaluation import Trial
-from vitviz.analyses.filters import Filters
-from vitviz.analyses.logit_account import Evidence
-from vitviz.analyses.paths import Paths
-from vitviz.analyses.perturbation import Experiment
+from vitviz.analyses.effects import AblationEffects, EdgeAblationEffects
+from vitviz.analyses.faithfulness.evaluation import Faithfulness
+from vitviz.analyses.filters import FilterComponents
+from vitviz.analyses.logit_account import Attribution
+from vitviz.analyses.paths import AttributionPaths
+from vitviz.analyses.perturbation import Perturbation
 from vitviz.analyses.protocol import KINDS
-from vitviz.analyses.saliency.passes import Relevance
-from vitviz.analyses.sufficient_edges import SmallestPart
-from vitviz.analyses.upstream import Score, Writer, Writers
+from vitviz.analyses.saliency.passes import SaliencyMap
+from vitviz.analyses.sufficient_edges import SufficientEdges
+from vitviz.analyses.upstream import ScoreAttribution, Upstream, Writer
 from vitviz.analyses.words import HeadsInWords
 from vitviz.charts.chart import BLUE, ORANGE, Bars, Chart, Series, roomy
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.inspector import Inspector
-from vitviz.export.standalone_html import Cell
+from vitviz.export.standalone_html import StandaloneView
 from vitviz.notebook import maps
 from vitviz.notebook.maps import card, image, number, table
-from vitviz.notebook.results import Listed, Named, Picture
+from vitviz.notebook.results import ImageResult, NamedTensor, RecordList
 from vitviz.surveys.result import Survey
 from vitviz.traces.classes import Classes
 from vitviz.traces.grid import Grid
-from vitviz.traces.runs import Without
+from vitviz.traces.runs import Ablation
 from vitviz.traces.trace import Trace
 
 SHOWN = 12  # rows of long tables
@@ -44,7 +44,7 @@ def html(thing: Any) -> str:
     raise TypeError(f"Given {type(thing).__name__}; expected a result of vitviz, such as a Trace.")
 
 
-html.register(Cell, Cell.frame)
+html.register(StandaloneView, StandaloneView.frame)
 
 
 @html.register
@@ -77,7 +77,7 @@ def _facts(one: Checkpoint) -> list[tuple[str, Any]]:
 
 
 @html.register
-def _listed(listed: Listed) -> str:
+def _listed(listed: RecordList) -> str:
     if not listed:
         return card("Nothing is listed.")
     films = not isinstance(listed[0], Checkpoint)
@@ -104,7 +104,7 @@ def _grid(grid: Grid) -> str:
 
 
 @html.register
-def _without(without: Without) -> str:
+def _without(without: Ablation) -> str:
     return card("Without", caption=without.text() or "Nothing is taken away.")
 
 
@@ -132,19 +132,19 @@ def _trace(trace: Trace) -> str:
 
 
 @html.register
-def _named(tensor: Named) -> str:
+def _named(tensor: NamedTensor) -> str:
     return maps.drawn(tensor.plain(), tensor.what)
 
 
 @html.register
-def _picture(picture: Picture) -> str:
+def _picture(picture: ImageResult) -> str:
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != "uint8":
         return card("Pixels", f"<pre>{picture!r}</pre>")
     return card("Overlay", image(picture, "the map over its picture"))
 
 
 @html.register
-def _filters(filters: Filters) -> str:
+def _filters(filters: FilterComponents) -> str:
     shares = ", ".join(f"{share:.1%}" for share in filters.variance[:5].tolist())
     caption = (
         f"The first {len(filters.pictures)} principal components of the embedding's filters, each scaled to"
@@ -154,7 +154,7 @@ def _filters(filters: Filters) -> str:
 
 
 @html.register
-def _evidence(account: Evidence) -> str:
+def _evidence(account: Attribution) -> str:
     rows = [("heads", account.heads.sum().item()), *account.constants.items()]
     rows += [("sum", account.total), ("logit", account.logit)]
     heads = maps.by_layers(account.heads, "logits")
@@ -168,7 +168,7 @@ def _evidence(account: Evidence) -> str:
 
 
 @html.register
-def _effects(effects: Effects) -> str:
+def _effects(effects: AblationEffects) -> str:
     drawn = maps.by_layers(effects.heads, "logits")
     caption = (
         f"How much of the logit ({number(effects.logit)}) goes when a head is taken away alone;"
@@ -190,7 +190,7 @@ def _trail(*heads: tuple[int, int]) -> list[str]:
 
 
 @html.register
-def _writers(found: Writers) -> str:
+def _writers(found: Upstream) -> str:
     lines = sorted(found.lines(), key=lambda line: -abs(line[1]))[:SHOWN]
     depth, drawn = np.arange(1, found.layer + 1), ""
     if found.layer:
@@ -217,7 +217,7 @@ def _writers(found: Writers) -> str:
 
 
 @html.register
-def _score(found: Score) -> str:
+def _score(found: ScoreAttribution) -> str:
     order = found.relative.flatten().abs().argsort(descending=True)[:SHOWN].tolist()
     pairs = [divmod(place, len(found.writers)) for place in order]
     rows = [(*(_who(found.writers[n]) for n in pair), found.relative[pair].item()) for pair in pairs]
@@ -233,7 +233,7 @@ def _score(found: Score) -> str:
 
 
 @html.register
-def _paths(found: Paths) -> str:
+def _paths(found: AttributionPaths) -> str:
     found = found.first(SHOWN)
     rows = [(" ← ".join([*_trail(*one.heads), _who(one.writer)]), one.share) for one in found.paths]
     claim = "They are proven to be the largest: no" if found.proven else (
@@ -248,7 +248,7 @@ def _paths(found: Paths) -> str:
 
 
 @html.register
-def _edges(found: EdgeEffects) -> str:
+def _edges(found: EdgeAblationEffects) -> str:
     names = [f"{_who(one.writer)} → {_trail((one.layer, one.head))[0]}, {one.into}" for one in found.edges]
     shares, effects = found.shares.numpy(), found.effects.numpy()
     known, drawn = np.isfinite(shares) & np.isfinite(effects), ""
@@ -269,7 +269,7 @@ def _edges(found: EdgeEffects) -> str:
 
 
 @html.register
-def _smallest(found: SmallestPart) -> str:
+def _smallest(found: SufficientEdges) -> str:
     orders = {name: margins.mean(dim=0).tolist() for name, margins in found.margins.items()}
     rows = [
         (f"{kept} of {len(found.edges)}", *each)
@@ -286,7 +286,7 @@ def _smallest(found: SmallestPart) -> str:
 
 
 @html.register
-def _relevance(found: Relevance) -> str:
+def _relevance(found: SaliencyMap) -> str:
     drawn = maps.over(found.map, "raw, before any scaling", diverging=found.signed)
     told = f"It explains {number(found.explained)} of {number(found.answer)}" if found.adds_up else (
         f"Its numbers do not add up to the answer, {number(found.answer)}"
@@ -341,7 +341,7 @@ def _words(found: HeadsInWords) -> str:
 
 
 @html.register
-def _trial(trial: Trial) -> str:
+def _trial(trial: Faithfulness) -> str:
     head = ("map", "gap", "most relevant first", "least relevant first")
     rows = [(name, gap, *trial.areas(name)) for name, gap in trial.ranking()]
     mean, reach = trial.chance()[0], trial.reach()
@@ -356,7 +356,7 @@ def _trial(trial: Trial) -> str:
 
 
 @html.register
-def _experiment(found: Experiment) -> str:
+def _experiment(found: Perturbation) -> str:
     kind = KINDS[found.kind]
     what, other = (kind.along, "") if found.kind == "drop" else (kind.counts, f", {kind.name}")
     of_values, curves = found.head_type == "value", [found.curve(way) for way in found.ways]

@@ -21,7 +21,7 @@ from vitviz.charts.chart import Chart, balanced, by_layer, ends
 from vitviz.charts.colormaps import coloured
 from vitviz.charts.encode import encoded
 from vitviz.charts.overlay import overlay
-from vitviz.notebook.results import Name
+from vitviz.notebook.results import TensorName
 from vitviz.traces.head_type import scores_of
 
 STYLE = """
@@ -112,7 +112,7 @@ WIDTH = 224  # CSS pixels of a map
 STRIP = 72  # of one in a strip
 
 
-def drawn(tensor: Any, what: Name) -> str:
+def drawn(tensor: Any, what: TensorName) -> str:
     """The card of a named tensor: by its axes; as text where a picture of it would mean nothing."""
     values = np.asarray(tensor, dtype=np.float64)
     draw = {
@@ -158,7 +158,7 @@ def inlined(chart: Chart) -> str:
     return inline(chart)
 
 
-def _strip(values: np.ndarray, what: Name) -> str:
+def _strip(values: np.ndarray, what: TensorName) -> str:
     """A small map a layer, all on one scale."""
     look = bounds(values, what.diverging)
     small = [
@@ -168,7 +168,7 @@ def _strip(values: np.ndarray, what: Name) -> str:
     return f'<div class="vitviz-strip">{"".join(small)}</div>{scale(*look, what.unit)}'
 
 
-def _mosaic(values: np.ndarray, what: Name) -> str:
+def _mosaic(values: np.ndarray, what: TensorName) -> str:
     """Each patch's own map, where the patch stands."""
     rows, cols = values.shape[:2]
     look = bounds(values)
@@ -177,7 +177,7 @@ def _mosaic(values: np.ndarray, what: Name) -> str:
     return f"{whole}{scale(*look, what.unit)}"
 
 
-def _matrix(values: np.ndarray, what: Name) -> str:
+def _matrix(values: np.ndarray, what: TensorName) -> str:
     """Layers downwards, tokens across."""
     look = bounds(values)
     tall = max(1, round(0.4 * values.shape[1] / len(values)))
@@ -185,13 +185,13 @@ def _matrix(values: np.ndarray, what: Name) -> str:
     return f"{image(pixels, f'{what.unit} by layer and token', 560)}{scale(*look, what.unit)}"
 
 
-def _square(values: np.ndarray, what: Name) -> str:
+def _square(values: np.ndarray, what: TensorName) -> str:
     """A square a pair of depths, on a scale from 0 to 1."""
     pixels = image(squares(values, 0.0, 1.0, "viridis"), f"{what.unit} by depth and depth", WIDTH)
     return f"{pixels}{scale(0.0, 1.0, 'viridis', what.unit, WIDTH)}"
 
 
-def _answers(values: np.ndarray, what: Name) -> str:
+def _answers(values: np.ndarray, what: TensorName) -> str:
     """The likeliest class at every depth, and what the last one's had there; of values each of them."""
     scores = scores_of(torch.from_numpy(values), what.head_type).numpy()
     of_values = what.head_type == "value"

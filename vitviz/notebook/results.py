@@ -2,8 +2,9 @@
 
 The analyses themselves stay pure and nameless; what is said here is what a notebook shows of them.
 
-A `Named` is the tensor it was made from, with a title, its axes and its unit beside it. Whatever is computed
-with it is a plain tensor again, because nobody knows what that is; so is what it is pickled or copied to.
+A `NamedTensor` is the tensor it was made from, with a title, its axes and its unit beside it. Whatever is
+computed with it is a plain tensor again, because nobody knows what that is; so is what it is pickled or
+copied to.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from torch import Tensor
 from vitviz import analyses, engine, surveys
 from vitviz.charts import overlay as laid
 from vitviz.engine.studies import attribution
-from vitviz.traces.display import Shown, Tabled
+from vitviz.traces.display import NotebookDisplay, NotebookTable
 from vitviz.traces.head_type import HeadType
 
 
 @dataclass(frozen=True)
-class Name:
+class TensorName:
     """What a tensor's numbers are."""
 
     title: str
@@ -41,14 +42,14 @@ class Name:
     head_type: HeadType = "softmax"
 
 
-class Named(Tabled, Tensor):
+class NamedTensor(NotebookTable, Tensor):
     """A tensor with its name as `.what`; in every other way the tensor that it was made from."""
 
-    what: Name
+    what: TensorName
     __torch_function__ = torch._C._disabled_torch_function_impl  # what is computed with it is a plain tensor
 
     @classmethod
-    def of(cls, tensor: Tensor, name: Name) -> Named:
+    def of(cls, tensor: Tensor, name: TensorName) -> NamedTensor:
         """The same numbers in the same memory."""
         found = tensor.as_subclass(cls)
         found.what = name
@@ -73,21 +74,21 @@ class Named(Tabled, Tensor):
         return self.plain().__deepcopy__(memo)
 
 
-def _named(function: Callable[..., Tensor], name_of: Callable[[dict[str, Any]], Name]) -> Callable:
+def _named(function: Callable[..., Tensor], name_of: Callable[[dict[str, Any]], TensorName]) -> Callable:
     """The function, its results named by `name_of`, which is handed all arguments by their names."""
     signature = inspect.signature(function)
 
     @wraps(function)
-    def found(*arguments: Any, **more: Any) -> Named:
+    def found(*arguments: Any, **more: Any) -> NamedTensor:
         result = function(*arguments, **more)
         bound = signature.bind(*arguments, **more)
         bound.apply_defaults()
-        return Named.of(result, name_of(bound.arguments))
+        return NamedTensor.of(result, name_of(bound.arguments))
 
     return found
 
 
-def _rollout(asked: dict[str, Any]) -> Name:
+def _rollout(asked: dict[str, Any]) -> TensorName:
     trace = asked["trace"]
     first, last = asked["layers"] or (0, len(trace.layers) - 1)
     layers = "all layers" if asked["layers"] is None else f"layers {first + 1} to {last + 1}"
@@ -96,7 +97,9 @@ def _rollout(asked: dict[str, Any]) -> Name:
         f" fused by {asked['fusion']}, discard {asked['discard']:g}, residual {asked['residual']:g},"
         f" {layers}."
     )
-    return Name("Attention rollout", "row col", "share of attention", caption, picture=trace.view.picture)
+    return TensorName(
+        "Attention rollout", "row col", "share of attention", caption, picture=trace.view.picture
+    )
 
 
 def _asker(query: Any) -> str:
@@ -107,63 +110,63 @@ def _asker(query: Any) -> str:
     return "all tokens" if query == "mean" else f"the {query} token"
 
 
-def _distance(asked: dict[str, Any]) -> Name:
+def _distance(asked: dict[str, Any]) -> TensorName:
     alone = ", attention on patches alone" if asked["renormalise"] else ""
     caption = (
         f"{asked['trace'].checkpoint}: how far each head looks, mean over the patches as queries, in pixels"
         f" of the model's input{alone}. The line is the mean of the heads (paper, figure 7 right)."
     )
-    return Name("Attention distance", "layer head", "px", caption)
+    return TensorName("Attention distance", "layer head", "px", caption)
 
 
-def _similarity(asked: dict[str, Any]) -> Name:
+def _similarity(asked: dict[str, Any]) -> TensorName:
     trace, centred = asked["trace"], ", the mean patch taken out" if asked["centred"] else ""
     patch, layer = asked["patch"], asked["layer"]
     which = "the patch in row {}, column {}".format(*patch) if isinstance(patch, tuple) else f"patch {patch}"
     depth = "before block 1" if layer == 0 else f"behind block {layer}"
     caption = f"{trace.checkpoint}: cosine of every patch with {which} {depth}{centred}."
-    return Name("Likeness of tokens", "row col", "cosine", caption, picture=trace.view.picture)
+    return TensorName("Likeness of tokens", "row col", "cosine", caption, picture=trace.view.picture)
 
 
-def _norms(asked: dict[str, Any]) -> Name:
+def _norms(asked: dict[str, Any]) -> TensorName:
     caption = (
         f"{asked['trace'].checkpoint}: the length of every token, prefix tokens first, from what enters block"
         " 1 (top) to the output of the last block."
     )
-    return Name("Norms of tokens", "layer token", "Euclidean norm", caption, first=0)
+    return TensorName("Norms of tokens", "layer token", "Euclidean norm", caption, first=0)
 
 
-def _lens(asked: dict[str, Any]) -> Name:
+def _lens(asked: dict[str, Any]) -> TensorName:
     trace, now = asked["trace"], asked["form"] == "now"
     how = "the final norm applied afresh" if now else "the final norm held, so that differences are shares"
     if asked["patches"]:
         caption = (
             f"{trace.checkpoint}: every patch's own answer for {asked['target']}, in logits, by depth; {how}."
         )
-        return Name("Lens on patches", "layer row col", "logit", caption, diverging=True, first=0)
+        return TensorName("Lens on patches", "layer row col", "logit", caption, diverging=True, first=0)
     caption = (
         f"{trace.checkpoint}: the answer that tokens of every depth give; {how}. Depth 0 enters block 1."
     )
     trace = asked["inspector"].answered(trace)
     about = {"labels": trace.labels, "head_type": trace.head_type}
-    return Name("The answer forming", "layer class", "logit", caption, first=0, **about)
+    return TensorName("The answer forming", "layer class", "logit", caption, first=0, **about)
 
 
-def _positions(asked: dict[str, Any]) -> Name:
+def _positions(asked: dict[str, Any]) -> TensorName:
     caption = (
         f"{asked['inspector'].checkpoint.name}: a small map for each patch, where it stands: the cosine of"
         " its position embedding with that of every other (paper, figure 7 centre)."
     )
-    return Name("Similarity of position embeddings", "row col row2 col2", "cosine", caption)
+    return TensorName("Similarity of position embeddings", "row col row2 col2", "cosine", caption)
 
 
-def _cka(asked: dict[str, Any]) -> Name:
+def _cka(asked: dict[str, Any]) -> TensorName:
     one, other = asked["survey_a"], asked["survey_b"] or asked["survey_a"]
     caption = (
         f"Depths of {one.checkpoint} downwards, of {other.checkpoint} across, each from what enters block 1;"
         f" over {one.images} pictures, of the tokens: {asked['tokens']}. 1: alike but for a turn and a scale."
     )
-    return Name("Likeness of representations", "depth depth2", "CKA", caption, first=0)
+    return TensorName("Likeness of representations", "depth depth2", "CKA", caption, first=0)
 
 
 attention_distance = _named(analyses.attention_distance, _distance)
@@ -175,7 +178,7 @@ token_norms = _named(analyses.token_norms, _norms)
 token_similarity = _named(analyses.token_similarity, _similarity)
 
 
-class Listed(Tabled, list):
+class RecordList(NotebookTable, list):
     """A list of records that shows itself as a table."""
 
     def rows(self) -> list[dict[str, Any]]:
@@ -183,14 +186,14 @@ class Listed(Tabled, list):
         return [vars(one) for one in self]
 
 
-class Picture(Shown, np.ndarray):
+class ImageResult(NotebookDisplay, np.ndarray):
     """Pixels that show themselves."""
 
 
-def _shown(function: Callable, shown: Callable[[Any], Shown]) -> Callable:
+def _shown(function: Callable, shown: Callable[[Any], NotebookDisplay]) -> Callable:
     """The function, its results as what shows itself."""
     return wraps(function)(lambda *arguments, **more: shown(function(*arguments, **more)))
 
 
-checkpoints, film = _shown(engine.checkpoints, Listed), _shown(engine.film, Listed)
-overlay = _shown(laid.overlay, lambda pixels: pixels.view(Picture))
+checkpoints, film = _shown(engine.checkpoints, RecordList), _shown(engine.film, RecordList)
+overlay = _shown(laid.overlay, lambda pixels: pixels.view(ImageResult))

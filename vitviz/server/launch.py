@@ -25,7 +25,7 @@ PREFIX, LOCK, UPLOADS = "vitviz-", "running.lock", "uploads"
 SWITCH = 0.001
 
 
-class Folder:
+class ProcessFolder:
     """A new folder that belongs to this process; `uploads` in it is for Gradio.
 
     A lock is held on a file beside it as long as the process lives, however it ends: what carries no lock any
@@ -60,7 +60,7 @@ class App:
         # over what others are sending, and empty it when they end; and whatever lies in it counts as uploaded
         # here.
         try:
-            self._own = Folder(os.environ.get("GRADIO_TEMP_DIR"))
+            self._own = ProcessFolder(os.environ.get("GRADIO_TEMP_DIR"))
         except OSError as error:
             sys.exit(
                 "There is no place for what visitors upload: no folder can be made in GRADIO_TEMP_DIR, or"
@@ -73,10 +73,10 @@ class App:
         import vitviz.server.zerogpu  # noqa: F401 # isort: skip
         from vitviz.server.options import parse
         from vitviz.server.page.build import build
-        from vitviz.server.services.analysis_service import Studio
+        from vitviz.server.services.analysis_service import AnalysisService
 
         self._options = parse(arguments, program)
-        self._studio = Studio(self._options.settings)
+        self._studio = AnalysisService(self._options.settings)
         self.demo = build(self._studio)
 
     def serve(self) -> None:

@@ -11,7 +11,7 @@ from typer import BadParameter, Option, Typer
 import vitviz
 from vitviz.errors import TooMuch
 from vitviz.server import zerogpu
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
@@ -48,11 +48,11 @@ class Limits:
             max(1, int(n * shrunk / patch)) * patch for n, patch in zip(size, grid.patch, strict=True)
         )
         told = {"name": inspector.checkpoint.name, "most": self.tokens, "tall": tall, "wide": wide}
-        raise TooMuch(Sentence(TOO_MANY, height=height, width=width, tokens=tokens, **told))
+        raise TooMuch(LocalizedText(TOO_MANY, height=height, width=width, tokens=tokens, **told))
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServiceSettings:
     """What the studio is set to."""
 
     checkpoint: str = "vitviz-tiny"
@@ -75,7 +75,7 @@ class Options:
     host: str
     port: int | None
     share: bool
-    settings: Settings
+    settings: ServiceSettings
     allowed_hosts: tuple[str, ...] = ()
     upload_quota: int = 2_000 * MB
 
@@ -118,7 +118,7 @@ def _most(name: str, kind: Callable[[Any], float], said: str) -> Any:
 
 def parse(arguments: Sequence[str] | None = None, program: str = "python app.py") -> Options:
     """The options given; SystemExit with a usage line where they do not fit."""
-    usual, ours, found = Limits(), Settings(), []
+    usual, ours, found = Limits(), ServiceSettings(), []
     if os.environ.get("SPACE_ID"):  # its strangers get less
         usual = replace(usual, tokens=2_500, seconds=60)
     # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at all
@@ -172,7 +172,7 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
     ) -> None:
         """vitviz shows what happens inside a Vision Transformer, in your browser."""
         video = {"video_seconds": max_video_seconds, "video_frames": max_video_frames}
-        settings = Settings(
+        settings = ServiceSettings(
             checkpoint, weights, device, model_cache, trace_cache, picture_cache,
             _names(os.environ.get("VITVIZ_CHECKPOINTS", "")), dtype,
             Limits(max_tokens, max_seconds, max_passes, **video),

@@ -42,7 +42,7 @@ from vitviz.errors import VitvizError  # noqa: E402, likewise
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
     from vitviz.engine.images.preprocess import Prepared
-    from vitviz.engine.runner import Forward
+    from vitviz.engine.runner import ForwardRunner
     from vitviz.traces.trace import Trace
 
 # seconds asked for: waking the GPU and moving a model there, and each picture; estimates, not measured
@@ -50,8 +50,9 @@ START, EACH = 20, 2
 KEPT = 2  # models that a fork keeps on the GPU
 
 _MAIN = os.getpid()
-_lent: WeakValueDictionary[str, Forward] = WeakValueDictionary()  # by name; a fork has those of its birth
-_moved: LRUCache[str, Forward] = LRUCache(KEPT)  # the fork's own, on the GPU
+# by name; a fork has those of its birth
+_lent: WeakValueDictionary[str, ForwardRunner] = WeakValueDictionary()
+_moved: LRUCache[str, ForwardRunner] = LRUCache(KEPT)  # the fork's own, on the GPU
 
 
 class Unavailable(VitvizError):
@@ -90,7 +91,7 @@ if here():
     passes = spaces.GPU(passes, duration=seconds)
 
 
-def _on_gpu(name: str, model: bytes | None) -> Forward | None:
+def _on_gpu(name: str, model: bytes | None) -> ForwardRunner | None:
     from vitviz.engine.device import compute_alone
 
     if os.getpid() != _MAIN:
@@ -105,7 +106,7 @@ def _on_gpu(name: str, model: bytes | None) -> Forward | None:
 
 
 def _traces(
-    name: str, forward: Forward, prepared: list[Prepared], size: tuple[int, int]
+    name: str, forward: ForwardRunner, prepared: list[Prepared], size: tuple[int, int]
 ) -> list[Trace] | None:
     """Traces from the GPU; None where no visitor's action asks for them."""
     if LocalContext.request.get(None) is None:

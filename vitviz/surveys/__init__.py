@@ -12,7 +12,7 @@ from vitviz.traces.public import lazily
 __getattr__, __dir__, __all__ = lazily(__name__, __file__)
 
 if TYPE_CHECKING:
-    from vitviz.surveys.measure import Measure, Quantity, Seen
+    from vitviz.surveys.measure import Measure, MeasuredImage, Quantity
     from vitviz.surveys.measures import LAYERS, MEASURES, in_batches, parts_of_samples
     from vitviz.surveys.moments import Moments
     from vitviz.surveys.result import Survey, cka, heads_in_words

@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from vitviz.errors import VitvizError
-from vitviz.surveys.rows import Measuring, Part
+from vitviz.surveys.rows import Measurement, SurveyPart
 
 if TYPE_CHECKING:
     from vitviz.surveys.run import Plan
@@ -34,18 +34,20 @@ class Worker:
         import torch
 
         torch.set_num_threads(1)  # as many actors as processors; their helpers would wait for each other
-        self._measuring: Measuring = pickle.loads(ray.get(shared[0]))
+        self._measuring: Measurement = pickle.loads(ray.get(shared[0]))
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         """The part of a row, or the mistake of the user that ends the survey."""
         try:
-            found = Part.of(self._measuring.batches(pickle.loads(row["items"])))
+            found = SurveyPart.of(self._measuring.batches(pickle.loads(row["items"])))
         except VitvizError as error:
             found = error
         return {"number": row["number"], "found": pickle.dumps(found)}
 
 
-def measured(plan: Plan, measuring: Measuring, done: set[int], workers: int) -> Iterator[tuple[int, Part]]:
+def measured(
+    plan: Plan, measuring: Measurement, done: set[int], workers: int
+) -> Iterator[tuple[int, SurveyPart]]:
     """The parts that are not `done`, each with its number, as they are ready. VitvizError as one process."""
     try:
         import ray
@@ -72,7 +74,7 @@ def measured(plan: Plan, measuring: Measuring, done: set[int], workers: int) -> 
             stacklevel=2,
         )
         for row in rows:
-            yield row["number"], Part.of(measuring.batches(pickle.loads(row["items"])))
+            yield row["number"], SurveyPart.of(measuring.batches(pickle.loads(row["items"])))
         return
     shared = [ray.put(pickle.dumps(measuring))]
     pool = ray.data.ActorPoolStrategy(min_size=1, max_size=places)

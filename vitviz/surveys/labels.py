@@ -21,7 +21,7 @@ from vitviz.errors import VitvizError, quoted
 from vitviz.traces.trace import Trace
 from vitviz.traces.unicode import parse_json
 
-Classes = Mapping[str, int | str] | Sequence[str] | None
+ClassNames = Mapping[str, int | str] | Sequence[str] | None
 
 
 class Labels:
@@ -32,7 +32,7 @@ class Labels:
     """
 
     def __init__(
-        self, count: int, names: Sequence[str] = (), classes: Classes = None, required: bool = False
+        self, count: int, names: Sequence[str] = (), classes: ClassNames = None, required: bool = False
     ):
         self.count, self.required = count, required
         parts = [(_plain(part), number) for number, name in enumerate(names) for part in {*name.split(",")}]

@@ -25,7 +25,7 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class Seen:
+class MeasuredImage:
     """One picture after its pass; what several measures need is computed a single time."""
 
     inspector: Inspector
@@ -54,7 +54,7 @@ class Measure(Protocol):
     says: str  # one line for a list of measures
     quantities: tuple[Quantity, ...]
 
-    def of(self, seen: Seen) -> Mapping[str, np.ndarray]:
+    def of(self, seen: MeasuredImage) -> Mapping[str, np.ndarray]:
         """Float arrays by the quantities' names, of shapes that are the same for every picture.
 
         A quantity that this picture has nothing to say about (no label is known) is left out. What of an
@@ -64,7 +64,7 @@ class Measure(Protocol):
 
 
 @runtime_checkable
-class Together(Protocol):
+class BatchMeasure(Protocol):
     """A measure that looks at the pictures of a batch together: what it finds is kept, and no average."""
 
     def together(self, traces: Sequence[Trace], pictures: Sequence[str]) -> Grams:

@@ -28,7 +28,7 @@ import torch
 from vitviz.analyses import Grams, Spread
 from vitviz.errors import VitvizError, quoted, said
 from vitviz.surveys.moments import Moments
-from vitviz.surveys.rows import Part, Row, Skipped
+from vitviz.surveys.rows import Row, Skipped, SurveyPart
 
 MANIFEST = "survey.json"
 
@@ -70,7 +70,7 @@ def _gone(process: int) -> bool:
     return False
 
 
-class Parts:
+class SurveyFolder:
     """The folder of a survey. VitvizError where another survey lies in it."""
 
     def __init__(self, folder: Path, settings: dict[str, Any]):
@@ -103,7 +103,7 @@ class Parts:
         names = (path.stem for path in (self.folder / "parts").glob("*.npz"))
         return sorted(int(name) for name in names if name.isdecimal())
 
-    def write(self, number: int, part: Part) -> None:
+    def write(self, number: int, part: SurveyPart) -> None:
         """All at once, or not at all. Values of a picture are kept as float32, sums as float64."""
         about = {
             "rows": [{**vars(row), "values": None} for row in part.rows],
@@ -127,7 +127,7 @@ class Parts:
             np.savez(file, **arrays)
             written(self._path(number), file.getvalue())
 
-    def read(self, number: int) -> Part:
+    def read(self, number: int) -> SurveyPart:
         """VitvizError for a part that is damaged."""
         path = self._path(number)
         try:
@@ -151,9 +151,9 @@ class Parts:
                 " makes it again."
             ) from None
         rows = [Row(**{**facts, "values": own}) for facts, own in zip(about["rows"], values, strict=True)]
-        return Part(rows, [Skipped(**one) for one in about["skipped"]], sums, grams, spreads)
+        return SurveyPart(rows, [Skipped(**one) for one in about["skipped"]], sums, grams, spreads)
 
-    def all(self) -> Iterator[Part]:
+    def all(self) -> Iterator[SurveyPart]:
         """The parts in order, one in memory at a time."""
         return (self.read(number) for number in self.numbers())
 
@@ -201,7 +201,7 @@ ROOM = 2**25  # values in memory at once: 128 MB
 
 
 def quantiles_of(
-    parts: Callable[[], Iterable[Part]], shapes: Mapping[str, tuple[int, ...]], pictures: int
+    parts: Callable[[], Iterable[SurveyPart]], shapes: Mapping[str, tuple[int, ...]], pictures: int
 ) -> dict[str, np.ndarray]:
     """The values at `RANKS`, along the first axis, of every quantity; not a number where no picture had one.
 

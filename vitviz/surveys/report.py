@@ -24,9 +24,9 @@ import numpy as np
 from vitviz.charts.chart import by_layer
 from vitviz.surveys.measure import Quantity
 from vitviz.surveys.moments import Moments
-from vitviz.surveys.parts import RANKS, Parts, quantiles_of, saving, written
+from vitviz.surveys.parts import RANKS, SurveyFolder, quantiles_of, saving, written
 from vitviz.surveys.result import Survey
-from vitviz.surveys.rows import Part, Row
+from vitviz.surveys.rows import Row, SurveyPart
 
 SHOWN = 100  # skipped pictures that are listed; skipped.csv has all
 CONFUSIONS = 20
@@ -49,7 +49,7 @@ figure { margin: 1.5rem 0 } figcaption { font-weight: 600 } small { opacity: .8 
 """
 
 
-def finish(begun: Survey, parts: Parts) -> Survey:
+def finish(begun: Survey, parts: SurveyFolder) -> Survey:
     """Averages of all parts in order, the same however often the survey was ended; with files.
 
     Writes pictures.parquet or .csv, skipped.csv, averages.npz, report.html and summary.json, each whole or
@@ -58,7 +58,7 @@ def finish(begun: Survey, parts: Parts) -> Survey:
     with saving(parts.folder):
         result = begun.over(parts.all())
         rows, skipped = Rows(result, parts.folder), SkippedList(parts.folder)
-        long = [Long(one, parts.folder) for one in result.measures if hasattr(one, "lines")]
+        long = [RowTable(one, parts.folder) for one in result.measures if hasattr(one, "lines")]
         for part in parts.all():
             for one in (rows, skipped, *long):
                 one.add(part)
@@ -266,7 +266,7 @@ class _Table:
         self.path = folder / f"{name}.{'parquet' if self._arrow else 'csv'}"
         self._temporary = folder / f".{self.path.name}.{os.getpid()}"
 
-    def add(self, part: Part) -> None:
+    def add(self, part: SurveyPart) -> None:
         """A part's rows; in Parquet what a row does not have is null."""
         rows = self._rows(part)
         if rows and self._arrow:
@@ -308,7 +308,7 @@ class Rows(_Table):
         self._outputs = ["value"] if len(several) == 1 else [f"value.{number}" for number in several]
         self._begin([*FACTS, *self._outputs, *(".".join(map(str, (name, *place))) for name, place in places)])
 
-    def _rows(self, part: Part) -> list[dict[str, Any]]:
+    def _rows(self, part: SurveyPart) -> list[dict[str, Any]]:
         return [self._record(row) for row in part.rows]
 
     def _record(self, row: Row) -> dict[str, Any]:
@@ -341,18 +341,18 @@ class SkippedList(_Table):
         super().__init__(folder, "skipped", plain=True)
         self._begin(["place", "name", "reason"])
 
-    def _rows(self, part: Part) -> list[dict[str, Any]]:
+    def _rows(self, part: SurveyPart) -> list[dict[str, Any]]:
         return list(map(vars, part.skipped))
 
 
-class Long(_Table):
+class RowTable(_Table):
     """Of one measure: NAME-rows.parquet or NAME-rows.csv; none where no picture had a row."""
 
     def __init__(self, measure: Any, folder: Path):
         super().__init__(folder, f"{measure.name}-rows")
         self._measure = measure
 
-    def _rows(self, part: Part) -> list[dict[str, Any]]:
+    def _rows(self, part: SurveyPart) -> list[dict[str, Any]]:
         rows = []
         for row in part.rows:
             facts = {"place": row.index, "name": row.name, "label": row.label, "answer": row.answer}

@@ -19,9 +19,9 @@ from vitviz.analyses import Distances, Grams, HeadsInWords, Spread
 from vitviz.errors import VitvizError, quoted
 from vitviz.surveys.measure import Measure, Quantity
 from vitviz.surveys.moments import Moments, added
-from vitviz.surveys.rows import Part, Refused, Row, Skipped, refused_in
+from vitviz.surveys.rows import Refusal, Row, Skipped, SurveyPart, refused_in
 from vitviz.traces.classes import Classes
-from vitviz.traces.display import Tabled
+from vitviz.traces.display import NotebookTable
 from vitviz.traces.grid import Grid
 from vitviz.traces.head_type import HeadType, predictions_named
 from vitviz.traces.text_classes import plain
@@ -67,7 +67,7 @@ LISTED = 1_000  # reasons kept in memory; the file beside the report has all
 
 
 @dataclass(frozen=True)
-class Survey(Tabled):
+class Survey(NotebookTable):
     """The averages over the pictures done so far. Names are such as "distance.distance"."""
 
     checkpoint: str
@@ -80,7 +80,7 @@ class Survey(Tabled):
     # place, class and probability of what the first thousand are taken for; of values the largest
     answers: tuple[tuple[int, int | None, float | None], ...] = field(default=(), repr=False)
     left_out: int = 0  # how many pictures could not be read
-    refused: Mapping[str, Refused] = field(default_factory=dict)  # "measure.part" -> where and why it is none
+    refused: Mapping[str, Refusal] = field(default_factory=dict)  # "measure.part" -> where and why it is none
     labels: tuple[str, ...] = field(default=(), repr=False)
     about: Mapping[str, Any] = field(default_factory=dict)  # settings, seeds, hashes, versions
     mistakes: Mistakes | None = field(default=None, repr=False)
@@ -103,7 +103,7 @@ class Survey(Tabled):
         grid = by.grid(size)
         return cls(name, grid, by.dtype, measures, **told, head_type=head_type, outputs=outputs)
 
-    def grown(self, more: Part) -> Survey:
+    def grown(self, more: SurveyPart) -> Survey:
         """With some pictures more."""
         rows = more.rows[: max(0, LISTED - self.images)]
         answers = ((row.index, *_answer(row)) for row in rows)
@@ -115,7 +115,7 @@ class Survey(Tabled):
             spreads=added(self.spreads, more.spreads),
         )  # fmt: skip
 
-    def over(self, parts: Iterable[Part]) -> Survey:
+    def over(self, parts: Iterable[SurveyPart]) -> Survey:
         """With all these parts, in their order, and where the model is wrong in them."""
         result, mistakes = self, Mistakes()
         for part in parts:

@@ -20,9 +20,9 @@ from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import Prepared, prepare
 from vitviz.errors import ImageError, VitvizError
 from vitviz.surveys.labels import Labels
-from vitviz.surveys.measure import Measure, Seen, Together
+from vitviz.surveys.measure import BatchMeasure, Measure, MeasuredImage
 from vitviz.surveys.moments import Moments, added
-from vitviz.surveys.sources import Item, written_out
+from vitviz.surveys.sources import SourceImage, written_out
 from vitviz.traces.head_type import probabilities_of_predictions
 from vitviz.traces.trace import Trace
 
@@ -82,7 +82,7 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Refused:
+class Refusal:
     """What a measure could not say of some pictures: of how many, the first of them, and why there."""
 
     pictures: int
@@ -90,18 +90,18 @@ class Refused:
     reason: str
 
 
-def refused_in(rows: Iterable[Row], before: Mapping[str, Refused] | None = None) -> dict[str, Refused]:
+def refused_in(rows: Iterable[Row], before: Mapping[str, Refusal] | None = None) -> dict[str, Refusal]:
     """By "measure.part", of these pictures and of those `before`."""
     found = dict(before or {})
     for row in rows:
         for part, reason in row.refused.items():
-            known = found.get(part, Refused(0, row.name, reason))
+            known = found.get(part, Refusal(0, row.name, reason))
             found[part] = replace(known, pictures=known.pictures + 1)
     return found
 
 
 @dataclass(frozen=True)
-class Part:
+class SurveyPart:
     """Some consecutive pictures of the source: a batch that went through the model together, or several."""
 
     rows: list[Row]
@@ -111,7 +111,7 @@ class Part:
     spreads: Mapping[str, Spread] = field(default_factory=dict)  # of quantities that are `across`
 
     @classmethod
-    def of(cls, batches: Iterable[Part]) -> Part:
+    def of(cls, batches: Iterable[SurveyPart]) -> SurveyPart:
         rows, skipped, grams, spreads = [], [], [], {}
         for one in batches:
             rows, skipped, grams = rows + one.rows, skipped + one.skipped, [*grams, *one.grams]
@@ -139,7 +139,7 @@ def moments_of(rows: Sequence[Row]) -> dict[str, Moments]:
 
 
 @dataclass(frozen=True)
-class Measuring:
+class Measurement:
     """A checkpoint, the measures and how pictures go through; it never changes, and can be pickled."""
 
     inspector: Inspector
@@ -148,17 +148,19 @@ class Measuring:
     size: tuple[int, int]
     batch: int = 8
 
-    def batches(self, items: Iterable[tuple[int, Item]]) -> Iterator[Part]:
+    def batches(self, items: Iterable[tuple[int, SourceImage]]) -> Iterator[SurveyPart]:
         """The items, each with its place, `batch` readable pictures at a time; each is in one batch alone."""
         decoded = self.ahead(items)
         while some := list(islice(decoded, self.batch)):
             yield self.measured(some)
 
-    def ahead(self, items: Iterable[tuple[int, Item]]) -> Iterator[tuple[int, Item, Prepared | str]]:
+    def ahead(
+        self, items: Iterable[tuple[int, SourceImage]]
+    ) -> Iterator[tuple[int, SourceImage, Prepared | str]]:
         """Decoded in threads, in order; in place of a picture that cannot be read the reason."""
         preprocessing = self.inspector.preprocessing.with_size(self.size)
 
-        def read(placed: tuple[int, Item]) -> tuple[int, Item, Prepared | str]:
+        def read(placed: tuple[int, SourceImage]) -> tuple[int, SourceImage, Prepared | str]:
             index, item = placed
             try:
                 return index, item, prepare(open_image(item.picture), preprocessing)
@@ -168,27 +170,27 @@ class Measuring:
 
         return ahead(items, read, 2 * self.batch)
 
-    def measured(self, decoded: Sequence[tuple[int, Item, Prepared | str]]) -> Part:
+    def measured(self, decoded: Sequence[tuple[int, SourceImage, Prepared | str]]) -> SurveyPart:
         """One pass over those that could be read."""
         skipped = [Skipped(i, item.name, found) for i, item, found in decoded if isinstance(found, str)]
         sound = [(index, item, found) for index, item, found in decoded if not isinstance(found, str)]
         if not sound:
-            return Part([], skipped)
+            return SurveyPart([], skipped)
         stays = self.inspector.device.type != "mps"  # which has no float64
         traces = self.inspector.traces([found for *_, found in sound], self.size, keep_on_device=stays)
         rows = [self._row(index, item, trace) for (index, item, _), trace in zip(sound, traces, strict=True)]
         marks = [hashlib.sha256(item.mark).hexdigest()[:16] for _, item, _ in sound]
-        asked = [one for one in self.measures if isinstance(one, Together) and len(traces) >= LEAST]
+        asked = [one for one in self.measures if isinstance(one, BatchMeasure) and len(traces) >= LEAST]
         grams = tuple(one.together(traces, marks) for one in asked)
         spreads = {}
         for name in (f"{m.name}.{what.name}" for m in self.measures for what in m.quantities if what.across):
             if found := [row.values.pop(name) for row in rows if name in row.values]:
                 spreads[name] = Spread.of(np.stack(found))
-        return Part(rows, skipped, moments_of(rows), grams, spreads)
+        return SurveyPart(rows, skipped, moments_of(rows), grams, spreads)
 
-    def _row(self, index: int, item: Item, trace: Trace) -> Row:
+    def _row(self, index: int, item: SourceImage, trace: Trace) -> Row:
         label = self.labels.number(item.label, item.name)
-        seen, values = Seen(self.inspector, trace, label, item.name), {}
+        seen, values = MeasuredImage(self.inspector, trace, label, item.name), {}
         for measure in self.measures:
             for name, value in measure.of(seen).items():
                 values[f"{measure.name}.{name}"] = np.asarray(value, dtype=np.float64)
@@ -202,4 +204,4 @@ class Measuring:
         return Row(*facts, values, seen.refused, outputs)
 
 
-Progress = Callable[[int, int | None], bool | None]
+OnImage = Callable[[int, int | None], bool | None]

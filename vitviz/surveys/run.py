@@ -19,13 +19,21 @@ from typing import Any
 import vitviz
 from vitviz.engine import Inspector
 from vitviz.errors import ImageError, VitvizError, quoted, whole_number
-from vitviz.surveys.labels import Classes, Labels
+from vitviz.surveys.labels import ClassNames, Labels
 from vitviz.surveys.measure import Measure
 from vitviz.surveys.measures import chosen
-from vitviz.surveys.parts import Parts
+from vitviz.surveys.parts import SurveyFolder
 from vitviz.surveys.result import WRITTEN, Survey, heads_in_words
-from vitviz.surveys.rows import Measuring, Part, Progress
-from vitviz.surveys.sources import Described, Item, Listed, Source, described, source_of, written_out
+from vitviz.surveys.rows import Measurement, OnImage, SurveyPart
+from vitviz.surveys.sources import (
+    ImageList,
+    Source,
+    SourceImage,
+    SourceSummary,
+    described,
+    source_of,
+    written_out,
+)
 from vitviz.traces.head_type import NO_DECISION, predictions_named
 
 PART = 128  # pictures that a killed process loses at most
@@ -36,7 +44,7 @@ class Plan:
     """The pictures in the order in which they are counted."""
 
     source: Source
-    described: Described
+    described: SourceSummary
     limit: int | None = None
     seed: int | None = None
     part: int = PART
@@ -53,7 +61,7 @@ class Plan:
         """How many pictures it will be, the unreadable counted; None where the source cannot say."""
         return min(self.described.count, self.limit or self.described.count) or None
 
-    def items(self, done: Container[int] = ()) -> Iterator[tuple[int, Item]]:
+    def items(self, done: Container[int] = ()) -> Iterator[tuple[int, SourceImage]]:
         """Those of parts not `done`, each with its place, from 0; drawn ones in the source's order."""
         wanted, place = self._drawn(), 0
         for number, item in enumerate(self.source):
@@ -69,7 +77,7 @@ class Plan:
             return None
         return set(random.Random(self.seed).sample(range(self.described.count), self.limit))
 
-    def settings(self, measuring: Measuring, classes: Classes) -> dict[str, Any]:
+    def settings(self, measuring: Measurement, classes: ClassNames) -> dict[str, Any]:
         """All that the numbers depend on; a survey that goes on has to have the same."""
         inspector = measuring.inspector
         identity = inspector.checkpoint.identity
@@ -104,7 +112,7 @@ def surroundings(device: str) -> dict[str, str]:
 
 
 @contextmanager
-def told(progress: Progress | bool | None, **look: Any) -> Iterator[Progress | None]:
+def told(progress: OnImage | bool | None, **look: Any) -> Iterator[OnImage | None]:
     """`progress` itself; with True tqdm's bar, of the `look` that it is given, closed in the end."""
     if progress is not True:
         yield progress or None
@@ -128,8 +136,8 @@ USUAL = ("distance", "prefix_mass")
 def survey(
     source: Any, inspector: Inspector, measures: Iterable[str | Measure] = USUAL, *,
     out: str | os.PathLike | None = None, size: int | tuple[int, int] | None = None, batch: int = 8,
-    limit: int | None = None, seed: int | None = None, classes: Classes = None, part: int = PART,
-    progress: Progress | bool | None = None, workers: int = 0,
+    limit: int | None = None, seed: int | None = None, classes: ClassNames = None, part: int = PART,
+    progress: OnImage | bool | None = None, workers: int = 0,
 ) -> Survey:  # fmt: skip
     """Averages over pictures: means and standard errors of what the `measures` say of each, in one pass.
 
@@ -155,7 +163,7 @@ def survey(
     settings = plan.settings(measuring, classes)
     about = {**settings, "where": written_out(str(found.where)), "begun": _now()}
     begun = Survey.begun(inspector, measuring.measures, measuring.size, about)
-    parts = Parts(Path(out), settings) if out is not None else None
+    parts = SurveyFolder(Path(out), settings) if out is not None else None
     if whole_number(workers) is None:
         raise VitvizError(
             f"Given workers={quoted(workers)}; expected how many of Ray's actors, or 0 for none."
@@ -188,7 +196,7 @@ def surveying(
     measuring = measuring_of(inspector, measures, size, batch, None)
     source_of(images if isinstance(images, list | tuple) else [])  # what is no set of pictures is refused
     result = Survey.begun(inspector, measuring.measures, measuring.size, {})
-    for one in measuring.batches(enumerate(Listed(images, by_path=False))):
+    for one in measuring.batches(enumerate(ImageList(images, by_path=False))):
         result = result.grown(one)
         if result.images:
             yield result
@@ -196,7 +204,7 @@ def surveying(
         raise ImageError("None of the pictures could be read. " + str(result.skipped[0]))
 
 
-def measuring_of(inspector: Inspector, measures, size, batch: int, classes: Classes) -> Measuring:
+def measuring_of(inspector: Inspector, measures, size, batch: int, classes: ClassNames) -> Measurement:
     """The loop's fixed part; VitvizError for what is not to be had."""
     if whole_number(batch, least=1) is None:
         raise VitvizError(
@@ -214,16 +222,16 @@ def measuring_of(inspector: Inspector, measures, size, batch: int, classes: Clas
     labels = Labels(counted, names, classes, required)
     grid = inspector.grid(size if size is None or isinstance(size, tuple) else (size, size))
     own = inspector.preprocessing.size
-    return Measuring(inspector, measures, labels, own if size is None else grid.pixels, batch)
+    return Measurement(inspector, measures, labels, own if size is None else grid.pixels, batch)
 
 
 def _through(
-    plan: Plan, measuring: Measuring, begun: Survey, parts: Parts | None, progress: Progress | None
+    plan: Plan, measuring: Measurement, begun: Survey, parts: SurveyFolder | None, progress: OnImage | None
 ) -> tuple[Survey, bool]:
     """All pictures not done yet; whether it came to the end. Without parts the same, kept nowhere."""
     done, at, goes_on = set(parts.numbers()) if parts else set(), 0, True
 
-    def every() -> Iterator[Part]:
+    def every() -> Iterator[SurveyPart]:
         nonlocal at, goes_on
         for number in sorted(done):
             at += len(part := parts.read(number))
@@ -234,7 +242,7 @@ def _through(
                 batches.append(measuring.measured(one))
                 at += len(one)
                 goes_on = progress is None or progress(at, plan.count) is not False
-            part = Part.of(batches)
+            part = SurveyPart.of(batches)
             if parts is not None and goes_on:
                 parts.write(number, part)
             yield part
@@ -245,8 +253,9 @@ def _through(
 
 
 def _spread(
-    workers: int, plan: Plan, measuring: Measuring, begun: Survey, parts: Parts | None, tell: Progress | None
-) -> tuple[Survey, bool]:
+    workers: int, plan: Plan, measuring: Measurement, begun: Survey, parts: SurveyFolder | None,
+    tell: OnImage | None
+) -> tuple[Survey, bool]:  # fmt: skip
     """The same by Ray's actors; parts are added in their order, whenever they were ready."""
     from vitviz.surveys.cluster import measured
 

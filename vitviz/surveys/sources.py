@@ -26,7 +26,7 @@ from typing import Any, Protocol
 from PIL import Image
 
 from vitviz.errors import ImageError, VitvizError, quoted, said
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class Item:
+class SourceImage:
     """One picture that has not been read yet."""
 
     name: str  # within its source, such as "cats/7.jpg"
@@ -93,18 +93,18 @@ class Source(Protocol):
     kind: str  # in words, such as "folder of classes"
     where: str
 
-    def __iter__(self) -> Iterator[Item]: ...
+    def __iter__(self) -> Iterator[SourceImage]: ...
 
 
 @dataclass(frozen=True)
-class Described:
+class SourceSummary:
     """How many pictures a source lists, and the SHA-256 of their marks: names, labels, sizes, no pixels."""
 
     count: int
     digest: str
 
 
-def described(source: Source) -> Described:
+def described(source: Source) -> SourceSummary:
     """One pass over the listing, which reads no picture; a source that knows better says so itself."""
     own = getattr(source, "described", None)
     if own is not None:
@@ -113,7 +113,7 @@ def described(source: Source) -> Described:
     for item in source:
         digest.update(item.mark)
         count += 1
-    return Described(count, digest.hexdigest())
+    return SourceSummary(count, digest.hexdigest())
 
 
 def _size(data: Any) -> int | str:
@@ -129,7 +129,7 @@ def _size(data: Any) -> int | str:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ImageList:
     """Named by place, from 1; a path by itself where `by_path`. What can be gone through once is, once."""
 
     pictures: Iterable[Any]
@@ -137,22 +137,22 @@ class Listed:
     kind: str = "list"
     where: str = "handed over in Python"
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[SourceImage]:
         for number, given in enumerate(self.pictures, start=1):
-            if isinstance(given, Item):
+            if isinstance(given, SourceImage):
                 yield given
                 continue
             picture, label = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
             path = self.by_path and isinstance(picture, str | os.PathLike)
-            name = os.fspath(picture) if path else Sentence("Picture {number}", number=number)
-            yield Item(name, picture, label)
+            name = os.fspath(picture) if path else LocalizedText("Picture {number}", number=number)
+            yield SourceImage(name, picture, label)
 
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".avif")
 
 
 @dataclass(frozen=True)
-class Folder:
+class ImageFolder:
     """All pictures in it and below, by name and by their ending; hidden ones are passed over.
 
     A folder below it that cannot be read stands in the place of its pictures, and is left out as one is.
@@ -163,7 +163,7 @@ class Folder:
     classes: bool
 
     @classmethod
-    def of(cls, path: str | os.PathLike) -> Folder:
+    def of(cls, path: str | os.PathLike) -> ImageFolder:
         """VitvizError for a folder without pictures."""
         for name, reason in _walk(str(path), ""):
             if not reason:  # a folder's own pictures come before those below it
@@ -177,11 +177,11 @@ class Folder:
     def kind(self) -> str:
         return "folder of classes" if self.classes else "folder"
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[SourceImage]:
         for name, reason in _walk(self.where, ""):
             parts = name.split("/")
             data = Unread(reason) if reason else os.path.join(self.where, *parts)
-            yield Item(name, data, parts[0] if self.classes else None)
+            yield SourceImage(name, data, parts[0] if self.classes else None)
 
 
 def _walk(root: str, below: str) -> Iterator[tuple[str, str]]:
@@ -209,7 +209,7 @@ LABELS = ("label", "class", "target")
 
 
 @dataclass(frozen=True)
-class Table:
+class ImageTable:
     """Paths are relative to the table. Columns are found by name: see `PATHS` and `LABELS`."""
 
     where: str
@@ -218,7 +218,7 @@ class Table:
     def kind(self) -> str:
         return "list in Parquet" if self.where.lower().endswith((".parquet", ".pq")) else "list in CSV"
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[SourceImage]:
         rows = (_of_parquet if self.kind == "list in Parquet" else _of_csv)(self.where)
         for number in count(1):
             try:
@@ -233,7 +233,7 @@ class Table:
                 raise VitvizError(
                     f"Line {number} of {Path(self.where).name} names no picture; expected a path in each."
                 )
-            yield Item(str(path), os.path.join(os.path.dirname(self.where), str(path)), label)
+            yield SourceImage(str(path), os.path.join(os.path.dirname(self.where), str(path)), label)
 
 
 def _unreadable(path: Path, error: Exception) -> VitvizError:
@@ -281,14 +281,14 @@ LARGEST = 65_536  # bytes of a label: no label is longer
 
 
 @dataclass(frozen=True)
-class Shards:
+class TarShards:
     """One tar file after the other; a label is in .cls or .txt beside a picture, or "label" in .json."""
 
     paths: tuple[str, ...]
     where: str
     kind: str = "webdataset tar"
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[SourceImage]:
         for path in self.paths:
             shard = f"{Path(path).name}/" if len(self.paths) > 1 else ""
             for _, members in groupby(_members(path), key=lambda one: one[0]):
@@ -298,7 +298,7 @@ class Shards:
                         pictures.append((name, place))
                     else:
                         label = _label(label, ending, place)
-                yield from (Item(shard + name, place, label) for name, place in pictures)
+                yield from (SourceImage(shard + name, place, label) for name, place in pictures)
 
 
 def _members(path: str) -> Iterator[tuple[str, str, str, Slice]]:
@@ -337,7 +337,7 @@ def _label(known: str | int | None, ending: str, place: Slice) -> str | int | No
 
 
 @dataclass(frozen=True)
-class OnHub:
+class HubDataset:
     """The first column of pictures, and the first of classes or called label."""
 
     name: str
@@ -348,22 +348,22 @@ class OnHub:
     def where(self) -> str:
         return f"hf:{self.name}:{self.split}"
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[SourceImage]:
         rows, image, label = self._columns()
         names = getattr(rows.features.get(label), "names", None) if label else None
         for number, row in enumerate(rows, start=1):
             data, told = row[image]["bytes"], row[label] if label else None
             told = names[told] if names and isinstance(told, int) and 0 <= told < len(names) else told
-            yield Item(f"{self.split}/{row[image].get('path') or number}", data, told)
+            yield SourceImage(f"{self.split}/{row[image].get('path') or number}", data, told)
 
-    def described(self) -> Described:
+    def described(self) -> SourceSummary:
         """How many pictures the hub names, 0 where it names none; the hash of name, split and revision."""
         rows = self._opened()
         checksums = sorted((rows.info.download_checksums or {}).items())
         told = f"{self.name}:{self.split}:{rows.info.version}:{checksums}"
         counts = rows.info.splits or {}
         count = counts[self.split].num_examples if self.split in counts else 0
-        return Described(count, hashlib.sha256(told.encode()).hexdigest())
+        return SourceSummary(count, hashlib.sha256(told.encode()).hexdigest())
 
     def _columns(self) -> tuple[Any, str, str | None]:
         rows = self._opened()  # which says how the library is to be had
@@ -408,7 +408,7 @@ def source_of(given: Any) -> Source:
     """
     if isinstance(given, str) and given.startswith("hf:"):
         name, _, split = given[3:].partition(":")
-        return OnHub(name, split or "train")
+        return HubDataset(name, split or "train")
     if isinstance(given, str | os.PathLike):
         return _on_disk(Path(given).expanduser())
     one = isinstance(given, Image.Image | bytes) or hasattr(given, "__array__")
@@ -418,7 +418,7 @@ def source_of(given: Any) -> Source:
         )
     if hasattr(given, "kind") and hasattr(given, "where"):
         return given
-    return Listed(given if isinstance(given, list | tuple) else list(given))
+    return ImageList(given if isinstance(given, list | tuple) else list(given))
 
 
 def _on_disk(path: Path) -> Source:
@@ -429,13 +429,13 @@ def _on_disk(path: Path) -> Source:
         raise _unreadable(path, error) from None
     if is_folder:
         shards = sorted(str(one) for one in path.glob("*.tar"))
-        return Shards(tuple(shards), str(path)) if shards else Folder.of(path)
+        return TarShards(tuple(shards), str(path)) if shards else ImageFolder.of(path)
     if not is_file:
         raise VitvizError(f"There is no folder or file {path.name}; expected {EXPECTED}.")
     if name.endswith(".tar"):
-        return Shards((str(path),), str(path))
+        return TarShards((str(path),), str(path))
     if name.endswith((".csv", ".parquet", ".pq")):
-        return Table(str(path))
+        return ImageTable(str(path))
     if name.endswith(SUFFIXES):
         raise VitvizError(
             f"Given the single picture {path.name} for a set of pictures; expected {EXPECTED}, such as"

@@ -9,12 +9,12 @@ from contextvars import ContextVar
 
 from vitviz.errors import Stopped
 
-Asked = Callable[[], bool]
-_asked: ContextVar[tuple[Asked, ...]] = ContextVar("vitviz_stopping", default=())
+StopCheck = Callable[[], bool]
+_asked: ContextVar[tuple[StopCheck, ...]] = ContextVar("vitviz_stopping", default=())
 
 
 @contextmanager
-def when(gone: Asked) -> Iterator[None]:
+def when(gone: StopCheck) -> Iterator[None]:
     """What is computed inside ends, by Stopped or what `gone` itself raises, soon after `gone()` is True.
 
     It is asked once a layer, so it should be quick. Several hold at once where one stands inside another.

@@ -27,7 +27,7 @@ from safetensors.torch import load, save_file
 from torch import Tensor
 
 from vitviz.errors import VitvizError, quoted, said
-from vitviz.traces.display import Shown
+from vitviz.traces.display import NotebookDisplay
 from vitviz.traces.localized_text import Verbatim
 from vitviz.traces.unicode import require_unicode
 
@@ -36,7 +36,7 @@ ENDINGS = (".npz", ".safetensors")
 
 
 @dataclass(frozen=True, eq=False)
-class Classes(Shown):
+class Classes(NotebookDisplay):
     """Labels with a vector each, made unit here, and what becomes of their cosines with a picture.
 
     `score` is what makes probabilities of the logits: "softmax" over all classes, or a "sigmoid" of each;

@@ -12,7 +12,7 @@ from vitviz.errors import VitvizError
 DRAWS = "vitviz.notebook"
 
 
-class Shown:
+class NotebookDisplay:
     """Shows itself in Jupyter, Colab and VS Code as HTML without a script or a request, light and dark."""
 
     def _repr_html_(self) -> str:
@@ -20,7 +20,7 @@ class Shown:
         return importlib.import_module(DRAWS).html(self)
 
 
-class Tabled(Shown):
+class NotebookTable(NotebookDisplay):
     """The same of what is a table besides: its `rows()`."""
 
     def frame(self) -> Any:

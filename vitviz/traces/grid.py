@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vitviz.traces.display import Shown
+from vitviz.traces.display import NotebookDisplay
 
 
 @dataclass(frozen=True)
-class Grid(Shown):
+class Grid(NotebookDisplay):
     """Rows and columns of patches, their size in pixels, and prefix tokens' names in sequence order.
 
     >>> grid = Grid(rows=14, cols=14, patch=(16, 16), prefix_names=("class",))

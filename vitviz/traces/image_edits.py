@@ -33,12 +33,12 @@ TOOLS = (*_PATH, *_PIECES, *_WHOLES, "shift")
 
 
 @dataclass(frozen=True)
-class Stroke:
+class ImageEdit:
     """One of them: its tool, its numbers and, of a brush, its ink: a colour as rrggbb, the picture's "mean"
     colour, "blur", or "noise" with a seed; of `onto`, the photograph. Raises VitvizError for what its tool
     does not take.
 
-    >>> Stroke("brush", (24, 10, 20, 5, 3), "mean").text()
+    >>> ImageEdit("brush", (24, 10, 20, 5, 3), "mean").text()
     'brush.mean_24.10.20.5.3'
     """
 
@@ -84,10 +84,10 @@ class Stroke:
 
 
 @dataclass(frozen=True)
-class Strokes:
+class ImageEdits:
     """Several in their order; none by default."""
 
-    each: tuple[Stroke, ...] = ()
+    each: tuple[ImageEdit, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.each)
@@ -102,20 +102,20 @@ class Strokes:
         """A server's key of a photograph that something was laid onto; "" for none."""
         return next((one.ink for one in self.each if one.tool == "onto" and len(one.ink) == _KEY), "")
 
-    def told(self) -> Strokes:
+    def told(self) -> ImageEdits:
         """As they leave a server: such a photograph is called "other"."""
-        return Strokes.parse(self.text().replace(f"onto.{self.own}_", "onto.other_")) if self.own else self
+        return ImageEdits.parse(self.text().replace(f"onto.{self.own}_", "onto.other_")) if self.own else self
 
     def text(self) -> str:
         """As they stand in a link; "" for none."""
         return " ".join(stroke.text() for stroke in self.each)
 
     @classmethod
-    def parse(cls, text: str) -> Strokes:
+    def parse(cls, text: str) -> ImageEdits:
         """The inverse of `text`. Raises VitvizError for what it never writes, and for more than 100 strokes.
 
-        >>> Strokes.parse("erase_9.4.4 shift_8.-4").each[1]
-        Stroke(tool='shift', numbers=(8, -4), ink='')
+        >>> ImageEdits.parse("erase_9.4.4 shift_8.-4").each[1]
+        ImageEdit(tool='shift', numbers=(8, -4), ink='')
         """
         if not isinstance(text, str) or len(text) > LONGEST:
             given = f"{len(text)} characters" if isinstance(text, str) else type(text).__name__
@@ -132,8 +132,8 @@ class Strokes:
                     " shift_8.-4."
                 )
             tool, ink, numbers = found.groups()
-            strokes.append(Stroke(tool, tuple(map(int, numbers.split("."))), ink or ""))
+            strokes.append(ImageEdit(tool, tuple(map(int, numbers.split("."))), ink or ""))
         return cls(tuple(strokes))
 
 
-NONE = Strokes()
+NONE = ImageEdits()

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 
-class Sentence(str):
+class LocalizedText(str):
     """English with its values filled in; `pattern` and `values` are what a translation is made of.
 
     Values that are sentences or words are translated too; names and numbers stay.
 
-    >>> said = Sentence("{name} has {count} layers.", name="vitviz-tiny", count=8)
+    >>> said = LocalizedText("{name} has {count} layers.", name="vitviz-tiny", count=8)
     >>> said, said.pattern, said.values["count"]
     ('vitviz-tiny has 8 layers.', '{name} has {count} layers.', 8)
     """
@@ -20,7 +20,7 @@ class Sentence(str):
     pattern: str
     values: Mapping[str, Any]
 
-    def __new__(cls, pattern: str, **values: Any) -> Sentence:
+    def __new__(cls, pattern: str, **values: Any) -> LocalizedText:
         sentence = super().__new__(cls, filled(pattern, values))
         sentence.pattern, sentence.values = pattern, values
         return sentence
@@ -29,13 +29,15 @@ class Sentence(str):
         return (self.pattern,), dict(self.values)
 
 
-def not_applicable(checkpoint: str, reason: str) -> Sentence:
+def not_applicable(checkpoint: str, reason: str) -> LocalizedText:
     """Why something does not exist for a model.
 
     >>> not_applicable("mine", "no attention has a gradient")
     'mine: not applicable, because no attention has a gradient.'
     """
-    return Sentence("{checkpoint}: not applicable, because {reason}.", checkpoint=checkpoint, reason=reason)
+    return LocalizedText(
+        "{checkpoint}: not applicable, because {reason}.", checkpoint=checkpoint, reason=reason
+    )
 
 
 class Verbatim(str):
@@ -60,4 +62,4 @@ def travelling(text: str) -> dict[str, Any]:
 
 def said(error: BaseException) -> str:
     """What an error tells, with its pattern and values where it was raised with a Sentence."""
-    return error.args[0] if error.args and isinstance(error.args[0], Sentence) else str(error)
+    return error.args[0] if error.args and isinstance(error.args[0], LocalizedText) else str(error)

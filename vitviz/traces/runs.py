@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from vitviz.errors import VitvizError, quoted, whole_number
-from vitviz.traces.display import Shown
-from vitviz.traces.image_edits import NONE, Strokes
+from vitviz.traces.display import NotebookDisplay
+from vitviz.traces.image_edits import NONE, ImageEdits
 from vitviz.traces.unicode import require_unicode
 
 HEADS_AS = ("mean", "tokens", "zero", "other")
@@ -22,7 +22,7 @@ LARGEST = 999_999  # a number in a link has at most six digits, and layers and h
 
 
 @dataclass(frozen=True)
-class Without(Shown):
+class Ablation(NotebookDisplay):
     """What is taken away from a pass (an ablation), and what stands in its place; nothing by default.
 
     heads: (layer, head) pairs whose output is replaced; mlps: layers whose MLP's output is. `heads_as` says
@@ -33,9 +33,9 @@ class Without(Shown):
     layer on all tokens are those of `other` (activation patching). What has no effect is left out (`heads_as`
     without heads or MLPs), so that equal passes have equal values. VitvizError for what is none of these.
 
-    >>> Without(heads=[(7, 1), (0, 2)], patches=[17, 0, 17])
-    Without(heads=((0, 2), (7, 1)), patches=(0, 17))
-    >>> bool(Without()), Without() == Without(heads=[], heads_as="zero")
+    >>> Ablation(heads=[(7, 1), (0, 2)], patches=[17, 0, 17])
+    Ablation(heads=((0, 2), (7, 1)), patches=(0, 17))
+    >>> bool(Ablation()), Ablation() == Ablation(heads=[], heads_as="zero")
     (False, True)
     """
 
@@ -74,12 +74,12 @@ class Without(Shown):
     def __repr__(self) -> str:
         usual = {one.name: one.default for one in fields(self)}
         told = [f"{name}={value!r}" for name, value in vars(self).items() if value != usual[name]]
-        return f"Without({', '.join(told)})"
+        return f"Ablation({', '.join(told)})"
 
     def text(self) -> str:
         """As it stands in a link: heads and layers counted from 1, patches from 0; "" for nothing.
 
-        >>> Without(heads=[(7, 1)], mlps=[2], patches=[0, 17]).text()
+        >>> Ablation(heads=[(7, 1)], mlps=[2], patches=[0, 17]).text()
         'heads=8.2 mlps=3 patches=0.17'
         """
         parts = {
@@ -93,13 +93,13 @@ class Without(Shown):
         return " ".join(f"{name}={value}" for name, value in parts.items() if value)
 
     @classmethod
-    def parse(cls, text: str) -> Without:
+    def parse(cls, text: str) -> Ablation:
         """The inverse of `text`; other orders and repetitions give the same value, and so the same text.
 
         Raises VitvizError for what names no ablation.
 
-        >>> Without.parse("heads=8.2_1.1 patches=3 patches_as=blur")
-        Without(heads=((0, 0), (7, 1)), patches=(3,), patches_as='blur')
+        >>> Ablation.parse("heads=8.2_1.1 patches=3 patches_as=blur")
+        Ablation(heads=((0, 0), (7, 1)), patches=(3,), patches_as='blur')
         """
         given: dict[str, Any] = {}
         for part in text.split():
@@ -131,9 +131,9 @@ class Run:
     picture: str
     checkpoint: str
     size: tuple[int, int] | None = None
-    without: Without = field(default_factory=Without)
+    without: Ablation = field(default_factory=Ablation)
     weights: str = ""  # the digest of its files, where that is known: its name may come to stand for others
-    strokes: Strokes = NONE
+    strokes: ImageEdits = NONE
 
 
 def _sorted(name: str, given: Iterable, clean) -> tuple:

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.traces.classes import Classes
-from vitviz.traces.display import Shown
+from vitviz.traces.display import NotebookDisplay
 from vitviz.traces.grid import Grid
 from vitviz.traces.head_type import NO_DECISION, HeadType, predictions_of, scores_of
-from vitviz.traces.image_edits import NONE, Strokes
+from vitviz.traces.image_edits import NONE, ImageEdits
 from vitviz.traces.readout import Readout
-from vitviz.traces.runs import Without
+from vitviz.traces.runs import Ablation
 
 
 def _owned(value: Any) -> Any:
@@ -108,17 +108,17 @@ def moved(part: Any, device: torch.device | str, kinds: Any) -> Any:
 
 def on_cpu(recorded):
     """A trace of a survey, which lies where its model is, as one that all are given."""
-    return moved(recorded, "cpu", Trace | Attention | Bias | Written)
+    return moved(recorded, "cpu", Trace | Attention | Bias | ResidualWrites)
 
 
 @dataclass(frozen=True)
-class View:
+class ModelInput:
     """The picture as the model gets it, and where that lies in the upload."""
 
     picture: UInt8[np.ndarray, "height width 3"]
     box: tuple[float, float, float, float]  # left, top, right, bottom of the crop, in pixels of the upload
     upload: tuple[int, int]  # width and height of the upright upload
-    retouched: Strokes = NONE  # what the upload was painted over with
+    retouched: ImageEdits = NONE  # what the upload was painted over with
     # The values from 0 to 1 that the model gets, where 8 bits round them; None where the image says it all.
     exact: Float[np.ndarray, "height width 3"] | None = None
 
@@ -142,7 +142,7 @@ class Deviation:
 
 
 @dataclass(frozen=True)
-class Written(_Pickled):
+class ResidualWrites(_Pickled):
     """What was added to the tokens that the classifier reads (its readers), for the account of a logit.
 
     Recorded by hooks of their own, and kept summed over the readers with the weight that each slot of the
@@ -160,7 +160,7 @@ class Written(_Pickled):
 
 
 @dataclass(frozen=True, eq=False)  # a trace is itself: comparing tensors field by field has no single answer
-class Trace(_Pickled, Shown):
+class Trace(_Pickled, NotebookDisplay):
     """Everything one forward pass leaves behind; one image, no batch axis, float32 on the CPU, detached.
 
     What the model computed in another `dtype` is kept in float32 too, so that everything made of it is
@@ -173,7 +173,7 @@ class Trace(_Pickled, Shown):
 
     checkpoint: str
     grid: Grid
-    view: View
+    view: ModelInput
     layers: tuple[Attention, ...]
     tokens: tuple[Float[Tensor, "token width"], ...]  # input of the first block, then every block's output
     patch_embedding: Float[Tensor, "patch width"]  # E x_p, before the position embedding
@@ -193,9 +193,9 @@ class Trace(_Pickled, Shown):
     dtype: str = "float32"  # in which the model computed
     # Of that from float32, on the checkpoint's first picture; None in float32.
     deviation: Deviation | None = None
-    written: Written | None = None  # None where the model's blocks or its readout are not understood
+    written: ResidualWrites | None = None  # None where the model's blocks or its readout are not understood
     kept: tuple[int, ...] | None = None  # patches that stayed, from 0; None where none was left out
-    without: Without = Without()  # what was taken away from this pass
+    without: Ablation = Ablation()  # what was taken away from this pass
     classes: Classes | None = None  # given ones, which the logits are of; None for the model's own
     own_head_type: HeadType = "softmax"  # what the model's own outputs are
 

@@ -3,9 +3,19 @@
 import importlib
 import pkgutil
 
-from vitviz.views.base import File, Item, Needs, View, Words
-from vitviz.views.controls import About, Choice, Control, LayerRange, Query, Slider, Text, Whole, Wholes
-from vitviz.views.subject import Subject
+from vitviz.views.base import File, Item, Needs, View, ViewTexts
+from vitviz.views.controls import (
+    Choice,
+    Control,
+    IntListSetting,
+    IntSetting,
+    LayerRange,
+    ModelShape,
+    QuerySetting,
+    Slider,
+    Text,
+)
+from vitviz.views.subject import ViewContext
 
 ORDER = {  # question: the folders of its views, as they stand on the page
     "Start here": ("tour",),
@@ -37,7 +47,6 @@ GROUPS: dict[str, tuple[View, ...]] = _grouped()
 VIEWS: tuple[View, ...] = tuple(view for views in GROUPS.values() for view in views)
 
 __all__ = [
-    "GROUPS", "VIEWS", "About", "Choice", "Control", "File", "Item", "LayerRange", "Needs", "Query", "Slider",
-    "Subject", "Text",
-    "View", "Whole", "Wholes", "Words",
+    "GROUPS", "VIEWS", "ModelShape", "Choice", "Control", "File", "Item", "LayerRange", "Needs",
+    "QuerySetting", "Slider", "ViewContext", "Text", "View", "IntSetting", "IntListSetting", "ViewTexts"
 ]  # fmt: skip

@@ -20,14 +20,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vitviz.charts.chart import Chart, travelled
-from vitviz.charts.mpl.spec import Panel, Plate
+from vitviz.charts.mpl.spec import FigureSpec, Panel
 from vitviz.errors import Unknown, VitvizError, WrongSetting, quoted
 from vitviz.traces.grid import Grid
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import printing
-from vitviz.views.controls import DIFFERENCE, About, Choice, Control, Whole, Wholes, placed
+from vitviz.views.controls import DIFFERENCE, Choice, Control, IntListSetting, IntSetting, ModelShape, placed
 from vitviz.views.shared import packed
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.subject import Settings, ViewContext
 
 LEFT_OUT = (
     "{view} is not applicable here, because patches have been left out of the sequence. Put them back, or"
@@ -51,21 +51,21 @@ class Item:
 
     `axes` names its axes, such as "layer head" or "row col": what they are called on the page and in the
     endpoint, and how long those are that the model decides. `depends` names the settings that change it:
-    nothing else asks for it anew. `says` tells what the numbers are, with their unit. An item that is not
-    `taken` is for drawing alone. Of a `signed` one zero is the middle of the scale: for and against. What is
-    `opened` by a setting is asked for only where that has this value.
+    nothing else asks for it anew. `description` says what the numbers are, with their unit. An item that is
+    not `in_export` is for drawing alone. Of a `signed` one zero is the middle of the scale: for and against.
+    An item with `only_when` is requested only where the settings have these values.
     """
 
     name: str
     axes: str
-    says: str = ""
+    description: str = ""
     dtype: str = "float32"
     depends: tuple[str, ...] = ()
-    taken: bool = True
+    in_export: bool = True
     signed: bool = False
-    opened: tuple[tuple[str, str], ...] = ()
+    only_when: tuple[tuple[str, str], ...] = ()
 
-    def checked(self, array: np.ndarray, about: About) -> np.ndarray:
+    def checked(self, array: np.ndarray, about: ModelShape) -> np.ndarray:
         """The array as it travels; RuntimeError where it is not what was declared: a bug of the view."""
         array = np.ascontiguousarray(array, dtype=self.dtype)
         grid, names = about.grid, self.axes.split()
@@ -82,7 +82,7 @@ class Item:
 
 def drawn(name: str, axes: str, says: str, *depends: str, **more: Any) -> Item:
     """An item for drawing alone, which is not taken home."""
-    return Item(name, axes, says, depends=depends, taken=False, **more)
+    return Item(name, axes, says, depends=depends, in_export=False, **more)
 
 
 def as_json(name: str, says: str, *depends: str, **more: Any) -> Item:
@@ -108,7 +108,7 @@ class Needs(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Words:
+class ViewTexts:
     """What the page says about a view: `what` and `how` are two sentences, the rest folds away."""
 
     what: str
@@ -119,12 +119,12 @@ class Words:
     cites: str = ""  # the work whose section, figure or equation the source begins with
 
     @classmethod
-    def of(cls, text: str) -> Words:
+    def of(cls, text: str) -> ViewTexts:
         """Those of a text of five paragraphs, `what` to `caveat`."""
         return cls(*paragraphs(text))
 
     @classmethod
-    def of_paper(cls, text: str) -> Words:
+    def of_paper(cls, text: str) -> ViewTexts:
         """The same of what is the ViT paper's own."""
         return cls(*paragraphs(text), PAPER)
 
@@ -138,14 +138,14 @@ def paragraphs(text: str) -> tuple[str, ...]:
     return tuple(re.sub(r"\s*\n\s*", " ", part.strip()) for part in text.split("\n\n"))
 
 
-def before(subject: Subject) -> Subject:
+def before(subject: ViewContext) -> ViewContext:
     """The picture as it was; VitvizError where it is as it was."""
     if subject.original is None:
-        raise VitvizError(Sentence(UNCHANGED))
+        raise VitvizError(LocalizedText(UNCHANGED))
     return subject.original()
 
 
-def changed(subject: Subject, settings: Settings, of: Callable[[Subject], np.ndarray]) -> np.ndarray:
+def changed(subject: ViewContext, settings: Settings, of: Callable[[ViewContext], np.ndarray]) -> np.ndarray:
     """What `of` says of a subject; where the settings ask for it less that of the picture as it was."""
     found = of(subject)
     if settings.get("difference") != "on":
@@ -163,7 +163,7 @@ class View(ABC):
 
     slug: ClassVar[str]  # the name of its folder
     title: ClassVar[str]
-    words: ClassVar[Words]
+    words: ClassVar[ViewTexts]
     needs: ClassVar[Needs] = Needs.RUN
     controls: ClassVar[tuple[Control, ...]] = ()
     items: ClassVar[tuple[Item, ...]] = ()
@@ -172,20 +172,21 @@ class View(ABC):
     endpoint: ClassVar[str | None] = None  # that programs call; None for one derived from settings and items
     every_patch: ClassVar[bool] = False  # whether it needs all: not applicable where some were left out
     # whether it begins with gradients: a rounded model's are another's
-    exact: ClassVar[bool] = False
+    float32_only: ClassVar[bool] = False
     unprinted: ClassVar[str] = ""  # why it has no figure for print; none where it has one
     on_request: ClassVar[bool] = False  # whether its numbers take so long that only who asks for them waits
     averages: ClassVar[bool] = False  # whether it can also be drawn of a survey, the mean over pictures
     set_control: ClassVar[str] = ""  # the choice by which a set of pictures is looked at, where there is one
     most_pictures: ClassVar[int] = 1_000  # of a set, from the page
-    soon: ClassVar[bool] = False  # whether its figure needs no pass, and stands there while one is made
+    # whether its figure needs no pass, and stands there while one is made
+    needs_no_pass: ClassVar[bool] = False
     charted: ClassVar[tuple[str, ...] | None] = None  # the settings that change its chart; all by default
     paired: ClassVar[bool] = False  # whether a figure is also of the second checkpoint, where there is one
     sided: ClassVar[bool] = False  # whether it is of one picture, and may be asked to look at that one too
     differs: ClassVar[tuple[str, ...]] = ()  # the items of which a difference can be shown: after - before
     # of a video, where they are not given: so that nothing else moves
-    still: ClassVar[Mapping[str, str]] = {}
-    also: ClassVar[Iterable[str]] = ()  # further English texts that it says
+    video_defaults: ClassVar[Mapping[str, str]] = {}
+    extra_strings: ClassVar[Iterable[str]] = ()  # further English texts that it says
 
     def __init_subclass__(cls, **more: Any):
         super().__init_subclass__(**more)
@@ -199,7 +200,7 @@ class View(ABC):
             )
         if cls.chart is not View.chart and all(item.name != "chart" for item in cls.items):
             asked = tuple(one.name for one in cls.controls) if cls.charted is None else cls.charted
-            cls.items += (Item("chart", "byte", CHART, "uint8", asked, taken=False),)
+            cls.items += (Item("chart", "byte", CHART, "uint8", asked, in_export=False),)
 
     @property
     def mapped(self) -> bool:
@@ -211,33 +212,33 @@ class View(ABC):
         """The item that lies over the patches."""
         return next((item for item in self.items if item.axes.split()[-2:] == ["row", "col"]), None)
 
-    def chart(self, subject: Subject, settings: Settings) -> Chart | None:
+    def chart(self, subject: ViewContext, settings: Settings) -> Chart | None:
         """Its chart, which the browser, paper, reports and notebooks draw; none by default."""
         return None
 
-    def detail(self, subject: Subject, settings: Settings) -> tuple[Panel, ...]:
+    def detail(self, subject: ViewContext, settings: Settings) -> tuple[Panel, ...]:
         """What a print with its detail shows beside the figure."""
         return ()
 
-    def array(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def array(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         """One of the declared items as it travels, the chart among them."""
         item = self.declared(name)
-        if item.says == CHART:
+        if item.description == CHART:
             return packed(travelled(self.chart(subject, settings)))
         return item.checked(self.found(subject, name, settings), subject.about)
 
-    def plate(self, subject: Subject, settings: Settings, asked: printing.Asked) -> Plate:
+    def plate(self, subject: ViewContext, settings: Settings, asked: printing.PrintStyle) -> FigureSpec:
         """Its figure for print: its own, that of its figure.py where this is long, or of map and chart;
         VitvizError says why there is none.
         """
         if not self.printable:
-            raise VitvizError(self.unprinted or Sentence(printing.NO_PRINT, view=self.title))
+            raise VitvizError(self.unprinted or LocalizedText(printing.NO_PRINT, view=self.title))
         if not self._has("figure.py"):
             return printing.derived(self, subject, settings, asked)
         room = importlib.import_module(f"{type(self).__module__}.figure")
         return room.plate(self, subject, settings, asked)
 
-    def over_layers(self, settings: Settings, about: About) -> printing.Film:
+    def over_layers(self, settings: Settings, about: ModelShape) -> printing.FrameSettings:
         """Each frame of its film over the layers, by name and settings; none where nothing grows."""
         found = [one.name for one in self.controls if self.mapped and one.name in printing.GROWS]
         return printing.each(found[0], settings, about) if found else ()
@@ -251,57 +252,57 @@ class View(ABC):
     def _has(self, file: str) -> bool:
         return (Path(__file__).with_name(self.slug) / file).is_file()
 
-    def offered(self, subject: Subject) -> tuple[Control, ...]:
+    def offered(self, subject: ViewContext) -> tuple[Control, ...]:
         """The settings that are offered here: all by default."""
         return self.controls
 
-    def unsupported(self, subject: Subject) -> str | None:
+    def unsupported(self, subject: ViewContext) -> str | None:
         """Why this view does not exist for this model, as a sentence for the page; None where it does."""
         return None
 
-    def refused(self, subject: Subject) -> str | None:
+    def refused(self, subject: ViewContext) -> str | None:
         """The same, or why it does not exist for this run."""
         trace = subject.trace
         if self.misses_patches(subject):
-            return Sentence(LEFT_OUT, view=self.title)
-        if self.exact and trace is not None and trace.dtype != "float32":
-            return Sentence(ROUNDED, view=self.title, checkpoint=subject.checkpoint, dtype=trace.dtype)
+            return LocalizedText(LEFT_OUT, view=self.title)
+        if self.float32_only and trace is not None and trace.dtype != "float32":
+            return LocalizedText(ROUNDED, view=self.title, checkpoint=subject.checkpoint, dtype=trace.dtype)
         return self.unsupported(subject)
 
-    def misses_patches(self, subject: Subject) -> bool:
+    def misses_patches(self, subject: ViewContext) -> bool:
         """Whether it does not exist because patches were left out, and would if they were painted over."""
         return self.every_patch and subject.trace is not None and subject.trace.kept is not None
 
-    def at_hand(self, subject: Subject, settings: Settings) -> bool:
+    def at_hand(self, subject: ViewContext, settings: Settings) -> bool:
         """Whether its numbers keep nobody waiting: of what is made on request, whether it has been made."""
         return not self.on_request
 
-    def summary(self, subject: Subject) -> dict[str, Any]:
+    def summary(self, subject: ViewContext) -> dict[str, Any]:
         """The few values that the figure needs at once, as JSON; no file name or label to be used as HTML."""
         return {}
 
-    def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
+    def drawn_from(self, subject: ViewContext) -> tuple[Item, ...]:
         """The items that its script asks for; of one of the canvas its map and its chart."""
         drawn = {"chart", self.map and self.map.name}
         return tuple(item for item in self.items if not self.mapped or item.name in drawn)
 
-    def likely(self, subject: Subject, name: str) -> tuple[str, ...]:
+    def likely(self, subject: ViewContext, name: str) -> tuple[str, ...]:
         """Values that are worth holding of a setting whose kind does not bound them; none by default."""
         return ()
 
     @abstractmethod
-    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         """One of the declared items."""
 
-    def found(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def found(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         """The same, or where the settings ask for it its difference."""
         if name not in self.differs:
             return self.item(subject, name, settings)
         return changed(subject, settings, lambda one: self.item(one, name, settings))
 
-    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+    def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """What the user takes home, by name; the same that the figure shows."""
-        return {item.name: self.found(subject, item.name, settings) for item in self.items if item.taken}
+        return {item.name: self.found(subject, item.name, settings) for item in self.items if item.in_export}
 
     def axes(self) -> dict[str, str]:
         """What each array of its numbers counts along, by name; a token axis begins with prefix tokens."""
@@ -309,14 +310,16 @@ class View(ABC):
 
     def filed(self, settings: Settings, grid: Grid) -> dict[str, Any]:
         """The settings as files tell them: a token is its prefix token's name, or its patch's number."""
-        counted = {one.name for one in self.controls if isinstance(one, Whole | Wholes) and one.tokens}
+        counted = {
+            one.name for one in self.controls if isinstance(one, IntSetting | IntListSetting) and one.tokens
+        }
         return {name: placed(value, grid) if name in counted else value for name, value in settings.items()}
 
-    def file(self, subject: Subject, name: str, settings: Settings, upload: Any = None) -> bytes:
+    def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
         """One of the declared files; `upload` is the upright picture in RGB, where there is one."""
         raise NotImplementedError(f"{self.slug} declares no files")
 
-    def settings(self, given: Mapping[str, str], about: About | None = None) -> dict[str, Any]:
+    def settings(self, given: Mapping[str, str], about: ModelShape | None = None) -> dict[str, Any]:
         """Every control's value, checked, or its default; WrongSetting says what does not fit."""
         known = {control.name: control for control in self.controls}
         for name in given:
@@ -344,9 +347,11 @@ class View(ABC):
     def texts(self) -> set[str]:
         """The English texts that it declares, which need translations."""
         words = {text for name, text in vars(self.words).items() if name != "cites"}
-        found = {self.title, self.unprinted, *words, *self.also, *(file.label for file in self.files)}
+        found = {
+            self.title, self.unprinted, *words, *self.extra_strings, *(file.label for file in self.files)
+        }  # fmt: skip
         if self.mapped:
-            found |= {self.map.says} if self.map else set()
+            found |= {self.map.description} if self.map else set()
         for control in self.controls:
             found |= {control.label, control.info}
             if isinstance(control, Choice) and control.label:

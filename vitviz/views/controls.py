@@ -20,7 +20,7 @@ NAMED = ("layers", "heads", "patches", "tokens", "middle")  # what a bound or a 
 
 
 @dataclass(frozen=True)
-class About:
+class ModelShape:
     """How many layers and heads a model has, its grid of tokens, and what its classifier's outputs are."""
 
     layers: int
@@ -53,11 +53,11 @@ class Control:
     kind: ClassVar[str]
     pattern: ClassVar[str] = "(?!)"  # what a link may hold, before `parse`
 
-    def parse(self, text: str, about: About | None = None) -> Any:
+    def parse(self, text: str, about: ModelShape | None = None) -> Any:
         """The value of a text out of an address, in the model's bounds if known; WrongSetting for no such."""
         raise NotImplementedError
 
-    def start(self, about: About | None = None) -> Any:
+    def start(self, about: ModelShape | None = None) -> Any:
         """The default; empty where the model decides it, and is unknown."""
         if self.default not in NAMED:
             return self.default
@@ -67,7 +67,7 @@ class Control:
         """Whether it changes anything beside these."""
         return not self.only or any(settings[name] in values for name, values in self.only.items())
 
-    def described(self, about: About) -> dict[str, Any]:
+    def described(self, about: ModelShape) -> dict[str, Any]:
         """As the page's script takes it, with the model's own bounds."""
         told = {**vars(self), "kind": self.kind, "default": self.start(about)}
         return {
@@ -89,11 +89,11 @@ class Choice(Control):
     kind = "choice"
     pattern = "[ -~]{1,40}"
 
-    def known(self, about: About | None = None) -> tuple[tuple[str, str], ...]:
+    def known(self, about: ModelShape | None = None) -> tuple[tuple[str, str], ...]:
         """The options in the model at hand."""
         return self.of_values if self.of_values and about and about.head_type == "value" else self.options
 
-    def parse(self, text: str, about: About | None = None) -> str:
+    def parse(self, text: str, about: ModelShape | None = None) -> str:
         values = [value for value, _ in self.known(about)]
         if text not in values:
             known = f"one of {', '.join(values)}"
@@ -101,11 +101,11 @@ class Choice(Control):
             raise self._refuse(text, known if self.known(about) is self.options else of_values)
         return text
 
-    def start(self, about: About | None = None) -> str:
+    def start(self, about: ModelShape | None = None) -> str:
         known = self.known(about)
         return self.default if self.default in dict(known) else known[0][0]
 
-    def described(self, about: About) -> dict[str, Any]:
+    def described(self, about: ModelShape) -> dict[str, Any]:
         told = {**super().described(about), "options": self.known(about)}
         del told["of_values"]
         return told
@@ -122,7 +122,7 @@ class Slider(Control):
     kind = "slider"
     pattern = r"-?\d{1,6}(\.\d{1,6})?(e-?\d)?"
 
-    def parse(self, text: str, about: About | None = None) -> float | int:
+    def parse(self, text: str, about: ModelShape | None = None) -> float | int:
         whole = float(self.step).is_integer() and float(self.minimum).is_integer()
         try:
             number = int(text) if whole else float(text)
@@ -143,7 +143,7 @@ class LayerRange(Control):
     kind = "layers"
     pattern = r"\d{1,3}-\d{1,3}"
 
-    def parse(self, text: str, about: About | None = None) -> tuple[int, int] | None:
+    def parse(self, text: str, about: ModelShape | None = None) -> tuple[int, int] | None:
         if not text:
             return None
         found = re.fullmatch(r"(\d{1,3})-(\d{1,3})", text, re.ASCII)
@@ -154,14 +154,14 @@ class LayerRange(Control):
 
 
 @dataclass(frozen=True)
-class Query(Control):
+class QuerySetting(Control):
     """Which token asks: 'auto' (what the classifier reads), 'mean', a prefix's name, a patch's number."""
 
     default: str = "auto"
     kind = "query"
     pattern = r"\d{1,5}|[A-Za-z][\w -]{0,39}"
 
-    def parse(self, text: str, about: About | None = None) -> str | int:
+    def parse(self, text: str, about: ModelShape | None = None) -> str | int:
         if text.isascii() and text.isdecimal():
             last = about.grid.patches - 1 if about else MOST
             if not _counts(text, last):
@@ -176,7 +176,7 @@ class Query(Control):
 
 
 @dataclass(frozen=True)
-class Whole(Control):
+class IntSetting(Control):
     """A whole number; of a token where `tokens`: it then means the same place on another grid. What is
     `passing` only asks for something: no figure shows it, and no caption says it.
     """
@@ -189,7 +189,7 @@ class Whole(Control):
     kind = "whole"
     pattern = r"\d{1,5}"
 
-    def parse(self, text: str, about: About | None = None) -> int:
+    def parse(self, text: str, about: ModelShape | None = None) -> int:
         high = _largest(self.maximum, about)
         if not (_counts(text, high) and self.minimum <= int(text)):
             raise self._refuse(text, f"a whole number from {self.minimum} to {high}")
@@ -197,7 +197,7 @@ class Whole(Control):
 
 
 @dataclass(frozen=True)
-class Wholes(Control):
+class IntListSetting(Control):
     """Several whole numbers, joined by dots."""
 
     maximum: int | str = MOST
@@ -210,7 +210,7 @@ class Wholes(Control):
     def pattern(self) -> str:
         return rf"\d{{1,5}}(\.\d{{1,5}}){{0,{self.most - 1}}}"
 
-    def parse(self, text: str, about: About | None = None) -> tuple[int, ...]:
+    def parse(self, text: str, about: ModelShape | None = None) -> tuple[int, ...]:
         parts = text.split(".") if text else []
         high = _largest(self.maximum, about)
         if len(parts) > self.most or not all(_counts(part, high) for part in parts):
@@ -227,7 +227,7 @@ class Text(Control):
     kind = "text"
     pattern = r"[ -~]{1,200}"
 
-    def parse(self, text: str, about: About | None = None) -> str:
+    def parse(self, text: str, about: ModelShape | None = None) -> str:
         if not re.fullmatch(self.fits, text, re.ASCII):
             raise self._refuse(text, f"a text like {self.fits}")
         return text
@@ -238,7 +238,7 @@ def _counts(text: str, most: float) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 10 and int(text) <= most
 
 
-def _largest(maximum: float | str, about: About | None) -> float:
+def _largest(maximum: float | str, about: ModelShape | None) -> float:
     """A bound in the model at hand; where that is unknown, what a link may ask for."""
     if about:
         return about.number(maximum)

@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 
 from vitviz.charts.chart import balanced, ends
-from vitviz.charts.mpl.spec import NARROW, WIDE, Map, Mark, Plate, Scale
+from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale
 from vitviz.traces.grid import Grid
-from vitviz.traces.localized_text import Sentence
-from vitviz.views.controls import About
-from vitviz.views.subject import Settings, Subject
+from vitviz.traces.localized_text import LocalizedText
+from vitviz.views.controls import ModelShape
+from vitviz.views.subject import Settings, ViewContext
 
 NOTHING_GROWS = "{view} has no film over the layers: nothing in it grows from one to the next."
 NO_PRINT = "{view} has no figure for print: it draws itself in the browser alone."
-Film = tuple[tuple[str, dict[str, Any]], ...]  # each frame's label and settings
+FrameSettings = tuple[tuple[str, dict[str, Any]], ...]  # each frame's label and settings
 GROWS = {"layer": "Layer {layer}", "depth": "Depth {depth}"}  # settings that a film goes through: its labels
 PINS = ("#e69f00", "#56b4e9", "#009e73", "#cc79a7")  # Okabe and Ito, told apart with any colour vision
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class PrintStyle:
     """How a figure is wanted: with its detail or alone, light or dark, in which language; `upload` is the
     upright picture, if there is one, and `picture` what it is called, of a sample its name.
     """
@@ -39,31 +39,31 @@ class Asked:
     language: str = "en"
 
 
-ALONE = Asked()
+ALONE = PrintStyle()
 
 
-def patch_name(patch: int) -> Sentence:
+def patch_name(patch: int) -> LocalizedText:
     """A patch, counted from 0, as the page calls it."""
-    return Sentence("Patch {number}", number=patch + 1)
+    return LocalizedText("Patch {number}", number=patch + 1)
 
 
-def place_name(grid: Grid, patch: int) -> Sentence:
+def place_name(grid: Grid, patch: int) -> LocalizedText:
     """Where it lies."""
-    return Sentence("row {row}, column {col}", row=patch // grid.cols + 1, col=patch % grid.cols + 1)
+    return LocalizedText("row {row}, column {col}", row=patch // grid.cols + 1, col=patch % grid.cols + 1)
 
 
 def prefix_name(name: str) -> str:
     """A prefix token as a reader knows it."""
     numbered = re.fullmatch(r"register (\d+)", name)
-    return Sentence("register {number}", number=numbered[1]) if numbered else name
+    return LocalizedText("register {number}", number=numbered[1]) if numbered else name
 
 
 def token_name(grid: Grid, token: int) -> str:
     """A token, counted with the prefix, and where it lies."""
     if token < grid.prefix:
-        return Sentence("the {name} token", name=prefix_name(grid.prefix_names[token]))
+        return LocalizedText("the {name} token", name=prefix_name(grid.prefix_names[token]))
     patch = token - grid.prefix
-    return Sentence("{patch} ({place})", patch=patch_name(patch), place=place_name(grid, patch))
+    return LocalizedText("{patch} ({place})", patch=patch_name(patch), place=place_name(grid, patch))
 
 
 WRITERS = {
@@ -78,9 +78,9 @@ WRITERS = {
 }
 
 
-def writer_name(kind: str, *place: int) -> Sentence:
+def writer_name(kind: str, *place: int) -> LocalizedText:
     """Who wrote, by its kind, its layer and its head, from 1."""
-    return Sentence(WRITERS[kind], **dict(zip(("layer", "head"), place, strict=False)))
+    return LocalizedText(WRITERS[kind], **dict(zip(("layer", "head"), place, strict=False)))
 
 
 def counted(writer) -> tuple:
@@ -88,22 +88,24 @@ def counted(writer) -> tuple:
     return writer.kind, *(one + 1 for one in writer[1:] if one is not None)
 
 
-def joined(*texts: str, by: str = " · ") -> Sentence:
+def joined(*texts: str, by: str = " · ") -> LocalizedText:
     """Texts with a dot between them, or what is said."""
     names = [f"part{i}" for i in range(len(texts))]
-    return Sentence(by.join(f"{{{name}}}" for name in names), **dict(zip(names, texts, strict=True)))
+    return LocalizedText(by.join(f"{{{name}}}" for name in names), **dict(zip(names, texts, strict=True)))
 
 
-def each(name: str, settings: Settings, about: About) -> Film:
+def each(name: str, settings: Settings, about: ModelShape) -> FrameSettings:
     """A film over all that a setting of GROWS may say is in view; depth 0 enters the first layer."""
     places = range(int(name == "layer"), about.layers + 1)
-    return tuple((Sentence(GROWS[name], **{name: one}), {**settings, name: one}) for one in places)
+    return tuple((LocalizedText(GROWS[name], **{name: one}), {**settings, name: one}) for one in places)
 
 
-def growing(first: int, last: int, asked: Callable[[int], dict[str, Any]]) -> Film:
+def growing(first: int, last: int, asked: Callable[[int], dict[str, Any]]) -> FrameSettings:
     """A film that grows by a layer, counted from 1, with each frame; `asked` are its settings up to one."""
     ends = range(first, last + 1)
-    return tuple((Sentence("Layers {first} to {last}", first=first, last=one), asked(one)) for one in ends)
+    return tuple(
+        (LocalizedText("Layers {first} to {last}", first=first, last=one), asked(one)) for one in ends
+    )
 
 
 def signed(value: float) -> str:
@@ -120,13 +122,15 @@ def fixed(value: float, digits: int = 3) -> str:
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
-def over_which(subject: Subject) -> Sentence:
+def over_which(subject: ViewContext) -> LocalizedText:
     """Over which pictures something is that is made from a set of them."""
     if subject.survey is None:
-        return Sentence("Over {count} parts of the four sample photographs.", count=subject.sampled().images)
+        return LocalizedText(
+            "Over {count} parts of the four sample photographs.", count=subject.sampled().images
+        )
     if subject.survey.images == 1:
-        return Sentence("Over one picture.")
-    return Sentence("Over {count} pictures.", count=subject.survey.images)
+        return LocalizedText("Over one picture.")
+    return LocalizedText("Over {count} pictures.", count=subject.survey.images)
 
 
 def scaled(settings: Settings, values: np.ndarray, scale: Scale) -> Scale:
@@ -134,7 +138,7 @@ def scaled(settings: Settings, values: np.ndarray, scale: Scale) -> Scale:
     if settings.get("difference") != "on":
         return scale
     most = balanced(values)
-    return Scale("balance", -most, most, Sentence("{what}: after − before", what=scale.label))
+    return Scale("balance", -most, most, LocalizedText("{what}: after − before", what=scale.label))
 
 
 def shape_of(grid: Grid) -> float:
@@ -149,7 +153,7 @@ def box_on(upload: np.ndarray, view: Any) -> tuple[float, float, float, float]:
     return across * left, down * top, across * right, down * bottom
 
 
-def seen(subject: Subject, asked: Asked, grey: bool = False) -> np.ndarray:
+def seen(subject: ViewContext, asked: PrintStyle, grey: bool = False) -> np.ndarray:
     """What the model saw: cut from the upload at its own resolution, else the model's input."""
     view = subject.trace.view
     picture = view.picture
@@ -164,12 +168,12 @@ def seen(subject: Subject, asked: Asked, grey: bool = False) -> np.ndarray:
 
 
 def over(
-    subject: Subject,
-    asked: Asked,
+    subject: ViewContext,
+    asked: PrintStyle,
     values: np.ndarray,
     scale: Scale | None,
     title: str,
-    marks: tuple[Mark, ...] = (),
+    marks: tuple[PatchFrame, ...] = (),
     opacity: float = 0.72,
     pixels: np.ndarray | None = None,
 ) -> Map:
@@ -178,17 +182,17 @@ def over(
     return Map(title, picture, values, pixels, scale, None, opacity, False, marks, shape_of(subject.grid))
 
 
-def derived(view, subject: Subject, settings: Settings, asked: Asked) -> Plate:
+def derived(view, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
     """The figure of a view without a figure.py: its map, its chart, or both, and what it adds in detail."""
     chart = view.chart(subject, settings)
     mapped = view.map and shared(view, subject, settings, asked)
     panels = tuple(one for one in (mapped, chart) if one is not None)
     panels += view.detail(subject, settings) if asked.detail else ()
     width = WIDE if len(panels) > 1 else NARROW if mapped else NARROW + 14
-    return Plate((panels,), chart.notes if chart else (), width=width)
+    return FigureSpec((panels,), chart.notes if chart else (), width=width)
 
 
-def shared(view, subject: Subject, settings: Settings, asked: Asked) -> Map:
+def shared(view, subject: ViewContext, settings: Settings, asked: PrintStyle) -> Map:
     """What the shared map draws: its item over the patches, about zero or not."""
     item = view.map
     values = view.found(subject, item.name, settings)
@@ -202,5 +206,5 @@ def shared(view, subject: Subject, settings: Settings, asked: Asked) -> Map:
         low, high, colours = -most, most, "balance"
     elif settings.get("scale") == "zero":
         low = min(0.0, low)
-    scale = scaled(settings, values, Scale(colours, low, high, item.says))
+    scale = scaled(settings, values, Scale(colours, low, high, item.description))
     return over(subject, asked, values, scale, view.title, opacity=settings.get("opacity", 0.72))

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from vitviz.charts.colormaps import TABLES
-from vitviz.traces.runs import Without
-from vitviz.views import VIEWS, Subject, View
+from vitviz.traces.runs import Ablation
+from vitviz.views import VIEWS, View, ViewContext
 from vitviz.views.languages import worded
 
 PACKAGE = Path(__file__).parents[1]
@@ -41,11 +41,11 @@ def made() -> dict[str, str]:
     }
 
 
-def framed(subject: Subject, slug: str) -> dict[str, Any]:
+def framed(subject: ViewContext, slug: str) -> dict[str, Any]:
     """What every figure is told of the model and the picture."""
     grid, about, view = subject.grid, subject.about, subject.seen
     cells = {"rows": grid.rows, "cols": grid.cols}
-    without = subject.trace.without if subject.trace is not None else Without()
+    without = subject.trace.without if subject.trace is not None else Ablation()
     picture = view and {"upload": list(view.upload), "box": list(view.box), "input": list(grid.pixels)}
     return {
         "view": slug,
@@ -65,13 +65,13 @@ def framed(subject: Subject, slug: str) -> dict[str, Any]:
     }
 
 
-def declared(view: View, subject: Subject) -> dict[str, Any]:
+def declared(view: View, subject: ViewContext) -> dict[str, Any]:
     """Its settings with the model's own bounds, and its items."""
     return {
         "controls": [control.described(subject.about) for control in view.offered(subject)],
         "items": {item.name: list(item.depends) for item in view.items},
         "axes": {item.name: item.axes.split() for item in view.items},
-        "says": {item.name: item.says for item in view.items},
+        "says": {item.name: item.description for item in view.items},
         "title": view.title,
         "signed": bool(view.map and view.map.signed),
     }

@@ -13,32 +13,32 @@ import numpy as np
 from vitviz import analyses
 from vitviz.charts.chart import number
 from vitviz.errors import UnsupportedModel, WrongSetting
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vitviz.analyses import Distances, Ledger
-    from vitviz.analyses.saliency import Relevance
-    from vitviz.analyses.upstream import Writers
-    from vitviz.engine.saliency_inputs import Explained
+    from vitviz.analyses import Distances, LogitTerms
+    from vitviz.analyses.saliency import SaliencyMap
+    from vitviz.analyses.upstream import Upstream
+    from vitviz.engine.saliency_inputs import SaliencyInputs
     from vitviz.traces.trace import Trace
-    from vitviz.views.subject import Subject
+    from vitviz.views.subject import ViewContext
 
-Target = int | tuple[int, int]  # a class, or a rather than b
+ClassTarget = int | tuple[int, int]  # a class, or a rather than b
 WHOLE = (
     "Parts are taken away in turn from the whole model alone. Put back what has been taken away, and all of"
     " them can be tried."
 )
 
 
-def distances_of(subject: Subject) -> Distances:
+def distances_of(subject: ViewContext) -> Distances:
     """Distance and mass on the prefix of a trace, from one pass over its layers."""
     return subject.once("distances", lambda: analyses.distances(subject.trace))
 
 
-def passes_of(subject: Subject, target: Target, patches_as: str = "dropped") -> Explained:
+def passes_of(subject: ViewContext, target: ClassTarget, patches_as: str = "dropped") -> SaliencyInputs:
     """The passes of maps on the untouched model, within `once_by_passes`; finds are kept, never the model."""
 
     def keep(name, make):
@@ -47,7 +47,9 @@ def passes_of(subject: Subject, target: Target, patches_as: str = "dropped") -> 
     return lazy.saliency_study.explained(subject.inspector, subject.trace, target, patches_as, once=keep)
 
 
-def relevance_of(subject: Subject, target: Target, method: str, steps: int | None = None) -> Relevance:
+def relevance_of(
+    subject: ViewContext, target: ClassTarget, method: str, steps: int | None = None
+) -> SaliencyMap:
     """One method's map, the same in every view."""
 
     def make():
@@ -56,7 +58,7 @@ def relevance_of(subject: Subject, target: Target, method: str, steps: int | Non
     return subject.once_by_passes(f"relevance {method} {target} {steps}", make)
 
 
-def target_of(subject: Subject, asked: str) -> Target:
+def target_of(subject: ViewContext, asked: str) -> ClassTarget:
     """The class that a setting such as "top", "7" or "7-3" (7 less 3) asks about; WrongSetting for none."""
     count = subject.trace.logits.numel()
     if asked == "top":
@@ -75,16 +77,16 @@ def class_name(trace: Trace, index: int) -> str:
     if known:
         return trace.labels[index]
     of_values = trace.head_type == "value"
-    return Sentence("output {number}" if of_values else "class {number}", number=index)
+    return LocalizedText("output {number}" if of_values else "class {number}", number=index)
 
 
-def target_name(subject: Subject, asked: str) -> str:
+def target_name(subject: ViewContext, asked: str) -> str:
     """What `target_of` names, as a reader knows it."""
     target = target_of(subject, asked)
     if not isinstance(target, tuple):
         return class_name(subject.trace, target)
     name, other = (class_name(subject.trace, one) for one in target)
-    return Sentence("{name} rather than {other}", name=name, other=other)
+    return LocalizedText("{name} rather than {other}", name=name, other=other)
 
 
 def likeliest(trace: Trace, count: int) -> list[dict[str, Any]]:
@@ -99,7 +101,7 @@ def likeliest(trace: Trace, count: int) -> list[dict[str, Any]]:
     ]
 
 
-def score_text(score: float, subject: Subject) -> str:
+def score_text(score: float, subject: ViewContext) -> str:
     """A class's probability in per cent; a value as it is."""
     return number(score) if subject.trace.head_type == "value" else f"{100 * score:.1f} %"
 
@@ -118,19 +120,20 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
     return file.getvalue().encode()
 
 
-def ledger_of(subject: Subject) -> Ledger:
+def ledger_of(subject: ViewContext) -> LogitTerms:
     """What all accounts of a trace have in common; UnsupportedModel where there is none that balances."""
     return subject.once("ledger", lambda: lazy.attribution.balanced_ledger(subject.inspector, subject.trace))
 
 
-def recorded(subject: Subject) -> None:
+def recorded(subject: ViewContext) -> None:
     """Sees that what every part wrote in a trace's pass is recorded."""
     subject.once_by_passes("written", lambda: bool(lazy.circuits.recorded(subject.inspector, subject.trace)))
 
 
 def writers_of(
-    subject: Subject, asked: Target, layer: int, head: int, via: Sequence = (), relative: bool = False
-) -> Writers:
+    subject: ViewContext, asked: ClassTarget, layer: int, head: int, via: Sequence = (),
+    relative: bool = False
+) -> Upstream:  # fmt: skip
     """Who wrote what a head reads, from 0, on its way to an answer through the heads `via`."""
 
     def make():
@@ -141,11 +144,11 @@ def writers_of(
     return subject.once(f"writers {asked} {relative} {via} {layer} {head}", make)
 
 
-def taken_away(subject: Subject, layer: int) -> Tensor:
+def taken_away(subject: ViewContext, layer: int) -> Tensor:
     """What each part of a layer (from 0) takes of every logit when it goes alone: part, class.
     UnsupportedModel where something has been taken away already.
     """
     if subject.trace.without:
-        raise UnsupportedModel(Sentence(WHOLE))
+        raise UnsupportedModel(LocalizedText(WHOLE))
     made = f"taken away {layer}"
     return subject.once_by_passes(made, lambda: subject.inspector.layer_effects(subject.trace.view, layer))

@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vitviz.traces.samples import sample_image
-from vitviz.views.controls import MOST, About
+from vitviz.views.controls import MOST, ModelShape
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
     from vitviz.traces.grid import Grid
-    from vitviz.traces.trace import Trace, View
+    from vitviz.traces.trace import ModelInput, Trace
 
 Settings = Mapping[str, Any]  # the value of every setting of a view, by name
 T = TypeVar("T")
-Once = Callable[[str, Callable[[], T]], T]
+ComputeOnce = Callable[[str, Callable[[], T]], T]
 
 
-class Subject:
+class ViewContext:
     """A model is loaded only where a view asks for it: what the trace alone answers never brings it back.
 
     `once(name, make)` makes what several items share a single time, however many ask at once;
@@ -38,19 +38,19 @@ class Subject:
         inspector: Inspector | Callable[[], Inspector],
         trace: Trace | None = None,
         survey: Any = None,
-        once: Once = lambda name, make: make(),
-        once_of_weights: Once = lambda name, make: make(),
-        once_by_passes: Once | None = None,
+        once: ComputeOnce = lambda name, make: make(),
+        once_of_weights: ComputeOnce = lambda name, make: make(),
+        once_by_passes: ComputeOnce | None = None,
         sampled: Callable[[], Any] | None = None,
-        beside: Subject | None = None,
+        beside: ViewContext | None = None,
         film: Callable[[], Mapping[int, Any]] = dict,
         grid: Grid | None = None,
-        seen: Callable[[], View] | None = None,
+        seen: Callable[[], ModelInput] | None = None,
         made: Callable[[str], bool] = lambda name: False,
-        another: Callable[[str], Subject] | None = None,
-        training: Callable[[], Sequence[Subject]] = tuple,
-        fitted: Once | None = None,
-        original: Callable[[], Subject] | None = None,
+        another: Callable[[str], ViewContext] | None = None,
+        training: Callable[[], Sequence[ViewContext]] = tuple,
+        fitted: ComputeOnce | None = None,
+        original: Callable[[], ViewContext] | None = None,
     ):
         self._inspector, self.trace, self.survey = inspector, trace, survey
         self.once, self.once_of_weights = once, once_of_weights
@@ -67,10 +67,10 @@ class Subject:
             self._inspector = self._inspector()
         return self._inspector
 
-    def _sample(self, name: str) -> Subject:
+    def _sample(self, name: str) -> ViewContext:
         """One of the pictures that come with vitviz, at the same input size."""
         size = self.trace.view.picture.shape[:2]
-        return Subject(self.inspector, self.inspector.trace(sample_image(name), size, self.trace.without))
+        return ViewContext(self.inspector, self.inspector.trace(sample_image(name), size, self.trace.without))
 
     @property
     def checkpoint(self) -> str:
@@ -87,7 +87,7 @@ class Subject:
         return self.inspector.grid() if self._grid is None else self._grid
 
     @property
-    def seen(self) -> View | None:
+    def seen(self) -> ModelInput | None:
         """The picture as the model gets it; None where there is none, as of a survey."""
         if self.trace is not None:
             return self.trace.view
@@ -99,12 +99,12 @@ class Subject:
         return self.trace is None and self._seen is not None
 
     @property
-    def about(self) -> About:
+    def about(self) -> ModelShape:
         """What the bounds of settings depend on."""
         if self.trace is not None:
             layers = self.trace.layers
-            return About(len(layers), layers[0].heads, self.trace.grid, self.trace.head_type)
+            return ModelShape(len(layers), layers[0].heads, self.trace.grid, self.trace.head_type)
         if self.survey is not None:
             survey = self.survey
-            return About(survey.layers, survey.heads, survey.grid, survey.head_type)
-        return About(MOST, MOST, self.grid)  # of weights alone, no view asks for a layer or head
+            return ModelShape(survey.layers, survey.heads, survey.grid, survey.head_type)
+        return ModelShape(MOST, MOST, self.grid)  # of weights alone, no view asks for a layer or head

@@ -10,9 +10,9 @@ from torch.testing import assert_close
 from tests.engine.accounts import small_model
 from tests.engine.forward.ablation_oracle import attending, inspector_of, pixels_of
 from tests.engine.looking import inspect, noise
-from vitviz import Without
+from vitviz import Ablation
 from vitviz.engine.forward.interventions import places_of
-from vitviz.engine.forward.patch_removal import Removal
+from vitviz.engine.forward.patch_removal import PatchRemoval
 
 GONE = (0, 3, 4, 7, 11)
 
@@ -74,9 +74,9 @@ def test_patches_are_left_out_of_what_is_open(given):
     inspector, window = given
     kept = tuple(patch for patch in range(12) if patch not in GONE)
     expected = answer(inspector, window, kept)
-    trace = inspector.trace(noise(), without=Without(patches=GONE))
+    trace = inspector.trace(noise(), without=Ablation(patches=GONE))
     assert_close(trace.logits, expected, rtol=1e-5, atol=1e-5)
-    removal = Removal(
+    removal = PatchRemoval(
         inspector.model,
         pixels_of(inspector),
         inspector.grid(),

@@ -16,9 +16,9 @@ from tests.engine.accounts import QUICK
 from tests.engine.forward.ablation_oracle import FAMILIES, handed, hidden, inspector_of, pixels_of
 from tests.engine.looking import noise
 from tests.tiers import sweep
-from vitviz import Without
+from vitviz import Ablation
 from vitviz.engine.forward.interventions import places_of
-from vitviz.engine.studies.perturbation import Draws
+from vitviz.engine.studies.perturbation import PerturbedLogits
 from vitviz.errors import Stopped, UnsupportedModel, VitvizError
 from vitviz.traces import cancellation
 
@@ -43,7 +43,7 @@ def same(one, two) -> bool:
 @sweep("family", FAMILIES, quick=QUICK)
 def test_patches_that_are_left_out_are_keys_that_nobody_sees(family):
     inspector = inspector_of(family)
-    trace = inspector.trace(noise(), without=Without(patches=GONE))
+    trace = inspector.trace(noise(), without=Ablation(patches=GONE))
     grid = inspector.grid()
     assert trace.kept == tuple(patch for patch in range(12) if patch not in GONE) and trace.grid == grid
     assert {len(tokens) for tokens in trace.tokens} == {trace.length} == {grid.prefix + 7}
@@ -56,11 +56,11 @@ def test_patches_that_are_left_out_are_keys_that_nobody_sees(family):
 def test_an_account_balances_whatever_was_taken_away(family):
     inspector = inspector_of(family)
     for without in (
-        Without(heads=HEADS, mlps=MLPS),
-        Without(heads=HEADS, heads_as="tokens"),
-        Without(heads=HEADS, mlps=MLPS, patches=GONE, heads_as="zero"),
-        Without(at=1, other="one"),
-        Without(at=2, other="one", heads=HEADS, mlps=MLPS, heads_as="other"),
+        Ablation(heads=HEADS, mlps=MLPS),
+        Ablation(heads=HEADS, heads_as="tokens"),
+        Ablation(heads=HEADS, mlps=MLPS, patches=GONE, heads_as="zero"),
+        Ablation(at=1, other="one"),
+        Ablation(at=2, other="one", heads=HEADS, mlps=MLPS, heads_as="other"),
     ):
         trace = inspector.trace(noise(), without=without, other=noise(5))
         account = vitviz.evidence(inspector, trace, 1)
@@ -85,7 +85,7 @@ def test_the_last_blocks_heads_with_mlp_and_deviation_held_are_the_ledgers_lines
     assert logit(plain) == pytest.approx(plain.logits[target].item(), abs=1e-5)
     for head in range(3):
         with inspector.hook("blocks.2.mlp", lambda tensor: held[None]):
-            trace = inspector.trace(noise(), without=Without(heads=[(2, head)], heads_as="zero"))
+            trace = inspector.trace(noise(), without=Ablation(heads=[(2, head)], heads_as="zero"))
         assert logit(plain) - logit(trace) == pytest.approx(account.heads[2, head].item(), abs=1e-5)
 
 
@@ -93,19 +93,21 @@ def test_the_last_blocks_heads_with_mlp_and_deviation_held_are_the_ledgers_lines
 def test_nothing_changes_where_nothing_is_replaced_and_all_where_all_is(family):
     inspector = inspector_of(family)
     plain, other = inspector.trace(noise()), inspector.trace(noise(5))
-    assert same(inspector.trace(noise(), without=Without()), plain)
+    assert same(inspector.trace(noise(), without=Ablation()), plain)
     every = {"heads": [(layer, head) for layer in range(3) for head in range(3)], "mlps": range(3)}
     assert same(
-        inspector.trace(noise(), without=Without(**every, heads_as="other", other="itself"), other=noise()),
+        inspector.trace(noise(), without=Ablation(**every, heads_as="other", other="itself"), other=noise()),
         plain,
     )
     for layer in range(3):
-        assert same(inspector.trace(noise(), without=Without(at=layer, other="itself"), other=noise()), plain)
-        patched = inspector.trace(noise(), without=Without(at=layer, other="one"), other=noise(5))
+        assert same(
+            inspector.trace(noise(), without=Ablation(at=layer, other="itself"), other=noise()), plain
+        )
+        patched = inspector.trace(noise(), without=Ablation(at=layer, other="one"), other=noise(5))
         assert torch.equal(patched.logits, other.logits) and not torch.equal(other.logits, plain.logits)
         assert torch.equal(patched.tokens[layer], other.tokens[layer])
-    both = Without(at=1, patches=GONE, other="one")
-    expected = inspector.trace(noise(5), without=Without(patches=GONE))
+    both = Ablation(at=1, patches=GONE, other="one")
+    expected = inspector.trace(noise(5), without=Ablation(patches=GONE))
     assert torch.equal(inspector.trace(noise(), without=both, other=noise(5)).logits, expected.logits)
 
 
@@ -117,7 +119,7 @@ def test_patches_are_painted_over_in_what_is_shown_and_in_what_the_model_gets(in
     values = torch.from_numpy(picture.copy()).double() / 255
     new = {"black": torch.zeros_like(values), "mean": mean.expand_as(values), "blur": by_loops(values, 4.0)}
     for how, wanted in new.items():
-        trace = inspector.trace(noise(), without=Without(patches=[0, 7], patches_as=how))
+        trace = inspector.trace(noise(), without=Ablation(patches=[0, 7], patches_as=how))
         seen = trace.view.picture
         assert (
             trace.kept is None
@@ -131,7 +133,8 @@ def test_patches_are_painted_over_in_what_is_shown_and_in_what_the_model_gets(in
             answer = inspector.model(pixels)[0]
         assert_close(trace.logits, answer, **near)  # of the float picture, not of what is shown
         kept = torch.tensor([[one for one in range(12) if one not in (0, 7)]])
-        assert_close(Draws(inspector, plain).kept(kept, how)[0], answer, **near)  # a trial asks the same
+        # a trial asks the same
+        assert_close(PerturbedLogits(inspector, plain).kept(kept, how)[0], answer, **near)
 
 
 def by_loops(values, sigma):
@@ -153,10 +156,10 @@ def by_loops(values, sigma):
 def test_edits_are_seen_by_nobody_else_and_leave_the_model_as_it_was(inspector):
     asked = [
         None,
-        Without(heads=HEADS),
-        Without(patches=GONE),
-        Without(mlps=[0], heads_as="zero"),
-        Without(at=1, other="coffee"),
+        Ablation(heads=HEADS),
+        Ablation(patches=GONE),
+        Ablation(mlps=[0], heads_as="zero"),
+        Ablation(at=1, other="coffee"),
     ]
     before = {name: value.clone() for name, value in inspector.model.state_dict().items()}
 
@@ -182,9 +185,9 @@ def test_edits_are_seen_by_nobody_else_and_leave_the_model_as_it_was(inspector):
 
 def test_hooks_of_users_reach_nothing_that_is_kept(inspector):
     with inspector.hook("blocks.0.output", torch.zeros_like):
-        inspector.trace(noise(), without=Without(heads=HEADS, patches=GONE))
-    expected = inspector_of("class").trace(noise(), without=Without(heads=HEADS))
-    assert same(inspector.trace(noise(), without=Without(heads=HEADS)), expected)
+        inspector.trace(noise(), without=Ablation(heads=HEADS, patches=GONE))
+    expected = inspector_of("class").trace(noise(), without=Ablation(heads=HEADS))
+    assert same(inspector.trace(noise(), without=Ablation(heads=HEADS)), expected)
 
 
 def test_means_are_by_place_at_the_own_size_and_even_elsewhere(inspector):
@@ -207,13 +210,13 @@ def test_means_are_by_place_at_the_own_size_and_even_elsewhere(inspector):
 
 
 def test_a_trace_can_be_kept_and_sent(inspector):
-    for without in (Without(patches=GONE, heads=HEADS), Without(heads=HEADS, heads_as="zero")):
+    for without in (Ablation(patches=GONE, heads=HEADS), Ablation(heads=HEADS, heads_as="zero")):
         trace = inspector.trace(noise(), without=without)
         sent = pickle.loads(pickle.dumps(trace))
         assert same(sent, trace) and sent.kept == trace.kept and sent.without == without
         assert torch.equal(sent.layers[2].given, trace.layers[2].given) and sent.layers[2].replaced == (0, 2)
     plain = inspector.trace(noise())
-    replaced = inspector.trace(noise(), without=Without(heads=HEADS))
+    replaced = inspector.trace(noise(), without=Ablation(heads=HEADS))
     assert replaced.nbytes == plain.nbytes + 3 * 13 * 8 * 4  # three heads, 13 tokens, 8 numbers of 4 bytes
 
 
@@ -231,20 +234,20 @@ class Rolled(torch.nn.Module):
 def test_a_model_that_mixes_tokens_by_more_than_attention_loses_no_patches(inspector):
     inspector.model.blocks[1].mlp = Rolled(inspector.model.blocks[1].mlp)
     with pytest.raises(UnsupportedModel, match="leaving patches out is not applicable"):
-        inspector.trace(noise(), without=Without(patches=[5]))
-    assert inspector.trace(noise(), without=Without(patches=[5], patches_as="mean")).kept is None
+        inspector.trace(noise(), without=Ablation(patches=[5]))
+    assert inspector.trace(noise(), without=Ablation(patches=[5], patches_as="mean")).kept is None
 
 
 @pytest.mark.parametrize(
     "without, words",
     [
-        (Without(heads=[(3, 0)]), "layers 0 to 2"),
-        (Without(heads=[(0, 3)]), "heads 0 to 2"),
-        (Without(mlps=[3]), "MLP of layer 3"),
-        (Without(at=3, other="coffee"), "layers 0 to 2"),
-        (Without(patches=[12]), "patches 0 to 11"),
-        (Without(patches=range(12)), "at least one"),
-        (Without(at=1, other="/etc/passwd"), "hand it in"),
+        (Ablation(heads=[(3, 0)]), "layers 0 to 2"),
+        (Ablation(heads=[(0, 3)]), "heads 0 to 2"),
+        (Ablation(mlps=[3]), "MLP of layer 3"),
+        (Ablation(at=3, other="coffee"), "layers 0 to 2"),
+        (Ablation(patches=[12]), "patches 0 to 11"),
+        (Ablation(patches=range(12)), "at least one"),
+        (Ablation(at=1, other="/etc/passwd"), "hand it in"),
     ],
 )
 def test_what_is_not_there_is_refused(inspector, without, words):

@@ -11,7 +11,7 @@ import torch
 
 from tests.engine.looking import inspect, noise, perturbed
 from vitviz.engine.forward import copies
-from vitviz.engine.forward.hooks import Tap
+from vitviz.engine.forward.hooks import HookHandle
 from vitviz.errors import Stopped
 from vitviz.traces import cancellation
 
@@ -118,7 +118,7 @@ def test_the_model_itself_can_be_run_and_copied_by_others_in_the_middle_of_a_pas
             module._forward_pre_hooks_with_kwargs for module in model.modules()
         )  # a later hook may get that number
         assert not any(
-            isinstance(hook, Tap)
+            isinstance(hook, HookHandle)
             for m in model.modules()
             for hook in (*m._forward_hooks.values(), *m._forward_pre_hooks.values())
         )

@@ -10,7 +10,7 @@ from tests.engine.forward.ablation_oracle import FAMILIES, handed, inspector_of,
 from tests.engine.forward.test_interventions import HEADS, MLPS, near
 from tests.engine.looking import noise
 from tests.tiers import sweep
-from vitviz import Without
+from vitviz import Ablation
 
 
 @pytest.mark.parametrize("how", ["mean", "tokens", "zero", "other"])
@@ -20,7 +20,7 @@ def test_heads_and_mlps_give_what_is_put_in_their_place(family, how):
     model = inspector.model
     other = None if how != "other" else "one"
     trace = inspector.trace(
-        noise(), without=Without(heads=HEADS, mlps=MLPS, heads_as=how, other=other), other=noise(5)
+        noise(), without=Ablation(heads=HEADS, mlps=MLPS, heads_as=how, other=other), other=noise(5)
     )
     pictures = (
         [vitviz.sample_image(name) for name in ("chelsea", "coffee", "astronaut", "rocket")]

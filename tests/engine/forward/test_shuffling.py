@@ -143,7 +143,7 @@ def test_answers_in_many_orders_are_those_of_the_orders_one_by_one(monkeypatch):
     trace = inspector.trace(noise())
     orders = torch.stack([torch.from_numpy(shuffling.permutation(16, seed)) for seed in range(5)])
     monkeypatch.setattr(asked, "AT_ONCE", 2 * trace.grid.tokens)  # two pictures at once
-    found = asked.Draws(inspector, trace).in_order(orders)
+    found = asked.PerturbedLogits(inspector, trace).in_order(orders)
     for seed, logits in enumerate(found):
         expected = inspector.experiment(trace.view, shuffle=seed).logits
         torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)

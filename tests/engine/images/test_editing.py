@@ -10,7 +10,7 @@ import vitviz
 from vitviz.engine.images import editing as module
 from vitviz.errors import ImageError, Stopped, VitvizError
 from vitviz.traces import cancellation
-from vitviz.traces.image_edits import Strokes
+from vitviz.traces.image_edits import ImageEdits
 
 HEIGHT, WIDTH = 60, 80
 
@@ -267,7 +267,7 @@ def test_a_trace_says_how_its_picture_was_retouched_and_no_file_can_say_so(pictu
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     image = vitviz.retouched(picture, "hue_90")
     trace = inspector.trace(image)
-    assert trace.view.retouched == Strokes.parse("hue_90") and "retouched: hue_90" in trace._repr_html_()
+    assert trace.view.retouched == ImageEdits.parse("hue_90") and "retouched: hue_90" in trace._repr_html_()
     assert "retouched: hue_90" in vitviz.figure("rollout", inspector, trace).caption
     cell = vitviz.show("rollout", inspector, trace, image=image, live=[]).page
     assert '"The photograph was retouched: {what}.", "values": {"what": {"text": "hue_90"' in cell

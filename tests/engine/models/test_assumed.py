@@ -16,7 +16,7 @@ from tests.tiers import sweep
 from vitviz.engine import choices
 from vitviz.engine.adapters import sidecar_config
 from vitviz.engine.formats import inference
-from vitviz.engine.formats.overrides import Given
+from vitviz.engine.formats.overrides import Overrides
 from vitviz.engine.images.opening import open_image
 from vitviz.errors import CheckpointError, VitvizError
 
@@ -242,8 +242,8 @@ def test_a_name_that_says_nonsense_is_refused(text):
 
 
 def test_a_text_is_read_as_it_was_written():
-    given = Given(6, (0.48145466, 0.1, 0.2), (0.5,) * 3, 0.875, "squash", "bicubic", "relu", 1e-12)
-    assert Given.parse(given.text()) == given
+    given = Overrides(6, (0.48145466, 0.1, 0.2), (0.5,) * 3, 0.875, "squash", "bicubic", "relu", 1e-12)
+    assert Overrides.parse(given.text()) == given
 
 
 def test_heads_that_do_not_divide_are_refused(tmp_path):

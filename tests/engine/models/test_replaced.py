@@ -14,7 +14,7 @@ from tests.engine.models.hostile import valid, weights
 from tests.engine.models.hub_server import ROOT
 from vitviz.engine import load, unchanged
 from vitviz.errors import CheckpointError, OutOfMemory
-from vitviz.server.services.analysis_service import Settings, Studio
+from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_weights_that_were_taken_away_stay_what_they_were(folder):
 
 @pytest.fixture
 def studio(folder):
-    return Studio(Settings(checkpoint="mine", weights=folder, device="cpu"))
+    return AnalysisService(ServiceSettings(checkpoint="mine", weights=folder, device="cpu"))
 
 
 def test_the_page_shows_the_new_weights_and_says_so(studio, folder):

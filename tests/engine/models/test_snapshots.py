@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 import vitviz
 from vitviz.engine.hub.catalogue import find
-from vitviz.engine.hub.snapshots import Frame, frames
+from vitviz.engine.hub.snapshots import Snapshot, frames
 
 ROOT = Path(__file__).parents[3]
 TABLE = """file,weights,step,epoch,seconds,train_loss,val_loss,val_top1,val_top5
@@ -39,9 +39,9 @@ def weights(tmp_path):
 
 def test_frames_come_first_step_first_and_the_finished_model_last(weights):
     assert vitviz.film("mine", folder=weights) == [
-        Frame("mine@0", 0, 0.0, None, 5.34, 0.005),
-        Frame("mine@300", 300, 0.4, 4.9, None, 0.04),
-        Frame("mine", 900, 1.2, 4.1, 3.9, 0.2, averaged=True),
+        Snapshot("mine@0", 0, 0.0, None, 5.34, 0.005),
+        Snapshot("mine@300", 300, 0.4, 4.9, None, 0.04),
+        Snapshot("mine", 900, 1.2, 4.1, 3.9, 0.2, averaged=True),
     ]
 
 
@@ -53,7 +53,11 @@ def test_a_frame_knows_its_film_and_loads_its_own_weights(weights):
 
 def test_a_film_without_a_table_still_has_its_steps(weights):
     (weights / "mine" / "film.csv").unlink()
-    assert frames(find("mine", weights)) == [Frame("mine@0", 0), Frame("mine@300", 300), Frame("mine", None)]
+    assert frames(find("mine", weights)) == [
+        Snapshot("mine@0", 0),
+        Snapshot("mine@300", 300),
+        Snapshot("mine", None),
+    ]
     (weights / "mine" / "film.csv").write_bytes(b"\xff\xfe\x00file,\x00")
     assert [frame.step for frame in frames(find("mine", weights))] == [0, 300, None]
 

@@ -34,13 +34,13 @@ from vitviz.traces import cancellation
 from vitviz.traces.head_type import SCORES as SCORES
 from vitviz.traces.head_type import HeadType, predictions_of, require_score, scores_of
 
-Answers = Callable[[Int[Tensor, "batch kept"]], Float[Tensor, "batch class"]]
-Told = Callable[[int, int], None]  # how many sets are done, of how many
+LogitsOf = Callable[[Int[Tensor, "batch kept"]], Float[Tensor, "batch class"]]
+OnStep = Callable[[int, int], None]  # how many sets are done, of how many
 _SETS = 64  # in one request
 
 
 def _answered(
-    sets: Iterable[tuple[int, ...]], answers: Answers, told: Told | None
+    sets: Iterable[tuple[int, ...]], answers: LogitsOf, told: OnStep | None
 ) -> dict[tuple[int, ...], Float[Tensor, " class"]]:
     """The logits of sets of patches, each asked about once, the largest first."""
     known, found = sorted(dict.fromkeys(sets), key=len, reverse=True), {}
@@ -133,7 +133,7 @@ GROUPS = 10  # of SaCo
 
 
 @dataclass(frozen=True)
-class Curves:
+class RemovalCurves:
     """One map's scores at every share removed: the mean over its orders, where equal patches had several."""
 
     most: Mapping[str, Float[Tensor, " step"]]  # by score; the most relevant removed first
@@ -151,19 +151,19 @@ class Curves:
         return least - most
 
 
-def mean_of(several: Sequence[Curves]) -> Curves:
+def mean_of(several: Sequence[RemovalCurves]) -> RemovalCurves:
     def mean(side: str) -> dict[str, Tensor]:
         each = {score: [getattr(one, side)[score] for one in several] for score in several[0].most}
         return {score: torch.stack(some).mean(dim=0) for score, some in each.items()}
 
-    return Curves(mean("most"), mean("least"), sum(one.saco for one in several) / len(several))
+    return RemovalCurves(mean("most"), mean("least"), sum(one.saco for one in several) / len(several))
 
 
 def curves_of(
-    maps: Mapping[Hashable, Float[Tensor, "row col"]], answers: Answers, classes: tuple[int, ...],
+    maps: Mapping[Hashable, Float[Tensor, "row col"]], answers: LogitsOf, classes: tuple[int, ...],
     answer: int | None, shares: Sequence[float], seed: int, draws: int, groups: int = GROUPS,
-    told: Told | None = None, head_type: HeadType = "softmax",
-) -> tuple[dict[Hashable, Curves], int]:  # fmt: skip
+    told: OnStep | None = None, head_type: HeadType = "softmax",
+) -> tuple[dict[Hashable, RemovalCurves], int]:  # fmt: skip
     """Every map's curves, and how many sets of patches were asked about; without `groups` no SaCo.
 
     SaCo weighs what a group's removal takes off the probability; of a head of values, off the value.
@@ -188,7 +188,7 @@ def curves_of(
         if without:
             watched = scores(without)[require_score(None, head_type, "")]
             agreement = saco(salience, watched[-1] - watched[:-1])
-        found[name] = mean_of([Curves(*map(scores, one), agreement) for one in sides])
+        found[name] = mean_of([RemovalCurves(*map(scores, one), agreement) for one in sides])
     return found, len(answered)
 
 

@@ -16,12 +16,12 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from vitviz.analyses.faithfulness.curves import GROUPS, Curves, beyond, curves_of, mean_of, of_all
+from vitviz.analyses.faithfulness.curves import GROUPS, RemovalCurves, beyond, curves_of, mean_of, of_all
 from vitviz.analyses.protocol import DENSE
-from vitviz.analyses.saliency import METHODS, STEPPED, Passes, Relevance, checked_steps, relevance_of
+from vitviz.analyses.saliency import METHODS, STEPPED, Passes, SaliencyMap, checked_steps, relevance_of
 from vitviz.analyses.target import classes_of
 from vitviz.errors import Stopped, TooMuch, VitvizError, quoted
-from vitviz.traces.display import Tabled
+from vitviz.traces.display import NotebookTable
 from vitviz.traces.head_type import HeadType, require_score, scores_named
 from vitviz.traces.localized_text import said
 from vitviz.traces.trace import Trace
@@ -30,11 +30,11 @@ SHARES = tuple(step / 10 for step in range(11))  # removed, both ends included
 DRAWS = 10  # random maps: of five, chance's reach is half as far again
 ORDERS = 5  # of equal patches
 CONVERGENCE = ("steps", "change", "converged")  # of integrated gradients; None of other maps
-Progress = Callable[[float, str], None]  # the share that is done, and what is being done
+OnMethod = Callable[[float, str], None]  # the share that is done, and what is being done
 
 
 @dataclass(frozen=True)
-class Trial(Tabled):
+class Faithfulness(NotebookTable):
     """What was found on one picture. Methods that do not apply are in `refused`, each with the reason."""
 
     checkpoint: str
@@ -43,9 +43,9 @@ class Trial(Tabled):
     patches_as: str
     seed: int
     shares: tuple[float, ...]
-    maps: Mapping[str, Relevance]
-    curves: Mapping[str, Curves]
-    draws: tuple[Curves, ...]  # of single random maps; curves["random"] is their mean
+    maps: Mapping[str, SaliencyMap]
+    curves: Mapping[str, RemovalCurves]
+    draws: tuple[RemovalCurves, ...]  # of single random maps; curves["random"] is their mean
     refused: Mapping[str, str]
     sets: int  # how many sets of patches the model was asked about
     head_type: HeadType = "softmax"  # of what was explained
@@ -59,7 +59,7 @@ class Trial(Tabled):
         """The score that is asked for, the probability by default; of values the value. Else VitvizError."""
         return require_score(asked, self.head_type, self.checkpoint)
 
-    def part(self, method: str) -> Trial:
+    def part(self, method: str) -> Faithfulness:
         """One method's, which `together` joins with others; the first has all sets to its account."""
 
         def of(several):
@@ -70,7 +70,7 @@ class Trial(Tabled):
         return replace(self, maps=of(self.maps), curves=of(self.curves), refused=of(self.refused), sets=sets)
 
     def areas(self, method: str, score: str | None = None) -> tuple[float, float]:
-        """Most and least relevant first; see `Curves.areas`."""
+        """Most and least relevant first; see `RemovalCurves.areas`."""
         return self.curves[method].areas(self.shares, self.score(score))
 
     def ranking(self, score: str | None = None) -> list[tuple[str, float]]:
@@ -122,10 +122,10 @@ class Trial(Tabled):
 
 def trial_of(
     passes: Passes, methods: Sequence[str] | None = None, patches_as: str = "dropped", seed: int = 0,
-    shares: Sequence[float] = SHARES, draws: int = DRAWS, progress: Progress | None = None,
-    made: Mapping[str, Relevance] = MappingProxyType({}), chance: bool = True, groups: int = GROUPS,
+    shares: Sequence[float] = SHARES, draws: int = DRAWS, progress: OnMethod | None = None,
+    made: Mapping[str, SaliencyMap] = MappingProxyType({}), chance: bool = True, groups: int = GROUPS,
     steps: int | None = None,
-) -> Trial:  # fmt: skip
+) -> Faithfulness:  # fmt: skip
     """Every method's map (all of them by default, chance always), its curves, areas and SaCo.
 
     `passes` removes as `patches_as` says; `made` are maps that are known already. Without `chance` it is a
@@ -152,10 +152,10 @@ def trial_of(
         curves["random"] = mean_of(single)
     checkpoint = passes.trace.checkpoint
     found = maps, curves, single, refused, sets, passes.trace.head_type
-    return Trial(checkpoint, classes, answer, patches_as, seed, shares, *found)
+    return Faithfulness(checkpoint, classes, answer, patches_as, seed, shares, *found)
 
 
-def together(parts: Sequence[Trial]) -> Trial:
+def together(parts: Sequence[Faithfulness]) -> Faithfulness:
     """The trial whose parts were made one after the other, of one picture, target and protocol."""
     maps, curves, refused, draws, sets = {}, {}, {}, (), 0
     for one in parts:
@@ -165,9 +165,9 @@ def together(parts: Sequence[Trial]) -> Trial:
 
 
 def maps_of(
-    passes: Passes, names: Sequence[str], made: Mapping[str, Relevance] = MappingProxyType({}),
-    tell: Progress = lambda share, what: None, steps: int | None = None,
-) -> tuple[dict[str, Relevance], dict[str, str]]:  # fmt: skip
+    passes: Passes, names: Sequence[str], made: Mapping[str, SaliencyMap] = MappingProxyType({}),
+    tell: OnMethod = lambda share, what: None, steps: int | None = None,
+) -> tuple[dict[str, SaliencyMap], dict[str, str]]:  # fmt: skip
     """The maps of some methods, and why the others do not apply; `made` are known, `tell` as in `trial_of`.
 
     Raises Stopped or TooMuch where nobody waits, or nobody may.

@@ -1,9 +1,10 @@
 """What a trial comes to: where methods stand over a set, and the verdict in one sentence.
 
 On one picture a map beats chance where the area between its curves lies above that of random maps by more
-than chance alone would bring any map of the table in one of twenty trials (`Trial.reach`); two maps that lie
-no further apart than that are not put in an order. It is one picture's verdict. Over a set it is as much, in
-standard errors of the difference, picture by picture: an order only as far as that is more than noise.
+than chance alone would bring any map of the table in one of twenty trials (`Faithfulness.reach`); two maps
+that lie no further apart than that are not put in an order. It is one picture's verdict. Over a set it is as
+much, in standard errors of the difference, picture by picture: an order only as far as that is more than
+noise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from vitviz.analyses.faithfulness.curves import SCORES, beyond, of_all
-from vitviz.analyses.faithfulness.evaluation import Trial
+from vitviz.analyses.faithfulness.evaluation import Faithfulness
 from vitviz.analyses.protocol import TITLES, UNTRIED, listed
 from vitviz.analyses.saliency import CONTROLS
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.head_type import require_score, scores_named
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 
 ALIKE = "alike"
 ALSO = (ALIKE, "hit", "energy")  # of a method, whatever way patches are removed
@@ -82,16 +83,16 @@ def refused(survey: Any) -> dict[str, Any]:
     return {name: one for name, one in found.items() if one is not None}
 
 
-def said_of_refused(survey: Any) -> list[Sentence]:
+def said_of_refused(survey: Any) -> list[LocalizedText]:
     """The same in sentences, and of which methods maps of two classes could not be compared."""
 
     def values(method: str, one: Any) -> dict[str, Any]:
         about = {"method": TITLES[method], "count": one.pictures, "pictures": survey.images}
         return {**about, "name": one.name, "reason": one.reason}
 
-    found = [Sentence(NO_RANK, **values(*one)) for one in refused(survey).items()]
+    found = [LocalizedText(NO_RANK, **values(*one)) for one in refused(survey).items()]
     alike = {name: survey.refused.get(f"trial.{ALIKE}.{name}") for name in trial_in(survey).methods}
-    return found + [Sentence(NOT_ALIKE, **values(name, one)) for name, one in alike.items() if one]
+    return found + [LocalizedText(NOT_ALIKE, **values(name, one)) for name, one in alike.items() if one]
 
 
 def _surely(
@@ -162,36 +163,40 @@ OVER_ONE = (
 )
 
 
-def verdict(trial: Trial, score: str | None = None) -> Sentence:
+def verdict(trial: Faithfulness, score: str | None = None) -> LocalizedText:
     """Which map told best what the answer hangs on; controls count as rivals, and not among the maps."""
     beats = trial.beats_chance(score)
     if not beats:
-        return Sentence(NOTHING)
+        return LocalizedText(NOTHING)
     counts = [len([name for name in names if name not in CONTROLS]) for names in (beats, trial.curves)]
     values = {"best": TITLES[beats[0]], "count": counts[0], "total": counts[1]}
-    return Sentence(TIED if _near(trial, score) else BEST, **values)
+    return LocalizedText(TIED if _near(trial, score) else BEST, **values)
 
 
-def level(trial: Trial, score: str | None = None) -> str:
+def level(trial: Faithfulness, score: str | None = None) -> str:
     """Which others cannot be told from the best; empty for none."""
     near = _near(trial, score)
-    return Sentence(LEVEL, others=listed(near)) if near else ""
+    return LocalizedText(LEVEL, others=listed(near)) if near else ""
 
 
-def _near(trial: Trial, score: str | None) -> list[str]:
+def _near(trial: Faithfulness, score: str | None) -> list[str]:
     best, *rest = trial.beats_chance(score) or ("",)
     return [name for name in rest if trial.tied(best, name, score)]
 
 
-def verdict_over(rows: Sequence[Mapping[str, Any]], pictures: int) -> Sentence:
+def verdict_over(rows: Sequence[Mapping[str, Any]], pictures: int) -> LocalizedText:
     """The same of a set, from rows of `standing`: who shares the first rank is not told from the first."""
     if pictures < 2:
-        return Sentence(OVER_ONE)
+        return LocalizedText(OVER_ONE)
     beats = [row for row in rows if row["beats_chance"]]
     if not beats or beats[0]["rank"] > 1:
-        return Sentence(OVER_NOTHING, pictures=pictures)
+        return LocalizedText(OVER_NOTHING, pictures=pictures)
     best, *rest = beats
     near = [row["method"] for row in rest if row["rank"] == 1]
     counts = [len([row for row in some if row["method"] not in CONTROLS]) for some in (beats, rows)]
     values = {"pictures": pictures, "best": TITLES[best["method"]], "count": counts[0], "total": counts[1]}
-    return Sentence(OVER_TIED, **values, others=listed(near)) if near else Sentence(OVER_BEST, **values)
+    return (
+        LocalizedText(OVER_TIED, **values, others=listed(near))
+        if near
+        else LocalizedText(OVER_BEST, **values)
+    )

@@ -1,4 +1,4 @@
-"""Every kind of map of which patch an answer is made of: a function of `Passes`, a `Relevance` out.
+"""Every kind of map of which patch an answer is made of: a function of `Passes`, a `SaliencyMap` out.
 
 `METHODS` are all of them by name, the controls last. Each says in its docstring its formula, whose it is, and
 what it does not show; those of `dense.MAPS` in their file. LRP's rules with halved gradients (AttnLRP) are
@@ -13,11 +13,11 @@ from vitviz.analyses.saliency import attention_maps, dense, direct, linear
 from vitviz.analyses.saliency.dense import likeliest as likeliest
 from vitviz.analyses.saliency.linear import checked_steps as checked_steps
 from vitviz.analyses.saliency.linear import integrated_gradients as integrated_gradients
-from vitviz.analyses.saliency.passes import Passes, Relevance
+from vitviz.analyses.saliency.passes import Passes, SaliencyMap
 from vitviz.errors import VitvizError, quoted
 
 _MAPS = {**vars(attention_maps), **vars(direct), **vars(linear), **dense.MAPS}
-METHODS: Mapping[str, Callable[..., Relevance]] = MappingProxyType({name: _MAPS[name] for name in TITLES})
+METHODS: Mapping[str, Callable[..., SaliencyMap]] = MappingProxyType({name: _MAPS[name] for name in TITLES})
 CONTROLS = ("random", "centre")
 DEPTHS = ("frozen", "input_gradient")  # those that can be read at several places
 STEPPED = "integrated_gradients"
@@ -25,7 +25,7 @@ STEPPED = "integrated_gradients"
 
 def relevance_of(
     passes: Passes, method: str = "frozen", at: str | int | None = None, steps: int | None = None
-) -> Relevance:
+) -> SaliencyMap:
     """One method's map; `at` for `DEPTHS`: 'tokens', 'pixels' or a layer (None: the method's own choice).
 
     `steps` for `STEPPED`: how many nodes its path has; None doubles them until the map is stable.

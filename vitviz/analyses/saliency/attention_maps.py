@@ -17,29 +17,29 @@ from torch import Tensor
 from vitviz.analyses.query import query_weights
 from vitviz.analyses.rollout import mean_attention
 from vitviz.analyses.rollout import rollout as attention_rollout
-from vitviz.analyses.saliency.passes import Passes, Relevance, Weighed
+from vitviz.analyses.saliency.passes import Passes, SaliencyMap, WeightedAttention
 from vitviz.errors import UnsupportedModel
-from vitviz.traces.localized_text import Sentence, not_applicable
+from vitviz.traces.localized_text import LocalizedText, not_applicable
 
 NO_GRADIENT = "no attention has a gradient"
 
 
-def rollout(passes: Passes) -> Relevance:
+def rollout(passes: Passes) -> SaliencyMap:
     """Attention rollout: M_l = (I + mean_h A_l) / 2, map = row M_L ... M_1.
 
     Abnar and Zuidema 2020. The same for every class, by construction.
     """
     found = attention_rollout(passes.trace).flatten()
-    return Relevance.of("rollout", passes, found, "all layers", signed=False)
+    return SaliencyMap.of("rollout", passes, found, "all layers", signed=False)
 
 
-def last_attention(passes: Passes) -> Relevance:
+def last_attention(passes: Passes) -> SaliencyMap:
     """The last layer's attention, mean over heads: the same for every class, blind to layers before."""
     found = mean_attention(passes.trace)[-1].flatten()
-    return Relevance.of("last_attention", passes, found, "the last layer", signed=False)
+    return SaliencyMap.of("last_attention", passes, found, "the last layer", signed=False)
 
 
-def gradient_rollout(passes: Passes) -> Relevance:
+def gradient_rollout(passes: Passes) -> SaliencyMap:
     """F_l = max(0, mean_h A_l G_l), M_l = (I + F_l) / 2, each row divided by its sum, map = row M_L ... M_1.
 
     jacobgil/vit-explain's formula, put right: rows (not columns) sum to 1, gradients in the order of the
@@ -51,7 +51,7 @@ def gradient_rollout(passes: Passes) -> Relevance:
     return _of_row("gradient_rollout", passes, row)
 
 
-def chefer(passes: Passes) -> Relevance:
+def chefer(passes: Passes) -> SaliencyMap:
     """C_l = mean_h max(0, A_l G_l), R = (I + C_L) ... (I + C_1), map = row R - row.
 
     Chefer et al., ICCV 2021 (arXiv 2103.15679), from all layers; attention pooling by its rule for two
@@ -68,16 +68,16 @@ def chefer(passes: Passes) -> Relevance:
     return _of_row("chefer", passes, carried_row(start, layers))  # the pooling's own C holds no identity
 
 
-def attention_gradient(passes: Passes) -> Relevance:
+def attention_gradient(passes: Passes) -> SaliencyMap:
     """sum_h sum_i A_hij G_hij in the last layer: how far key j's attention moves the answer.
 
     Signed; attention in its last use alone. With one linear layer behind it, the sum is what the heads gave.
     """
     values = _layers(passes)[-1].product.sum(dim=(0, 1))[passes.trace.grid.prefix :]
-    return Relevance.of("attention_gradient", passes, values, "the last layer")
+    return SaliencyMap.of("attention_gradient", passes, values, "the last layer")
 
 
-def attention_grad_cam(passes: Passes) -> Relevance:
+def attention_grad_cam(passes: Passes) -> SaliencyMap:
     """max(0, mean_h A_h[row] mean_j G_h[row, j]) in the last layer: "GradCAM" in Chefer et al.'s tables.
 
     Another thing than Grad-CAM on tokens (`grad_cam`). Often all zero, and then said to be.
@@ -87,7 +87,7 @@ def attention_grad_cam(passes: Passes) -> Relevance:
     both = (torch.einsum("i,hij->hj", row, one)[:, prefix:] for one in (last.attention, last.gradient))
     rows, slopes = both
     found = (rows * slopes.mean(dim=-1, keepdim=True)).mean(dim=0).clamp(min=0)
-    return Relevance.of("attention_grad_cam", passes, found, "the last layer", signed=False)
+    return SaliencyMap.of("attention_grad_cam", passes, found, "the last layer", signed=False)
 
 
 # ----- how it is done
@@ -104,12 +104,12 @@ def carried_row(
     return row
 
 
-def _of_row(method: str, passes: Passes, row: Float[Tensor, " token"]) -> Relevance:
-    return Relevance.of(method, passes, row[passes.trace.grid.prefix :], "all layers", signed=False)
+def _of_row(method: str, passes: Passes, row: Float[Tensor, " token"]) -> SaliencyMap:
+    return SaliencyMap.of(method, passes, row[passes.trace.grid.prefix :], "all layers", signed=False)
 
 
-def _layers(passes: Passes) -> tuple[Weighed, ...]:
+def _layers(passes: Passes) -> tuple[WeightedAttention, ...]:
     attentions = passes.gradients().attentions
     if not attentions:
-        raise UnsupportedModel(not_applicable(passes.trace.checkpoint, Sentence(NO_GRADIENT)))
+        raise UnsupportedModel(not_applicable(passes.trace.checkpoint, LocalizedText(NO_GRADIENT)))
     return attentions

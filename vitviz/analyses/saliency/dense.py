@@ -22,10 +22,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitviz.analyses.saliency.passes import Passes, Relevance
+from vitviz.analyses.saliency.passes import Passes, SaliencyMap
 from vitviz.analyses.target import classes_of, score_of
 from vitviz.errors import UnsupportedModel
-from vitviz.traces.localized_text import Sentence, not_applicable
+from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.traces.trace import Attention, Trace
 
 BESIDE = "its classifier reads the class token and the mean of the patches side by side"
@@ -44,14 +44,14 @@ SETTINGS = {
 }
 
 
-def _map(method: str, passes: Passes) -> Relevance:
+def _map(method: str, passes: Passes) -> SaliencyMap:
     """What each patch alone says of the target, by a method of `SETTINGS`, less the mean over patches."""
     scores, target = patch_scores(passes, method), passes.target
     classes = [0] if isinstance(target, Tensor) else classes_of(passes.trace, target)
     found = score_of(scores.flatten(1).mT, classes).unflatten(0, scores.shape[1:])
     mean = found.nanmean().item()
     constants = {"mean over patches": mean}
-    return Relevance(method, found - mean, passes.answer, "the last layer", constants=constants)
+    return SaliencyMap(method, found - mean, passes.answer, "the last layer", constants=constants)
 
 
 MAPS = {name: partial(_map, name) for name in SETTINGS}
@@ -65,7 +65,9 @@ def patch_scores(passes: Passes, method: str) -> Float[Tensor, "class row col"]:
     own = readout.attention_pooling
     beside = readout.pooling.kind == "class and average"
     if beside or own is not None and own.positions is not None:
-        raise UnsupportedModel(not_applicable(trace.checkpoint, Sentence(BESIDE if beside else POSITIONS)))
+        raise UnsupportedModel(
+            not_applicable(trace.checkpoint, LocalizedText(BESIDE if beside else POSITIONS))
+        )
     by, alone = SETTINGS[method]
     return trace.on_grid(passes.patches(by and handed_on(trace, by), alone).double().mT)
 

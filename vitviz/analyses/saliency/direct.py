@@ -3,12 +3,12 @@
 import torch
 
 from vitviz.analyses.logit_account import account_of
-from vitviz.analyses.saliency.passes import Passes, Relevance
+from vitviz.analyses.saliency.passes import Passes, SaliencyMap
 from vitviz.analyses.target import classes_of, score_of
 from vitviz.errors import VitvizError
 
 
-def ledger(passes: Passes) -> Relevance:
+def ledger(passes: Passes) -> SaliencyMap:
     """Every head's direct share of the answer, by source patch, summed over layers and heads; it adds up.
 
     Gandelsman et al. 2024 (arXiv 2310.05916); see `evidence`. Direct effects only: what a head does through
@@ -18,10 +18,10 @@ def ledger(passes: Passes) -> Relevance:
     by_token = account.sources.sum(dim=(0, 1), dtype=torch.float64)
     prefix = by_token[: grid.prefix].sum().item()
     told = (account.logit, "all layers", prefix, account.constants)
-    return Relevance("ledger", account.patches, *told, adds_up=True)
+    return SaliencyMap("ledger", account.patches, *told, adds_up=True)
 
 
-def leave_one_out(passes: Passes) -> Relevance:
+def leave_one_out(passes: Passes) -> SaliencyMap:
     """s(x) - s(x without patch i): each patch's token is left out alone, and the rest goes through the model.
 
     Zeiler and Fergus 2014 with real absence in place of grey (Jain et al. 2022, arXiv 2204.08945). N passes
@@ -37,20 +37,20 @@ def leave_one_out(passes: Passes) -> Relevance:
     classes = classes_of(passes.trace, passes.target)
     whole = score_of(passes.trace.logits[None].double(), classes)
     found = whole - score_of(passes.answers(kept).double(), classes)
-    return Relevance.of("leave_one_out", passes, found, "the picture")
+    return SaliencyMap.of("leave_one_out", passes, found, "the picture")
 
 
-def random(passes: Passes, seed: int = 0) -> Relevance:
+def random(passes: Passes, seed: int = 0) -> SaliencyMap:
     """Numbers from a seed. Whatever a test says of this map, it says of chance."""
     grid, drawn = passes.trace.grid, torch.Generator().manual_seed(seed)
     numbers = torch.rand(grid.rows, grid.cols, generator=drawn, dtype=torch.float64)
-    return Relevance("random", numbers, passes.answer, "nowhere", signed=False)
+    return SaliencyMap("random", numbers, passes.answer, "nowhere", signed=False)
 
 
-def centre(passes: Passes) -> Relevance:
+def centre(passes: Passes) -> SaliencyMap:
     """A Gaussian in the middle, a quarter of the picture wide: photographers put what they mean there."""
     grid = passes.trace.grid
     sides = grid.rows, grid.cols
     rows, cols = ((torch.arange(side, dtype=torch.float64) + 0.5) / side - 0.5 for side in sides)
     blob = torch.exp(-8 * (rows[:, None] ** 2 + cols[None] ** 2))
-    return Relevance("centre", blob, passes.answer, "nowhere", signed=False)
+    return SaliencyMap("centre", blob, passes.answer, "nowhere", signed=False)

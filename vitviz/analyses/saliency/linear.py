@@ -18,9 +18,9 @@ only the last block's part of the network is in them.
 from einops import rearrange
 from torch import Tensor
 
-from vitviz.analyses.saliency.passes import Gradients, Passes, Relevance
+from vitviz.analyses.saliency.passes import Gradients, Passes, SaliencyMap
 from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
-from vitviz.traces.localized_text import Sentence, not_applicable
+from vitviz.traces.localized_text import LocalizedText, not_applicable
 
 STEM = (
     "its patches are cut from the features of a stem, so that pixels are no patch's; read the map at tokens"
@@ -38,7 +38,7 @@ CLOSE = 0.05  # of the last map: by how much (L1) the one of half as many nodes 
 Place = str | int
 
 
-def frozen(passes: Passes, at: Place = "tokens") -> Relevance:
+def frozen(passes: Passes, at: Place = "tokens") -> SaliencyMap:
     """The picture's linear map: attention, norms' deviations and gates held, value times gradient; adds up.
 
     Named elsewhere: LibraGrad's core for a Vision Transformer (Mehri et al. 2024, arXiv 2411.16760), CP-LRP
@@ -49,11 +49,11 @@ def frozen(passes: Passes, at: Place = "tokens") -> Relevance:
     scale = max(abs(found.answer), passes.trace.size)
     if not abs(found.unexplained) <= TOLERANCE * scale:
         told = {"place": found.at, "found": f"{found.explained:.4f}", "answer": f"{found.answer:.4f}"}
-        raise UnsupportedModel(Sentence(UNBALANCED, checkpoint=passes.trace.checkpoint, **told))
+        raise UnsupportedModel(LocalizedText(UNBALANCED, checkpoint=passes.trace.checkpoint, **told))
     return found
 
 
-def input_gradient(passes: Passes, at: Place = "pixels") -> Relevance:
+def input_gradient(passes: Passes, at: Place = "pixels") -> SaliencyMap:
     """Input times gradient of the model as it is: ordinary gradients, pixels in its units (or tokens).
 
     Shrikumar et al. 2016 (arXiv 1605.01713). A gradient says what a small change does; it need not add up.
@@ -61,7 +61,7 @@ def input_gradient(passes: Passes, at: Place = "pixels") -> Relevance:
     return _read("input_gradient", passes, passes.gradients(), at)
 
 
-def integrated_gradients(passes: Passes, steps: int | None = None) -> Relevance:
+def integrated_gradients(passes: Passes, steps: int | None = None) -> SaliencyMap:
     """(x - x0) sum_k w_k ds/dx at x0 + a_k (x - x0), from the mean colour x0 = 0.
 
     Sundararajan et al. 2017 (arXiv 1703.01365), with the nodes a_k and weights w_k of Gauss-Legendre on 0 to
@@ -77,7 +77,7 @@ def integrated_gradients(passes: Passes, steps: int | None = None) -> Relevance:
         finer = passes.path(2 * path.steps)
         difference, size = (one.abs().sum().item() for one in (finer.pixels - path.pixels, finer.pixels))
         path, change = finer, difference / size if size else difference
-    return Relevance(
+    return SaliencyMap(
         "integrated_gradients", path.pixels, passes.answer, "pixels", None,
         {"the empty picture": path.start}, adds_up=True, steps=path.steps, change=change,
         converged=None if change is None else change <= CLOSE,
@@ -92,7 +92,7 @@ def checked_steps(steps: int | None) -> None:
         )
 
 
-def grad_cam(passes: Passes) -> Relevance:
+def grad_cam(passes: Passes) -> SaliencyMap:
     """max(0, <mean_j g_j, a_i>): pytorch-grad-cam's, before its scaling to 0..1 and enlargement.
 
     Selvaraju et al. 2017. The mean over patches means something only where the gradient varies little over
@@ -100,23 +100,23 @@ def grad_cam(passes: Passes) -> Relevance:
     """
     activations, slopes, place = _at_cam(passes)
     found = (activations @ slopes.mean(dim=0)).clamp(min=0)
-    return Relevance.of("grad_cam", passes, found, place, signed=False)
+    return SaliencyMap.of("grad_cam", passes, found, place, signed=False)
 
 
-def hires_cam(passes: Passes) -> Relevance:
+def hires_cam(passes: Passes) -> SaliencyMap:
     """<g_i, a_i>, signed: every patch by its own gradient.
 
     Draelos and Carin 2020 (arXiv 2011.08891). If all behind is linear it sums to the answer, less constants.
     """
     activations, slopes, place = _at_cam(passes)
-    return Relevance.of("hires_cam", passes, (activations * slopes).sum(dim=-1), place)
+    return SaliencyMap.of("hires_cam", passes, (activations * slopes).sum(dim=-1), place)
 
 
-def _read(method: str, passes: Passes, found: Gradients, at: Place) -> Relevance:
+def _read(method: str, passes: Passes, found: Gradients, at: Place) -> SaliencyMap:
     grid, depths = passes.trace.grid, len(found.tokens)
     if at == "pixels":
         _require_pixels(passes, found.pixels)
-        return Relevance(method, found.pixels, found.answer, at, None, found.behind(-1), adds_up=True)
+        return SaliencyMap(method, found.pixels, found.answer, at, None, found.behind(-1), adds_up=True)
     depth = 0 if at == "tokens" else whole_number(at, below=depths)
     if depth is None:
         raise VitvizError(
@@ -126,16 +126,16 @@ def _read(method: str, passes: Passes, found: Gradients, at: Place) -> Relevance
     tokens, place = found.tokens[depth], "tokens" if depth == 0 else f"layer {depth}"
     cells = rearrange(tokens[grid.prefix :], "(row col) -> row col", row=grid.rows)
     prefix = tokens[: grid.prefix].sum().item()
-    return Relevance(method, cells, found.answer, place, prefix, found.behind(depth), adds_up=True)
+    return SaliencyMap(method, cells, found.answer, place, prefix, found.behind(depth), adds_up=True)
 
 
 def _require_pixels(passes: Passes, pixels) -> None:
     if pixels is None:
-        raise UnsupportedModel(not_applicable(passes.trace.checkpoint, Sentence(STEM)))
+        raise UnsupportedModel(not_applicable(passes.trace.checkpoint, LocalizedText(STEM)))
 
 
 def _at_cam(passes: Passes) -> tuple[Tensor, Tensor, str]:
     place, found = passes.cam_place(), passes.gradients()
     if found.activations is None or found.slopes is None:
-        raise UnsupportedModel(not_applicable(passes.trace.checkpoint, Sentence(UNSEEN, place=place)))
+        raise UnsupportedModel(not_applicable(passes.trace.checkpoint, LocalizedText(UNSEEN, place=place)))
     return found.activations.double(), found.slopes.double(), place

@@ -2,7 +2,7 @@
 
 No method knows a model. What it needs beyond the trace (gradients, answers to the picture without some
 patches) it gets from an object of this shape, which computes each thing once and when it is first wanted;
-tests hand in closed forms. What it finds is a `Relevance`.
+tests hand in closed forms. What it finds is a `SaliencyMap`.
 """
 
 from collections.abc import Mapping
@@ -12,10 +12,10 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitviz.analyses.readout_stage import Tail
-from vitviz.analyses.target import Asked
-from vitviz.traces.display import Shown
-from vitviz.traces.localized_text import Sentence
+from vitviz.analyses.readout_stage import ReadoutStage
+from vitviz.analyses.target import TargetLike
+from vitviz.traces.display import NotebookDisplay
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.trace import Trace
 
 CONVERGED = "{steps} steps. Doubling them last changed the map by {change} %. The sum is off by {gap}."
@@ -30,7 +30,7 @@ KINDS = ("linear biases", "norm biases", "positions", "prefix tokens")  # consta
 
 
 @dataclass(frozen=True)
-class Weighed:
+class WeightedAttention:
     """One attention after the softmax, and the gradient of the answer by it."""
 
     attention: Float[Tensor, "head query key"]
@@ -54,8 +54,8 @@ class Gradients:
     tokens: Float[Tensor, "depth token"]
     constants: Mapping[str, Float[Tensor, " place"]]
     pixels: Float[Tensor, "row col"] | None = None  # per patch; None where patches are not cut from pixels
-    attentions: tuple[Weighed, ...] = ()
-    pooling: Weighed | None = None
+    attentions: tuple[WeightedAttention, ...] = ()
+    pooling: WeightedAttention | None = None
     activations: Float[Tensor, "patch width"] | None = None  # where Grad-CAM looks; None where it cannot
     slopes: Float[Tensor, "patch width"] | None = None  # the gradient there
 
@@ -65,7 +65,7 @@ class Gradients:
 
 
 @dataclass(frozen=True)
-class Path:
+class PathGradients:
     """Gradients on the line from an empty picture to the given one, times the way: integrated gradients."""
 
     pixels: Float[Tensor, "row col"]
@@ -78,11 +78,11 @@ class Passes(Protocol):
     """What an engine computes for one picture and one target."""
 
     trace: Trace
-    target: Asked
+    target: TargetLike
     # what is explained, as the model gave it: a logit, the difference of two, or a value along a direction
     answer: float
 
-    def tail(self) -> Tail:
+    def tail(self) -> ReadoutStage:
         """The readout; UnsupportedModel, with the reason, where it is not understood."""
 
     def ledger(self):
@@ -94,7 +94,7 @@ class Passes(Protocol):
     def held(self) -> Gradients:
         """Those of the frozen linear map."""
 
-    def path(self, steps: int) -> Path:
+    def path(self, steps: int) -> PathGradients:
         """Gradients on the way from the mean colour, at so many nodes of Gauss-Legendre."""
 
     def answers(self, kept: Int[Tensor, "batch patch"]) -> Float[Tensor, "batch class"]:
@@ -112,7 +112,7 @@ class Passes(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Relevance(Shown):
+class SaliencyMap(NotebookDisplay):
     """A map, before any scaling for display.
 
     `explained` = map + prefix tokens' share + constants, in units of the answer (the logit); None where the
@@ -137,7 +137,7 @@ class Relevance(Shown):
     @classmethod
     def of(
         cls, method: str, passes: Passes, patches: Float[Tensor, " patch"], at: str, **told
-    ) -> "Relevance":
+    ) -> "SaliencyMap":
         """The map of numbers that patches have, one after the other."""
         grid = passes.trace.grid
         return cls(method, patches.double().unflatten(0, (grid.rows, grid.cols)), passes.answer, at, **told)
@@ -153,15 +153,15 @@ class Relevance(Shown):
         return None if self.explained is None else self.answer - self.explained
 
     @property
-    def convergence(self) -> Sentence | str:
+    def convergence(self) -> LocalizedText | str:
         """Return in one sentence how far integrated gradients have converged; empty for other methods."""
         if self.steps is None:
             return ""
         told = {"steps": self.steps, "gap": f"{abs(self.unexplained):.3g}"}
         if self.change is None:
-            return Sentence(STEPS_SET, **told)
+            return LocalizedText(STEPS_SET, **told)
         told["change"] = f"{100 * self.change:.2g}"
-        return Sentence(CONVERGED if self.converged else NOT_CONVERGED, **told)
+        return LocalizedText(CONVERGED if self.converged else NOT_CONVERGED, **told)
 
     @property
     def nothing_positive(self) -> bool:

@@ -48,7 +48,7 @@ def families(language: str) -> tuple[str, ...] | None:
     return None if found is None else (found, USUAL)
 
 
-class Letters:
+class FontMetrics:
     """A font, and the room that texts take in it, in mm."""
 
     def __init__(self, fonts: Sequence[str], size: float = 7.0):
@@ -89,7 +89,7 @@ class Letters:
 
 
 @dataclass(frozen=True)
-class Ink:
+class InkColours:
     """The colours of a sheet."""
 
     paper: str = "#ffffff"
@@ -98,15 +98,15 @@ class Ink:
     quiet: str = "#555555"
 
 
-LIGHT = Ink()
-DARK = Ink("#0f1115", "#ececec", "#3a3d44", "#b4b4b4")
+LIGHT = InkColours()
+DARK = InkColours("#0f1115", "#ececec", "#3a3d44", "#b4b4b4")
 
 
-class Pen:
+class PageDrawing:
     """Draws on a figure of `width` x `height` mm; `say` translates; `dense` pixels a mm, 0 for vectors."""
 
     def __init__(
-        self, figure: Figure, width: float, height: float, letters: Letters, ink: Ink,
+        self, figure: Figure, width: float, height: float, letters: FontMetrics, ink: InkColours,
         say: Callable[[str], str], dense: float,
     ):  # fmt: skip
         self.letters, self.ink, self.say, self._dense = letters, ink, say, dense

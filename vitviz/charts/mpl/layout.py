@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vitviz.charts.chart import Chart, Level, number, ticks
-from vitviz.charts.mpl.drawing import Letters
-from vitviz.charts.mpl.spec import Legend, Map, Matrix, Panel, Table, Tiles
+from vitviz.charts.chart import Chart, ReferenceLine, number, ticks
+from vitviz.charts.mpl.drawing import FontMetrics
+from vitviz.charts.mpl.spec import Legend, Map, Matrix, Panel, TextTable, Tiles
 
 TITLE = 7.6  # points
 GAP = 1.2  # mm between an axis and its numbers, and other small gaps
@@ -16,7 +16,7 @@ STRIP = 46.0  # mm, as long as a colour scale is where there is room, so that it
 
 
 @dataclass(frozen=True)
-class Room:
+class PanelLayout:
     """The margins and the inner size of a panel, mm; `title` and `legend` are folded into lines."""
 
     left: float
@@ -35,7 +35,7 @@ class Room:
         return self.top + self.height + self.bottom
 
 
-def room_of(panel: Panel, wide: float, letters: Letters, say: Callable[[str], str]) -> Room:
+def room_of(panel: Panel, wide: float, letters: FontMetrics, say: Callable[[str], str]) -> PanelLayout:
     """The room of a panel that is `wide` mm, margins counted."""
     line = letters.line()
     title = tuple(letters.folded(say(panel.title), wide, TITLE)) if panel.title else ()
@@ -49,7 +49,7 @@ def room_of(panel: Panel, wide: float, letters: Letters, say: Callable[[str], st
     elif isinstance(panel, Legend):
         legend = tuple(_flowed(entries(panel, say), wide, letters))
         bottom = len(legend) * line
-    elif isinstance(panel, Table):
+    elif isinstance(panel, TextTable):
         bottom = (1 + len(panel.rows)) * line + 2 * RULE
     elif isinstance(panel, Matrix):
         left = line + GAP + max(map(letters.width, names(panel, 0))) + GAP
@@ -57,14 +57,16 @@ def room_of(panel: Panel, wide: float, letters: Letters, say: Callable[[str], st
         bottom = 2 * line + GAP
     elif isinstance(panel, Tiles):
         widest = max((letters.width(say(one)) for one in panel.rows), default=0.0)
-        left = (widest + GAP if panel.rows else 0.0) + (line + 0.5 if panel.down else 0.0)
-        bottom = (line + 0.6 if panel.cols else 0.0) + (line + 0.4 if panel.along else 0.0)
+        left = (widest + GAP if panel.rows else 0.0) + (line + 0.5 if panel.y_label else 0.0)
+        bottom = (line + 0.6 if panel.cols else 0.0) + (line + 0.4 if panel.x_label else 0.0)
     if barred(panel):
         bottom += GAP + BAR + 0.5 + 2 * line
     free = width = wide - left - right
     if isinstance(panel, Matrix):
         width = min(free, CELL * panel.values.shape[1])
-    return Room(left, right, top, bottom, width, width * aspect(panel, width, letters), free, title, legend)
+    return PanelLayout(
+        left, right, top, bottom, width, width * aspect(panel, width, letters), free, title, legend
+    )
 
 
 def barred(panel: Panel) -> bool:
@@ -77,11 +79,11 @@ def names(panel: Matrix, axis: int) -> tuple[str, ...]:
     return (panel.rows, panel.cols)[axis] or tuple(map(str, range(1, panel.values.shape[axis] + 1)))
 
 
-def aspect(panel: Panel, width: float, letters: Letters) -> float:
+def aspect(panel: Panel, width: float, letters: FontMetrics) -> float:
     """Height / width of what a panel draws between its margins."""
     if isinstance(panel, Chart):
         return panel.aspect
-    if isinstance(panel, Legend | Table):
+    if isinstance(panel, Legend | TextTable):
         return 0.0  # their lines are all margin, which one film's frames have alike
     if isinstance(panel, Map):
         if panel.aspect is not None:
@@ -96,7 +98,7 @@ def aspect(panel: Panel, width: float, letters: Letters) -> float:
     return (rows * down - (pitch - side)) / width
 
 
-def tile(panel: Tiles, width: float, letters: Letters) -> tuple[float, float, float]:
+def tile(panel: Tiles, width: float, letters: FontMetrics) -> tuple[float, float, float]:
     """mm from tile to tile, the width of one, and from row to row, with the captions."""
     pitch = width / (panel.across - panel.gap)
     side = pitch * (1 - panel.gap)
@@ -111,8 +113,8 @@ def captioned(panel: Tiles) -> float:
 
 def heights(panel: Chart, say: Callable[[str], str]) -> dict[float, str]:
     """The numbers on the y axis of a chart, or the names."""
-    if panel.rungs:
-        return {at: say(name) for at, name in panel.rungs}
+    if panel.y_ticks:
+        return {at: say(name) for at, name in panel.y_ticks}
     if panel.percent:
         return {value: f"{number(100 * value)} %" for value in ticks(*panel.y, 5)}
     return {value: number(value) for value in ticks(*panel.y, 5)}
@@ -135,13 +137,13 @@ def entries(panel: Chart | Legend, say: Callable[[str], str]) -> list[tuple[str,
     return found
 
 
-def within(panel: Chart, level: Level) -> bool:
+def within(panel: Chart, level: ReferenceLine) -> bool:
     """Whether a level lies on the chart."""
     low, high = panel.x if level.upright else panel.y
     return bool(low <= level.value <= high)
 
 
-def _flowed(found: list[tuple[str, str, str]], width: float, letters: Letters) -> list[tuple[int, ...]]:
+def _flowed(found: list[tuple[str, str, str]], width: float, letters: FontMetrics) -> list[tuple[int, ...]]:
     """The entries in lines as wide as there is room."""
     lines: list[tuple[int, ...]] = []
     used = width

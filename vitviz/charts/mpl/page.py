@@ -20,10 +20,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from vitviz.charts.chart import Chart, told
-from vitviz.charts.mpl.drawing import DARK, LIGHT, Letters, Pen, families
-from vitviz.charts.mpl.layout import TITLE, Room, room_of
+from vitviz.charts.mpl.drawing import DARK, LIGHT, FontMetrics, PageDrawing, families
+from vitviz.charts.mpl.layout import TITLE, PanelLayout, room_of
 from vitviz.charts.mpl.panels import draw
-from vitviz.charts.mpl.spec import Plate, by_place
+from vitviz.charts.mpl.spec import FigureSpec, by_place
 from vitviz.errors import VitvizError, quoted
 
 EDGE, BESIDE, BELOW = 2.0, 5.0, 4.5  # mm: around the sheet, between panels, between rows
@@ -31,10 +31,10 @@ HEAD = 1.25 * TITLE  # points of the line above
 
 
 @dataclass(frozen=True)
-class Layout:
+class PageLayout:
     """Rooms row by row; `notes` are folded into lines, `lines` is for how many of them there is room."""
 
-    rows: tuple[tuple[Room, ...], ...]
+    rows: tuple[tuple[PanelLayout, ...], ...]
     notes: tuple[str, ...]
     lines: int
     line: float  # mm of one
@@ -49,8 +49,8 @@ class Layout:
 
 
 def laid_out(
-    plate: Plate, width: float, letters: Letters, say: Callable[[str], str], head: str = ""
-) -> Layout:
+    plate: FigureSpec, width: float, letters: FontMetrics, say: Callable[[str], str], head: str = ""
+) -> PageLayout:
     """A plate on a sheet of `width` mm; panels side by side share it by their weights."""
     rows = []
     for i, row in enumerate(plate.rows):
@@ -60,13 +60,13 @@ def laid_out(
         rows.append(tuple(room_of(*one, letters, say) for one in zip(row, parts, strict=True)))
     notes = tuple(line for note in plate.notes for line in letters.folded(say(note), width - 2 * EDGE))
     above = letters.line(HEAD) + 1.0 if head else 0.0
-    return Layout(tuple(rows), notes, len(notes), letters.line(), say(head) if head else "", above)
+    return PageLayout(tuple(rows), notes, len(notes), letters.line(), say(head) if head else "", above)
 
 
-def alike(layouts: Sequence[Layout]) -> list[Layout]:
+def alike(layouts: Sequence[PageLayout]) -> list[PageLayout]:
     """The same with every panel in one place over all of them, of one size, as frames of a film need it."""
 
-    def widened(rooms: Sequence[Room]) -> list[Room]:
+    def widened(rooms: Sequence[PanelLayout]) -> list[PanelLayout]:
         most = {name: max(getattr(room, name) for room in rooms) for name in ("top", "bottom")}
         return [replace(room, **most) for room in rooms]
 
@@ -74,7 +74,7 @@ def alike(layouts: Sequence[Layout]) -> list[Layout]:
     return [replace(one, lines=lines, rows=rows) for one, rows in zip(layouts, found, strict=True)]
 
 
-def painted(pen: Pen, plate: Plate, layout: Layout) -> None:
+def painted(pen: PageDrawing, plate: FigureSpec, layout: PageLayout) -> None:
     """Draws the plate with a pen whose sheet has the layout's height."""
     if layout.head:
         pen.text(EDGE, EDGE + layout.above / 2 - 0.5, layout.head, HEAD)
@@ -106,7 +106,7 @@ one_at_a_time = threading.Lock()  # matplotlib's settings belong to the whole pr
 
 
 def drawn(
-    plate: Plate, form: str = "svg", width: float | None = None, dpi: int = 300, dark: bool = False,
+    plate: FigureSpec, form: str = "svg", width: float | None = None, dpi: int = 300, dark: bool = False,
     say: Callable[[str], str] = str, language: str = "en", title: str = "", about: str = "",
     check: Callable[[], None] = lambda: None,
 ) -> bytes:  # fmt: skip
@@ -132,7 +132,7 @@ def drawn(
         if form == "png":  # whole pixels, a little more than that: matplotlib cuts what follows the point
             unit, size = dpi, [round(side / 25.4 * dpi) + 1e-3 for side in size]
         figure = Figure(figsize=(size[0] / unit, size[1] / unit), dpi=dpi)
-        pen = Pen(figure, width, height, letters, ink, say, dpi / 25.4 if form == "png" else 0)
+        pen = PageDrawing(figure, width, height, letters, ink, say, dpi / 25.4 if form == "png" else 0)
         painted(pen, plate, layout)
         for artist in figure.findobj():
             artist.draw = _checking(artist.draw, check)
@@ -144,10 +144,10 @@ def drawn(
     return data if form != "svg" else re.sub(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", b"", data)
 
 
-def spoken(language: str, say: Callable[[str], str]) -> tuple[Letters, Callable[[str], str]]:
+def spoken(language: str, say: Callable[[str], str]) -> tuple[FontMetrics, Callable[[str], str]]:
     """The letters of a language and who says a text in it; English where no font for it is found."""
     fonts = families(language)
-    return (Letters(families("en")), str) if fonts is None else (Letters(fonts), say)
+    return (FontMetrics(families("en")), str) if fonts is None else (FontMetrics(fonts), say)
 
 
 def checked(form: str, width: float, dpi: int) -> float:
@@ -161,7 +161,7 @@ def checked(form: str, width: float, dpi: int) -> float:
     return float(width)
 
 
-def pixels(plate: Plate, width: float | None, dpi: int, say: Callable[[str], str], language: str) -> int:
+def pixels(plate: FigureSpec, width: float | None, dpi: int, say: Callable[[str], str], language: str) -> int:
     """How many a PNG of the plate has; VitvizError for a width or resolution that does not exist."""
     width = checked("png", plate.width if width is None else width, dpi)
     return _count(width, laid_out(plate, width, *spoken(language, say)).height, dpi)
@@ -188,11 +188,11 @@ def _metadata(form: str, title: str, about: str) -> dict[str, str | None]:
     return {"Title": title, "Description": about, "Software": "vitviz"}
 
 
-class Reel:
+class FrameRenderer:
     """A frame for each plate, `across` pixels wide, drawn when it is asked for; `labels` stand above them."""
 
     def __init__(
-        self, plates: Sequence[Plate], labels: Sequence[str], across: int, dark: bool = False,
+        self, plates: Sequence[FigureSpec], labels: Sequence[str], across: int, dark: bool = False,
         say: Callable[[str], str] = str, language: str = "en",
     ):  # fmt: skip
         self._plates, self._ink, self._width = plates, DARK if dark else LIGHT, plates[0].width
@@ -215,7 +215,9 @@ class Reel:
             figure = Figure(figsize=inches, dpi=dpi)
             canvas = FigureCanvasAgg(figure)
             height = down / dpi * 25.4
-            pen = Pen(figure, self._width, height, self._letters, self._ink, self._say, self._dpi / 25.4)
+            pen = PageDrawing(
+                figure, self._width, height, self._letters, self._ink, self._say, self._dpi / 25.4
+            )
             painted(pen, self._plates[number], self._layouts[number])
             canvas.draw()
             return np.asarray(canvas.buffer_rgba())[:down, :across, :3].copy()
@@ -238,7 +240,7 @@ def inline(chart: Chart) -> str:
     """One chart as SVG text, in the page's own ink, light or dark; each dot says its numbers, which browsers
     show under the pointer and readers read out. No script, no font, no request.
     """
-    text = drawn(Plate(((chart,),), width=WIDE)).decode()
+    text = drawn(FigureSpec(((chart,),), width=WIDE)).decode()
     text = text[text.index("<svg") :]
     for gone in GONE:
         text = re.sub(gone, "", text, count=1, flags=re.S)
@@ -248,7 +250,7 @@ def inline(chart: Chart) -> str:
         dots = [told(chart, one, i) for i, y in enumerate(one.y) if y == y]
         said = [f"{', '.join(names)}: {value}" if names else value for value, *names in dots]
         text = _titled(text, f'<g id="dots-{number}">', said)
-    label = html.escape(f"{chart.title or chart.up}: {chart.along}")
+    label = html.escape(f"{chart.title or chart.y_label}: {chart.x_label}")
     return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 

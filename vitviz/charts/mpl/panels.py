@@ -8,16 +8,16 @@ from jaxtyping import UInt8
 
 from vitviz.charts.chart import Chart, number, ticks
 from vitviz.charts.mpl import layout
-from vitviz.charts.mpl.drawing import DASHES, Pen
-from vitviz.charts.mpl.layout import BAR, GAP, RULE, STRIP, TITLE, Room, barred, captioned
-from vitviz.charts.mpl.spec import Legend, Map, Matrix, Panel, Scale, Table, Tiles, tinted
+from vitviz.charts.mpl.drawing import DASHES, PageDrawing
+from vitviz.charts.mpl.layout import BAR, GAP, RULE, STRIP, TITLE, PanelLayout, barred, captioned
+from vitviz.charts.mpl.spec import Legend, Map, Matrix, Panel, Scale, TextTable, Tiles, tinted
 from vitviz.charts.overlay import enlarged, overlay
 
 APART = 4.5  # mm between columns
 SAMPLE, BEHIND = 4.6, 1.4  # mm of a line before a name, and from there to the name
 
 
-def draw_table(pen: Pen, panel: Table, room: Room, x: float, y: float) -> None:
+def draw_table(pen: PageDrawing, panel: TextTable, room: PanelLayout, x: float, y: float) -> None:
     """The table with its upper line at y."""
     letters, line = pen.letters, pen.letters.line()
     rows = [[pen.say(text) for text in row] for row in (panel.columns, *panel.rows)]
@@ -42,7 +42,7 @@ def draw_table(pen: Pen, panel: Table, room: Room, x: float, y: float) -> None:
         pen.line([left, left + shrunk * SAMPLE], [at, at], one.colour, one.thick, one.dash)
 
 
-def draw_chart(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
+def draw_chart(pen: PageDrawing, panel: Chart, room: PanelLayout, x: float, y: float) -> None:
     """The chart with its inner area at (x, y)."""
     (first, last), (low, high) = panel.x, panel.y
 
@@ -84,7 +84,7 @@ def draw_chart(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
     draw_legend(pen, panel, room, x, y + room.height + 2 * GAP + 2 * pen.letters.line() + 0.6)
 
 
-def _axes(pen: Pen, panel: Chart, room: Room, x: float, y: float, across, up) -> None:
+def _axes(pen: PageDrawing, panel: Chart, room: PanelLayout, x: float, y: float, across, up) -> None:
     letters, line, below = pen.letters, pen.letters.line(), y + room.height
     for value, said in layout.heights(panel, pen.say).items():
         at = float(up(value))
@@ -95,12 +95,12 @@ def _axes(pen: Pen, panel: Chart, room: Room, x: float, y: float, across, up) ->
         place = float(across(at))
         pen.line([place, place], [below, below + 0.7], pen.ink.ink, 0.15)
         pen.text(place, below + GAP + line / 2, said, align="center")
-    pen.text(x + room.width / 2, below + GAP + 1.5 * line, pen.say(panel.along), align="center")
-    up_said = letters.short(pen.say(panel.up), room.height + room.top + 6)
+    pen.text(x + room.width / 2, below + GAP + 1.5 * line, pen.say(panel.x_label), align="center")
+    up_said = letters.short(pen.say(panel.y_label), room.height + room.top + 6)
     pen.text(x - room.left + line * 0.7, y + room.height / 2, up_said, align="center", upright=True)
 
 
-def _places(pen: Pen, panel: Chart, room: Room) -> list[tuple[float, str]]:
+def _places(pen: PageDrawing, panel: Chart, room: PanelLayout) -> list[tuple[float, str]]:
     """Where numbers or names stand on the x axis."""
     (first, last), letters = panel.x, pen.letters
     if panel.ticks:
@@ -113,7 +113,7 @@ def _places(pen: Pen, panel: Chart, room: Room) -> list[tuple[float, str]]:
     return [(value, str(value)) for value in whole[::every]]
 
 
-def draw_legend(pen: Pen, panel: Chart | Legend, room: Room, x: float, top: float) -> None:
+def draw_legend(pen: PageDrawing, panel: Chart | Legend, room: PanelLayout, x: float, top: float) -> None:
     """What lines, dots and colours mean, as far as the room has lines for it."""
     letters, found = pen.letters, layout.entries(panel, pen.say)
     line = letters.line()
@@ -135,13 +135,13 @@ FINE = 600  # pixels across that numbers get at least, each a whole square: view
 SMOOTH = 24  # pixels for each patch of a smooth map
 
 
-def draw(pen: Pen, panel: Panel, room: Room, x: float, y: float, name: str) -> None:
+def draw(pen: PageDrawing, panel: Panel, room: PanelLayout, x: float, y: float, name: str) -> None:
     """One panel at (x, y), with its title and scale; `name` is what its pictures are called in the file."""
     letters = pen.letters
     for i, line in enumerate(room.title):
         pen.text(x, y + (i + 0.5) * letters.line(TITLE), line, TITLE)
     left, top = x + room.left, y + room.top
-    plain = {Chart: draw_chart, Legend: draw_legend, Table: draw_table}
+    plain = {Chart: draw_chart, Legend: draw_legend, TextTable: draw_table}
     if type(panel) in plain:
         return plain[type(panel)](pen, panel, room, left, top)
     {Map: _map, Tiles: _tiles, Matrix: _matrix}[type(panel)](pen, panel, room, left, top, name)
@@ -150,7 +150,7 @@ def draw(pen: Pen, panel: Panel, room: Room, x: float, y: float, name: str) -> N
         _scale(pen, panel.scale, left, y + room.tall - bar, max(room.width, min(STRIP, room.free)))
 
 
-def _map(pen: Pen, panel: Map, room: Room, x: float, y: float, name: str) -> None:
+def _map(pen: PageDrawing, panel: Map, room: PanelLayout, x: float, y: float, name: str) -> None:
     picture = panel.picture
     if panel.lit:
         most = panel.scale.high
@@ -189,7 +189,7 @@ def laid(panel: Map) -> UInt8[np.ndarray, "tall wide 4"]:
     return np.repeat(np.repeat(pixels, times, axis=0), times, axis=1)
 
 
-def _tiles(pen: Pen, panel: Tiles, room: Room, x: float, y: float, name: str) -> None:
+def _tiles(pen: PageDrawing, panel: Tiles, room: PanelLayout, x: float, y: float, name: str) -> None:
     pitch, side, down = layout.tile(panel, room.width, pen.letters)
     count, tall = len(panel.pictures), side * panel.aspect
     for row in range(-(-count // panel.across)):
@@ -212,7 +212,7 @@ def _tiles(pen: Pen, panel: Tiles, room: Room, x: float, y: float, name: str) ->
 
 
 def _numbered(
-    pen: Pen, panel: Tiles, room: Room, x: float, y: float, sizes: tuple[float, float, float]
+    pen: PageDrawing, panel: Tiles, room: PanelLayout, x: float, y: float, sizes: tuple[float, float, float]
 ) -> None:
     """The names of columns and rows, every so many as find room, and what they are."""
     (pitch, side, down), letters = sizes, pen.letters
@@ -225,12 +225,12 @@ def _numbered(
     every = max(1, int(np.ceil(line * 0.95 / down)))
     for i in range(0, len(names), every):
         pen.text(x - GAP, y + i * down + side * panel.aspect / 2, names[i], align="right")
-    if panel.along:
+    if panel.x_label:
         at = below + (line if panel.cols else 0) + line / 2
-        pen.text(x + room.width / 2, at, pen.say(panel.along), align="center")
-    if panel.down:
+        pen.text(x + room.width / 2, at, pen.say(panel.x_label), align="center")
+    if panel.y_label:
         left, middle = x - room.left + line * 0.7, y + room.height / 2
-        pen.text(left, middle, pen.say(panel.down), align="center", upright=True)
+        pen.text(left, middle, pen.say(panel.y_label), align="center", upright=True)
 
 
 def _abreast(part: np.ndarray, panel: Tiles) -> UInt8[np.ndarray, "tall wide 4"]:
@@ -251,7 +251,7 @@ def _abreast(part: np.ndarray, panel: Tiles) -> UInt8[np.ndarray, "tall wide 4"]
     return row
 
 
-def _matrix(pen: Pen, panel: Matrix, room: Room, x: float, y: float, name: str) -> None:
+def _matrix(pen: PageDrawing, panel: Matrix, room: PanelLayout, x: float, y: float, name: str) -> None:
     (rows, cols), letters = panel.values.shape, pen.letters
     w, h, line = room.width / cols, room.height / rows, letters.line()
     values = panel.values
@@ -266,9 +266,11 @@ def _matrix(pen: Pen, panel: Matrix, room: Room, x: float, y: float, name: str) 
     for row in _told(down, line * 0.95, h, panel.step):
         pen.text(x - GAP, y + (row + 0.5) * h, down[row], align="right")
     at = y + room.height + GAP / 2 + 1.5 * line
-    said = letters.short(pen.say(panel.along), room.width + 2 * min(room.left, room.free - room.width + 1.0))
+    said = letters.short(
+        pen.say(panel.x_label), room.width + 2 * min(room.left, room.free - room.width + 1.0)
+    )
     pen.text(x + room.width / 2, at, said, align="center")
-    said = letters.short(pen.say(panel.down), room.height + 2 * min(room.top, room.bottom))
+    said = letters.short(pen.say(panel.y_label), room.height + 2 * min(room.top, room.bottom))
     pen.text(x - room.left + line * 0.7, y + room.height / 2, said, align="center", upright=True)
     if panel.chosen is not None:
         row, col = divmod(panel.chosen, cols)
@@ -283,7 +285,7 @@ def _told(names: Sequence[str], room: float, pitch: float, step: int) -> Iterato
             yield (last := cell)
 
 
-def _scale(pen: Pen, scale: Scale, x: float, y: float, width: float) -> None:
+def _scale(pen: PageDrawing, scale: Scale, x: float, y: float, width: float) -> None:
     """A strip of the colours with round numbers below it, both ends among them, and what they are."""
     letters, line = pen.letters, pen.letters.line()
     ramp = tinted(np.arange(256.0)[None], Scale(scale.colours, 0, 255, ""))

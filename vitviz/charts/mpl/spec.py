@@ -18,7 +18,7 @@ NARROW = 86.0  # one column
 
 
 @dataclass(frozen=True)
-class Mark:
+class PatchFrame:
     """A patch with a frame around it, counted from 0 row by row."""
 
     cell: int
@@ -43,7 +43,7 @@ class Map:
     box: tuple[float, float, float, float] | None = None
     opacity: float = 1.0
     smooth: bool = False
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[PatchFrame, ...] = ()
     aspect: float | None = None
     lit: bool = False
 
@@ -63,8 +63,8 @@ class Tiles:
     captions: tuple[str, ...] = ()
     cols: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
-    along: str = ""  # what the columns are
-    down: str = ""  # what the rows are
+    x_label: str = ""  # what the columns are
+    y_label: str = ""  # what the rows are
     gap: float = 0.08
     aspect: float = 1.0
     scale: Scale | None = None
@@ -81,7 +81,7 @@ class Legend:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class TextTable:
     """Rows of texts below the names of their columns: all to the right, but the names of rows, which stand in
     the column `names`, each behind a sample of its line in the charts, where there are `series`.
     """
@@ -93,11 +93,11 @@ class Table:
     title: str = ""
 
 
-Panel = Map | Tiles | Matrix | Chart | Legend | Table
+Panel = Map | Tiles | Matrix | Chart | Legend | TextTable
 
 
 @dataclass(frozen=True)
-class Plate:
+class FigureSpec:
     """A figure: rows of panels, one beside the other by their weights, and sentences below them."""
 
     rows: tuple[tuple[Panel, ...], ...]
@@ -107,10 +107,11 @@ class Plate:
     second: bool = False  # whether it is also of the second checkpoint
 
 
-def steady(plates: Sequence[Plate]) -> list[Plate]:
+def steady(plates: Sequence[FigureSpec]) -> list[FigureSpec]:
     """The same plates, panel by panel with the widest range of any: colours and places can be compared.
 
-    >>> made = [Plate(((Map(values=np.eye(2), scale=Scale("viridis", 0, most, "")),),)) for most in (1, 3)]
+    >>> made = [FigureSpec(((Map(values=np.eye(2), scale=Scale("viridis", 0, most, "")),),)) for most
+    ...     in (1, 3)]
     >>> [plate.rows[0][0].scale.high for plate in steady(made)]
     [3, 3]
     """

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from vitviz.engine.checkpoint import Assumption
 from vitviz.engine.formats.inference import heads_shown, likely_heads
-from vitviz.engine.formats.overrides import Given, activation_in, blocks_of, pools_of
+from vitviz.engine.formats.overrides import Overrides, activation_in, blocks_of, pools_of
 
 NORMALISATIONS = {  # of values from 0 to 1
-    "ImageNet": Given(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
-    "one half": Given(mean=(0.5,) * 3, std=(0.5,) * 3),
-    "CLIP": Given(mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)),
-    "CIFAR-10": Given(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616)),
-    "none": Given(mean=(0.0,) * 3, std=(1.0,) * 3),
+    "ImageNet": Overrides(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
+    "one half": Overrides(mean=(0.5,) * 3, std=(0.5,) * 3),
+    "CLIP": Overrides(mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)),
+    "CIFAR-10": Overrides(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616)),
+    "none": Overrides(mean=(0.0,) * 3, std=(1.0,) * 3),
 }
 _FAMILIES = {  # whole words of a file's name, whatever their version -> normalisation
     "deit": "ImageNet", "dino": "ImageNet", "mae": "ImageNet", "moco": "ImageNet", "ibot": "ImageNet",
@@ -64,7 +64,7 @@ def of_model(
 
 def question(name: str, choices: Iterable[Any]) -> list[Assumption]:
     """One question, the first of whose answers was taken; none where there is one answer alone."""
-    spelled = [Given.parse(urlencode({name: choice})).text() for choice in choices]
+    spelled = [Overrides.parse(urlencode({name: choice})).text() for choice in choices]
     return [Assumption(name, spelled[0], tuple(spelled))] if len(spelled) > 1 else []
 
 
@@ -73,7 +73,7 @@ OF_ONE_OUTPUT = tuple(question("head_type", ("sigmoid", "value")))
 
 def of_pictures(data: Mapping[str, Any]) -> tuple[Assumption, ...]:
     """That pictures are normalised, cropped and resized as a data config has it, and how else they may be."""
-    taken = Given(mean=tuple(data["mean"]), std=tuple(data["std"])).text()
+    taken = Overrides(mean=tuple(data["mean"]), std=tuple(data["std"])).text()
     others = [one.text() for one in NORMALISATIONS.values() if one.text() != taken]
     crops = dict.fromkeys((float(data["crop_pct"]), 0.875, 0.9, 1.0))
     kinds = dict.fromkeys((data["interpolation"], "bicubic", "bilinear"))
@@ -81,10 +81,10 @@ def of_pictures(data: Mapping[str, Any]) -> tuple[Assumption, ...]:
     return Assumption("normalisation", taken, (taken, *others)), *resized
 
 
-def left(assumed: Iterable[Assumption], given: Given) -> tuple[Assumption, ...]:
+def left(assumed: Iterable[Assumption], given: Overrides) -> tuple[Assumption, ...]:
     """What is still assumed once something has been said."""
     said = given.said().keys()
-    return tuple(one for one in assumed if not one.taken or Given.parse(one.taken).said().keys() - said)
+    return tuple(one for one in assumed if not one.taken or Overrides.parse(one.taken).said().keys() - said)
 
 
 def warning(name: str, assumed: Iterable[Assumption]) -> str:

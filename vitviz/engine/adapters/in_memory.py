@@ -21,13 +21,13 @@ from torch import Tensor, nn
 
 from vitviz.engine import memory, placement
 from vitviz.engine.adapters.proposal import proposed
-from vitviz.engine.adapters.weight_loading import Filled, empty, fill
+from vitviz.engine.adapters.weight_loading import FilledModel, empty, fill
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.formats import huggingface, inference, naflex, processors, timm_config
 from vitviz.engine.formats.families import FAMILIES, require_plain
 from vitviz.engine.formats.mapping import PATCH_ORDERS, NameMap, written
-from vitviz.engine.formats.overrides import ACTIVATIONS, Given, blocks_of, pools_of
+from vitviz.engine.formats.overrides import ACTIVATIONS, Overrides, blocks_of, pools_of
 from vitviz.engine.forward import copies
 from vitviz.engine.forward.tracing import grid_of
 from vitviz.engine.images.preprocess import Preprocessing
@@ -44,7 +44,7 @@ _NAME_IT = "Hand over a mapping of its tensors' names (mapping='file.toml'), or 
 
 @in_float32()
 def loaded_of(
-    model: nn.Module, given: Given, size: tuple[int, int] | None = None, name: str | None = None,
+    model: nn.Module, given: Overrides, size: tuple[int, int] | None = None, name: str | None = None,
     mapping: NameMap | None = None,
 ) -> Loaded:  # fmt: skip
     """A copy of a model in memory, ready for an inspector.
@@ -115,7 +115,7 @@ def _is_of(library: str, model: nn.Module) -> bool:
     return any(one.__module__.startswith(library) for one in type(model).__mro__)
 
 
-def _of_timm(model: nn.Module, given: Given) -> Filled:
+def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
     record = dict(getattr(model, "pretrained_cfg", None) or {})
     if not record and given.mean is None:
         raise VitvizError(
@@ -137,10 +137,10 @@ def _of_timm(model: nn.Module, given: Given) -> Filled:
     labels = timm_config.labels_of(record, model.num_classes, tag)
     notes = [] if given.mean else ["Its mean and deviation are those of its timm configuration."]
     notes += timm_config.on_request(record)
-    return Filled(copied, architecture, data, notes=tuple(notes), labels=labels)
+    return FilledModel(copied, architecture, data, notes=tuple(notes), labels=labels)
 
 
-def _at_size(taken: Filled, size: tuple[int, int], kind: str) -> Filled:
+def _at_size(taken: FilledModel, size: tuple[int, int], kind: str) -> FilledModel:
     """The same at another input size than its own, as `trace(size=…)` shows it."""
     if not hasattr(taken.model, "set_input_size"):
         own = tuple(taken.data["input_size"][-2:])
@@ -149,7 +149,7 @@ def _at_size(taken: Filled, size: tuple[int, int], kind: str) -> Filled:
     return replace(taken, data={**taken.data, "input_size": (3, *size)})
 
 
-def _of_transformers(model: nn.Module, kind: str) -> Filled:
+def _of_transformers(model: nn.Module, kind: str) -> FilledModel:
     config = model.config.to_dict()
     if config["model_type"] == "vit_mae":
         raise UnsupportedModel(
@@ -163,7 +163,7 @@ def _of_transformers(model: nn.Module, kind: str) -> Filled:
     fill(ours, tensors, kind, f"its configuration ({config['model_type']})")
     data, _ = processors.data_config(config, None)
     told = {one: getattr(huggingface, one)(config, ours.num_classes) for one in ("labels", "head_type")}
-    return Filled(ours, entry, data, **told)
+    return FilledModel(ours, entry, data, **told)
 
 
 def _forget_training(model: nn.Module) -> None:
@@ -175,7 +175,7 @@ def _forget_training(model: nn.Module) -> None:
             kept.clear()
 
 
-def _prove(model: nn.Module, taken: Filled, kind: str) -> None:
+def _prove(model: nn.Module, taken: FilledModel, kind: str) -> None:
     """UnsupportedModel where the copy answers otherwise than the model."""
     size = tuple(taken.data["input_size"][-2:])
     theirs = answers_of(model, size, kind)
@@ -237,7 +237,7 @@ def distance(model: nn.Module, size: tuple[int, int], theirs: Tensor) -> float:
     return ((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-12)).item()
 
 
-def of_module(model: nn.Module, kind: str, given: Given, mapping: NameMap | None) -> Filled:
+def of_module(model: nn.Module, kind: str, given: Overrides, mapping: NameMap | None) -> FilledModel:
     """The plain ViT that answers as a module does; `kind` is what to call it.
 
     UnsupportedModel where there is none, or where names and shapes leave open what its tensors are;
@@ -293,8 +293,8 @@ def of_module(model: nn.Module, kind: str, given: Given, mapping: NameMap | None
 
 def _nearest_first(
     model: nn.Module, kind: str, theirs: Callable[[tuple[int, int]], Tensor],
-    tensors: Mapping[str, Tensor], mapping: NameMap | None, told: Given,
-) -> list[tuple[float, Filled, int]]:  # fmt: skip
+    tensors: Mapping[str, Tensor], mapping: NameMap | None, told: Overrides,
+) -> list[tuple[float, FilledModel, int]]:  # fmt: skip
     """The nearest plain ViT for each number of heads, with how far its answers are from theirs at a size."""
     found = []
     notes = (f"Its tensors were named by this mapping:\n{written(mapping)}",) if mapping else ()
@@ -316,13 +316,13 @@ def _nearest_first(
             error, said = _nearest(ours, answers, replace(told, heads=heads), sorted(epsilons), kind)
             copy = copies.lending(ours)
             said.applied(copy, kind)
-            found.append((error, Filled(copy, entry, data, notes=notes), heads))
+            found.append((error, FilledModel(copy, entry, data, notes=notes), heads))
     return sorted(found, key=lambda one: one[0])
 
 
 def _nearest(
-    ours: nn.Module, theirs: Tensor, told: Given, epsilons: list[float], kind: str
-) -> tuple[float, Given]:
+    ours: nn.Module, theirs: Tensor, told: Overrides, epsilons: list[float], kind: str
+) -> tuple[float, Overrides]:
     """The activation and epsilon that bring the answers nearest, and how far they still are."""
     found = []
     for activation, epsilon in itertools.product(

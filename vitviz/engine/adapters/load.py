@@ -13,7 +13,7 @@ from vitviz.engine import memory
 from vitviz.engine.adapters import assumptions
 from vitviz.engine.adapters.proposal import in_timms_names
 from vitviz.engine.adapters.sidecar_config import own_in
-from vitviz.engine.adapters.weight_loading import Filled, filled
+from vitviz.engine.adapters.weight_loading import FilledModel, filled
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.formats import huggingface, limits
@@ -24,7 +24,7 @@ from vitviz.engine.formats.overrides import split
 from vitviz.engine.formats.timm_config import labels_of
 from vitviz.engine.formats.weights import bytes_held, read, shapes
 from vitviz.engine.hub.catalogue import checkpoints
-from vitviz.engine.hub.downloads import Progress
+from vitviz.engine.hub.downloads import OnBytes
 from vitviz.engine.hub.files import files_of, identity_of, unchanged
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.errors import CheckpointError, HubError
@@ -35,7 +35,7 @@ _AGAIN = "Wait until it has been written, and choose it again."
 
 @in_float32()
 def load(
-    checkpoint: Checkpoint, progress: Progress | None = None, folder: str | PathLike | None = None,
+    checkpoint: Checkpoint, progress: OnBytes | None = None, folder: str | PathLike | None = None,
     device: torch.device = memory.CPU, dtype: torch.dtype = torch.float32,
     labels: tuple[str, ...] | None = None,
 ) -> Loaded:  # fmt: skip
@@ -123,7 +123,7 @@ def load(
     return Loaded(known, model, preprocessing, labels or named, head_type or "softmax")
 
 
-def _require_reasonable(found: Filled, name: str) -> None:
+def _require_reasonable(found: FilledModel, name: str) -> None:
     """CheckpointError for an input that nobody trains on, or that is another than the model's own."""
     size = tuple(found.data["input_size"][-2:])
     if not all(isinstance(side, int) and 0 < side <= limits.SIDE for side in size):

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from vitviz.engine.checkpoint import Assumption, Checkpoint
 from vitviz.engine.formats import contrastive, google
 from vitviz.engine.formats.mapping import NameMap, mapping_beside, mapping_file, written
-from vitviz.engine.formats.overrides import Given
-from vitviz.engine.hub.files import Files
+from vitviz.engine.formats.overrides import Overrides
+from vitviz.engine.hub.files import CheckpointFiles
 from vitviz.errors import CheckpointError
 
 Shape = tuple[int, ...]
@@ -281,10 +281,10 @@ _MARK = "blocks.0.attn.qkv.weight"
 
 
 @dataclass(frozen=True)
-class Own:
+class MappedModel:
     """What came of it: what the mapping says of the model, sentences, and whether it was only proposed."""
 
-    given: Given = field(default_factory=Given)
+    given: Overrides = field(default_factory=Overrides)
     notes: tuple[str, ...] = ()
     assumed: tuple[Assumption, ...] = ()
 
@@ -302,8 +302,8 @@ class Own:
 
 
 def in_timms_names(
-    checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor]
-) -> tuple[dict[str, Tensor], Own]:
+    checkpoint: Checkpoint, files: CheckpointFiles, tensors: dict[str, Tensor]
+) -> tuple[dict[str, Tensor], MappedModel]:
     """The tensors in timm's layout, where a mapping is given or can be proposed; else as they are.
 
     CheckpointError for a mapping that does not fit, and, with what could be told, for more than one.
@@ -311,18 +311,22 @@ def in_timms_names(
     mapping, name = mapping_beside(files.weights), checkpoint.name
     path = mapping_file(files.weights).name
     if mapping is not None:
-        return mapping.translated(tensors, name), Own(mapping.given, (f"Its tensors are named by {path}.",))
+        return mapping.translated(tensors, name), MappedModel(
+            mapping.given, (f"Its tensors are named by {path}.",)
+        )
     if files.config or checkpoint.architecture or google.is_google(tensors) or _MARK in tensors:
-        return tensors, Own()
+        return tensors, MappedModel()
     if contrastive.holds_both(tensors):
         raise CheckpointError(BOTH.format(name=name))
     found = proposed(tensors)
     if found.complete:
         told = "Its tensors are named in their own way; a mapping was proposed."
-        own = Own(found.mapping.given, (f"{told} Save it as {path} to keep it.",), (Assumption("mapping"),))
+        own = MappedModel(
+            found.mapping.given, (f"{told} Save it as {path} to keep it.",), (Assumption("mapping"),)
+        )
         return found.mapping.translated(tensors, name), own
     if not any(".attn." in ours for ours in (*found.mapping.names.values(), *found.mapping.stack)):
-        return tensors, Own()  # nothing like a ViT; whoever reads it next says so
+        return tensors, MappedModel()  # nothing like a ViT; whoever reads it next says so
     raise CheckpointError(
         f"{name} names its tensors in its own way, and shapes leave more than one possibility for"
         f" {', '.join((*found.open, *found.missing)[:4])}. Say which in {path} beside it, or name its"

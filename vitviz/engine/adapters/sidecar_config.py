@@ -20,7 +20,7 @@ from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.formats import inference
 from vitviz.engine.formats.folder import config_beside, refusing, stem
 from vitviz.engine.formats.mapping import mapping_beside, mapping_file, written
-from vitviz.engine.formats.overrides import Given, activation_in, block_in, split
+from vitviz.engine.formats.overrides import Overrides, activation_in, block_in, split
 from vitviz.engine.formats.weights import read
 from vitviz.engine.hub.files import weights_of
 from vitviz.engine.images.preprocess import Preprocessing
@@ -93,11 +93,11 @@ def keep(
     return path
 
 
-def own_in(config: Mapping[str, Any]) -> Given:
+def own_in(config: Mapping[str, Any]) -> Overrides:
     """What such a config says that timm's form has no word for."""
     own = config.get("vitviz")
     own = own if isinstance(own, Mapping) else {}
-    return Given(**{name: own.get(name) for name in ("epsilon", "block", "weights", "head_type")})
+    return Overrides(**{name: own.get(name) for name in ("epsilon", "block", "weights", "head_type")})
 
 
 def _write(path: Path, text: str) -> None:

@@ -27,18 +27,18 @@ from vitviz.engine.checkpoint import Assumption, Checkpoint
 from vitviz.engine.formats import google, huggingface, inference, limits, naflex, processors, timm_config
 from vitviz.engine.formats.families import architectures, require_plain, timm_module
 from vitviz.engine.formats.folder import refusing, stem, understood
-from vitviz.engine.formats.overrides import Given, pools_of
+from vitviz.engine.formats.overrides import Overrides, pools_of
 from vitviz.engine.forward.tracing import patch_size
-from vitviz.engine.hub.files import Files, registered
+from vitviz.engine.hub.files import CheckpointFiles, registered
 from vitviz.errors import CheckpointError
 from vitviz.traces.head_type import HeadType
 
-_NOTHING = Given()
+_NOTHING = Overrides()
 _WORDS = {"num_classes": "classes", "img_size": "input", "global_pool": "pooling"}
 
 
 @dataclass(frozen=True)
-class Filled:
+class FilledModel:
     """A model that has its weights, and what the file told besides."""
 
     model: nn.Module
@@ -52,8 +52,8 @@ class Filled:
 
 
 def filled(
-    checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor], told: Given = _NOTHING
-) -> Filled:
+    checkpoint: Checkpoint, files: CheckpointFiles, tensors: dict[str, Tensor], told: Overrides = _NOTHING
+) -> FilledModel:
     """The model of whoever knows it best, in this module's order; `told` is what somebody has said of it."""
     config, name = files.config, checkpoint.name
     asked = checkpoint.architecture if checkpoint.architecture != config.get("architecture") else None
@@ -83,7 +83,7 @@ def _shaped(name: str) -> AbstractContextManager[None]:
 
 def _by_name(
     architecture: str, record: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, own: bool = True
-) -> Filled:
+) -> FilledModel:
     """A registered architecture; a user's `own` file may have other classes and size, never stretched."""
     build = partial(timm.create_model, architecture, pretrained=False)
     model = empty(build, name, tensors)
@@ -111,10 +111,14 @@ def _by_name(
     left_open = [*assumptions.of_pictures(data)] if changes.get("num_classes") else []
     if "global_pool" in changes:
         left_open += assumptions.question("pool", pools_of(model))
-    return Filled(model, architecture, data, str(record.get("tag") or ""), tuple(notes), tuple(left_open))
+    return FilledModel(
+        model, architecture, data, str(record.get("tag") or ""), tuple(notes), tuple(left_open)
+    )
 
 
-def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, told: Given) -> Filled:
+def _by_config(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, told: Overrides
+) -> FilledModel:
     """A folder in timm's local-dir form, read as timm reads it."""
     architecture = str(config["architecture"])
     require_plain(architecture)
@@ -129,10 +133,12 @@ def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: s
     known = config.get("pretrained_cfg") is not None or "mean" in config
     left_open = () if known else assumptions.of_pictures(record)
     notes = [] if told.normalised and not known else notes
-    return Filled(model, architecture, record, str(record.get("tag") or ""), tuple(notes), left_open)
+    return FilledModel(model, architecture, record, str(record.get("tag") or ""), tuple(notes), left_open)
 
 
-def _by_transformers(files: Files, tensors: Mapping[str, Tensor], name: str, told: Given) -> Filled:
+def _by_transformers(
+    files: CheckpointFiles, tensors: Mapping[str, Tensor], name: str, told: Overrides
+) -> FilledModel:
     with understood(name):
         build, entry = huggingface.builder(files.config, tensors, name)
         data, notes = processors.data_config(files.config, files.preprocessor)
@@ -141,10 +147,12 @@ def _by_transformers(files: Files, tensors: Mapping[str, Tensor], name: str, tol
     known = files.preprocessor is not None
     left_open = () if known else assumptions.of_pictures(data)
     notes = [] if told.normalised and not known else notes
-    return Filled(model, entry, data, notes=tuple(notes), assumed=left_open)
+    return FilledModel(model, entry, data, notes=tuple(notes), assumed=left_open)
 
 
-def _by_file_name(weights: Path, tensors: Mapping[str, Tensor], name: str, told: Given) -> Filled | None:
+def _by_file_name(
+    weights: Path, tensors: Mapping[str, Tensor], name: str, told: Overrides
+) -> FilledModel | None:
     """The architecture that a file is named after, such as deit_tiny_patch16_224-a1311bcf.pth, if its tensors
     agree. Only a name of timm's own, whole, tells all; what follows it in another's is anybody's.
     """
@@ -165,7 +173,7 @@ def _by_file_name(weights: Path, tensors: Mapping[str, Tensor], name: str, told:
     return replace(found, assumed=left_open)
 
 
-def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, told: Given) -> Filled:
+def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, told: Overrides) -> FilledModel:
     """A bare file: its shapes tell the model; of Google's files (`heads` known) also the normalisation."""
     with _shaped(name):
         architecture, args, notes = inference.architecture_of(tensors, name, heads or told.heads)
@@ -187,7 +195,7 @@ def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, tol
     data |= {"input_size": (args["in_chans"], *args["img_size"])}
     data |= {"crop_pct": 0.9 if args["img_size"][0] >= 128 else 1.0}
     left_open = () if heads else assumptions.of_model(model, tensors, data, told.heads is not None)
-    return Filled(model, architecture, data, "in21k" if heads else "", tuple(notes), left_open)
+    return FilledModel(model, architecture, data, "in21k" if heads else "", tuple(notes), left_open)
 
 
 _BUILT = 3_000  # tensors that are made of any model before its file's count: none of timm's has 2,000

@@ -40,7 +40,7 @@ from einops import rearrange
 from torch import Tensor
 
 from vitviz.engine.formats.folder import refusing, stem
-from vitviz.engine.formats.overrides import Given
+from vitviz.engine.formats.overrides import Overrides
 from vitviz.errors import CheckpointError, quoted
 
 PATCH_ORDERS = ("row col channel", "channel row col")
@@ -60,9 +60,9 @@ class NameMap:
     model: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def given(self) -> Given:
+    def given(self) -> Overrides:
         """What it says about the model besides its tensors."""
-        return Given(**{key: value for key, value in self.model.items() if key != "patch_order"})
+        return Overrides(**{key: value for key, value in self.model.items() if key != "patch_order"})
 
     def translated(self, tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
         """The tensors in timm's layout; `name` is the checkpoint's, for CheckpointError.

@@ -50,12 +50,12 @@ POOLS = (*_POOLS, *(f"{pool} of all" for pool in _POOLS if pool != "class"))
 
 
 @dataclass(frozen=True)
-class Given:
+class Overrides:
     """None is what nothing is said about. Names and units are timm's: mean and std of values from 0 to 1.
 
     VitvizError for what is no such value.
 
-    >>> Given(heads=6, mean=(0.5, 0.5, 0.5)).text()
+    >>> Overrides(heads=6, mean=(0.5, 0.5, 0.5)).text()
     'heads=6&mean=0.5,0.5,0.5'
     """
 
@@ -97,7 +97,7 @@ class Given:
     def __bool__(self) -> bool:
         return bool(self.said())
 
-    def over(self, other: Given) -> Given:
+    def over(self, other: Overrides) -> Overrides:
         """The same, and of the other what this one says nothing about."""
         return replace(other, **self.said())
 
@@ -120,7 +120,7 @@ class Given:
         return urlencode(spelled, safe=",")
 
     @classmethod
-    def parse(cls, text: str) -> Given:
+    def parse(cls, text: str) -> Overrides:
         """What a name carries behind its question mark; CheckpointError for what is none of it."""
         try:
             if len(text) > LONGEST:
@@ -223,10 +223,10 @@ def blocks_of(model: nn.Module) -> list[str]:
     return [] if now is None or scaled else list(dict.fromkeys([now, *BLOCKS]))
 
 
-def split(name: str) -> tuple[str, Given]:
+def split(name: str) -> tuple[str, Overrides]:
     """A checkpoint's name without what it carries, and what that says of the file."""
     own, asked, text = plain(name).partition("?")
-    return (own, Given.parse(text)) if own and asked else (plain(name), Given())
+    return (own, Overrides.parse(text)) if own and asked else (plain(name), Overrides())
 
 
 def _with_heads(attention: nn.Module, heads: int, name: str) -> None:

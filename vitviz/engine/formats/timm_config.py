@@ -10,7 +10,7 @@ from timm.models import PretrainedCfg, get_pretrained_cfg
 
 from vitviz.engine.formats.folder import refusing
 from vitviz.errors import CheckpointError, quoted
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 
 # Arguments of timm.create_model that would make it load or wrap something by itself.
 _NOT_MODEL_ARGS = {
@@ -114,9 +114,9 @@ def in_lines(text: str, classes: int, name: str) -> tuple[str, ...]:
     """
     found = tuple(line.strip() for line in text.removeprefix("\ufeff").rstrip().splitlines())
     if len(found) != classes:
-        raise CheckpointError(Sentence(COUNT, name=name, classes=classes, given=len(found)))
+        raise CheckpointError(LocalizedText(COUNT, name=name, classes=classes, given=len(found)))
     if "" in found:
-        raise CheckpointError(Sentence(EMPTY, line=found.index("") + 1))
+        raise CheckpointError(LocalizedText(EMPTY, line=found.index("") + 1))
     return found
 
 

@@ -24,7 +24,7 @@ from vitviz.engine.readout_stages import (
     pooling_or_none,
     scale_of,
 )
-from vitviz.traces.trace import Attention, Written
+from vitviz.traces.trace import Attention, ResidualWrites
 
 # where a pass listens
 BRANCHES = ("added attention", "added mlp", "inner norm", "post norm", "gate", "pool mlp")
@@ -96,7 +96,7 @@ def points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Modul
 
 def written(
     branches: Branches | None, last: Float[Tensor, "picture token width"], poolings: list[Attention] | None
-) -> list[Written] | None:
+) -> list[ResidualWrites] | None:
     """Each picture's record, summed over what is read; `last`: the tokens behind the last block, float32."""
     if branches is None or (branches.pooling.kind == "attention" and poolings is None):
         return None
@@ -120,4 +120,4 @@ def written(
     inside = (stacked(found[moment]) for moment in ("inner norm", "post norm", "gate"))
     fields = (weights, summed(found["added attention"]), summed(found["added mlp"]), *inside, pool_mlp)
     by_field = ([None] * len(last) if one is None else one for one in fields)
-    return [Written(*of_one) for of_one in zip(*by_field, strict=True)]
+    return [ResidualWrites(*of_one) for of_one in zip(*by_field, strict=True)]

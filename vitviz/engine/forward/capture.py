@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from vitviz.engine.forward import hooks
 from vitviz.engine.forward.branches import BRANCHES, branches_of
 from vitviz.engine.forward.interventions import Edit
-from vitviz.engine.forward.recording import Call, Change, Entered, Recording, transformer_blocks
+from vitviz.engine.forward.recording import AttentionInput, Call, Recording, TensorChange, transformer_blocks
 from vitviz.errors import UnsupportedModel
 from vitviz.traces import cancellation, progress
 
@@ -36,7 +36,7 @@ class Pass:
     """
 
     def __init__(
-        self, layers: int, check: bool, changes: Mapping[tuple[str, int], Sequence[Change]],
+        self, layers: int, check: bool, changes: Mapping[tuple[str, int], Sequence[TensorChange]],
         edit: Edit | None = None,
     ):  # fmt: skip
         self.recording = Recording(calls=[[] for _ in range(layers)], tokens=[], entered=[None] * layers)
@@ -99,7 +99,10 @@ class Pass:
 
     def _entering(self, layer: int, args: tuple, output: Any) -> None:
         if self._awaited is not None and self._awaited[0] == layer and args:
-            self.recording.entered[layer], self._awaited = Entered.sampled(args[0], *self._awaited), None
+            self.recording.entered[layer], self._awaited = (
+                AttentionInput.sampled(args[0], *self._awaited),
+                None,
+            )
 
     def _output(self, layer: int, args: tuple, output: Any) -> Any:
         given = self._changed("output", layer, output)
@@ -116,7 +119,7 @@ class Pass:
         return tensor
 
 
-class Seam(TorchFunctionMode):
+class AttentionInterceptor(TorchFunctionMode):
     """What a pass hears, with the layer it is in: fused attention calls, or `every` call, it makes itself.
 
     The pass has `heard`, as a listener of `wiring`, and `attend(layer, call, …)`, None outside of all layers.
@@ -148,7 +151,7 @@ def heard(
     model: nn.Module, blocks: list[nn.Module], listener: Any, check=False, every=False
 ) -> Iterator[None]:
     """`listener` hears the hooks, and makes the attention calls or `every` call, of this thread's passes."""
-    seam = Seam(listener, every)
+    seam = AttentionInterceptor(listener, every)
     with hooks.wired(model, blocks, seam, check), seam:
         yield
 
@@ -156,7 +159,7 @@ def heard(
 @contextmanager
 def recorded(
     model: nn.Module, *, check: bool = False,
-    changes: Mapping[tuple[str, int], Sequence[Change]] | None = None, edit: Edit | None = None,
+    changes: Mapping[tuple[str, int], Sequence[TensorChange]] | None = None, edit: Edit | None = None,
 ) -> Iterator[Recording]:  # fmt: skip
     """Records a forward pass of this thread inside the `with`; leaves no hook and no mode, whatever happens.
 

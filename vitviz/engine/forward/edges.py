@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from vitviz.analyses.effects import SIDES
-from vitviz.analyses.logit_attribution import Ledger
+from vitviz.analyses.logit_attribution import LogitTerms
 from vitviz.analyses.readout_stage import Pooling
 from vitviz.analyses.upstream import Stream, Writer, read
 from vitviz.engine.defaults import in_float32
@@ -32,7 +32,7 @@ from vitviz.engine.forward.branches import BRANCHES, branches_of
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.readout_stages import PRE_NORM, at_least_float32, held, norm_of, reader_of, scale_of
 from vitviz.errors import UnsupportedModel, VitvizError
-from vitviz.traces.localized_text import Sentence, not_applicable
+from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.traces.trace import Trace
 
 EVERY = Pooling("average", ((0, None),), None, None)  # as if every token were read
@@ -81,10 +81,10 @@ class _Wide:
 def stream_of(inspector: Inspector, trace: Trace) -> Stream:
     """What was written in a trace's pass; UnsupportedModel, with the reason, where that is not understood."""
     if inspector.dtype != "float32":
-        raise VitvizError(Sentence(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
+        raise VitvizError(LocalizedText(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
     (prepared, size), edit, without = inspector.forward.seen(trace.view, None), None, trace.without
     if without.at is not None:
-        raise UnsupportedModel(not_applicable(trace.checkpoint, Sentence(PATCHED)))
+        raise UnsupportedModel(not_applicable(trace.checkpoint, LocalizedText(PATCHED)))
     if without:
         painted = without.patches_as != "dropped"  # which its view shows already
         without = replace(without, patches=()) if painted else without
@@ -104,7 +104,7 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
     recording, branches = one.own.recording, one.branches
     first, last = (held(recording.tokens[i][0]) for i in (0, -1))
     if not _alike(first, trace.tokens[0]) or not _alike(last, trace.tokens[-1]):
-        raise UnsupportedModel(not_applicable(name, Sentence(UNLIKE)))
+        raise UnsupportedModel(not_applicable(name, LocalizedText(UNLIKE)))
     prefix = [held(token[0]) for token in tracing.prefix_of(model).values()]
     embedding = torch.cat([*prefix, held(recording.patch_embedding[0]).flatten(0, -2)])[trace.places]
     table, entry = getattr(model, "pos_embed", None), norm_of(getattr(model, "norm_pre", None))
@@ -113,11 +113,11 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
         rows = held(table.reshape(-1, table.shape[-1]))
         missing = trace.grid.tokens - len(rows)
         if missing not in (0, trace.grid.prefix):
-            raise UnsupportedModel(not_applicable(name, Sentence(BEGINNING)))
+            raise UnsupportedModel(not_applicable(name, LocalizedText(BEGINNING)))
         positions = torch.cat([rows.new_zeros(missing, rows.shape[1]), rows])[trace.places]
     entering = embedding if positions is None else embedding + positions
     if not _alike(entering if entry is None else entry(entering), first):
-        raise UnsupportedModel(not_applicable(name, Sentence(BEGINNING)))
+        raise UnsupportedModel(not_applicable(name, LocalizedText(BEGINNING)))
 
     def kept(moment: str) -> tuple[Tensor, ...]:
         return tuple(held(one[0]) for one in branches.found[moment])
@@ -144,7 +144,7 @@ def _alike(one: Tensor, other: Tensor) -> bool:
     )
 
 
-Removal = Mapping[tuple, Sequence[Writer]]  # by reader, whose parts are taken out of what it reads
+RemovedEdges = Mapping[tuple, Sequence[Writer]]  # by reader, whose parts are taken out of what it reads
 MIXED = "its blocks are no plain sum of norm and branch, so a part cannot be taken out of one input alone"
 TAKEN = "something was taken away from this pass already; look at the whole model"
 
@@ -154,9 +154,9 @@ class _Edged:
     """One pass; it belongs to its thread."""
 
     blocks: list[nn.Module]
-    ledger: Ledger
+    ledger: LogitTerms
     stream: Stream
-    removals: Sequence[Removal]
+    removals: Sequence[RemovedEdges]
     usual: Stream | None
     known: dict[tuple[int, Writer], Tensor] = field(default_factory=dict)
     heads: list[Tensor] = field(default_factory=list)  # as this pass has them, batch x head x token x dim
@@ -250,7 +250,7 @@ class _Edged:
         return found
 
 
-def usual_of(inspector: Inspector, ledger: Ledger, stream: Stream) -> Stream:
+def usual_of(inspector: Inspector, ledger: LogitTerms, stream: Stream) -> Stream:
     """What stands in the writers' places: their means over pictures; of the embedding, over these patches."""
     trace = ledger.trace
     means = inspector.reference(trace.view.picture.shape[:2]).parts(trace.length)
@@ -277,9 +277,9 @@ def less(stream: Stream, usual: Stream) -> Stream:
 @in_float32()
 def without_edges(
     inspector: Inspector,
-    ledger: Ledger,
+    ledger: LogitTerms,
     stream: Stream,
-    removals: Sequence[Removal],
+    removals: Sequence[RemovedEdges],
     usual: Stream | None = None,
 ) -> Tensor:
     """The logits, removal x class, of a trace's picture with each removal; `usual` stands in writers' places,
@@ -287,18 +287,20 @@ def without_edges(
     """
     trace = ledger.trace
     if trace.without:
-        raise UnsupportedModel(not_applicable(trace.checkpoint, Sentence(TAKEN)))
+        raise UnsupportedModel(not_applicable(trace.checkpoint, LocalizedText(TAKEN)))
     prepared, size = inspector.forward.seen(trace.view, None)
     with memory_guard(inspector.device, f"Taking edges of {trace.checkpoint} out"):
         pixels = inspector.forward.pixels([prepared])
         return edged(inspector.placed.at(size), pixels, ledger, stream, removals, usual)
 
 
-def edged(model: nn.Module, pixels: Tensor, ledger: Ledger, stream: Stream, removals, usual=None) -> Tensor:
+def edged(
+    model: nn.Module, pixels: Tensor, ledger: LogitTerms, stream: Stream, removals, usual=None
+) -> Tensor:
     """The same of a model and its input, a batch of one."""
     blocks = capture.transformer_blocks(model)
     if type(blocks[0]).__name__ not in PRE_NORM or stream.gates or stream.entry is not None:
-        raise UnsupportedModel(not_applicable(ledger.trace.checkpoint, Sentence(MIXED)))
+        raise UnsupportedModel(not_applicable(ledger.trace.checkpoint, LocalizedText(MIXED)))
     one = _Edged(blocks, ledger, stream, removals, usual)
     with plainly(pixels.device), capture.heard(model, blocks, one):
         return model(pixels.expand(len(removals), -1, -1, -1)).cpu()

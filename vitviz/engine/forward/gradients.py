@@ -71,7 +71,7 @@ ADDED = {  # parameters that are added to tokens, stand among them, or are added
 _BIASED = {F.linear: (2, "linear biases"), F.conv2d: (2, "linear biases"), F.layer_norm: (3, "norm biases")}
 
 
-class Opened:
+class GradientPass:
     """One pass: hears the hooks and replaces calls. What is recorded is in the graph, with a batch axis."""
 
     def __init__(self, model: nn.Module, blocks: list[nn.Module], held: bool, terms: bool):
@@ -192,14 +192,14 @@ class Opened:
 
 
 @contextmanager
-def opened(model: nn.Module, blocks: list[nn.Module], *, held: bool, terms=True) -> Iterator[Opened]:
+def opened(model: nn.Module, blocks: list[nn.Module], *, held: bool, terms=True) -> Iterator[GradientPass]:
     """The pass that this thread makes inside the `with`, gradients enabled; nothing stays on the model.
 
     With `held`, the frozen linear map; else the model's own gradients, with every attention. Biases and other
     constants are leaves. Without `terms` they are not, no attention is kept in the open, and the fused kernel
     runs. Stopped, before a block, where nobody waits (`vitviz.stopping`).
     """
-    one = Opened(model, blocks, held, terms)
+    one = GradientPass(model, blocks, held, terms)
     weights = next(model.parameters())
     with (
         torch.inference_mode(False),

@@ -24,7 +24,7 @@ from torch.utils.hooks import RemovableHandle
 
 from vitviz.engine.forks import lock_of
 from vitviz.engine.forward.branches import points
-from vitviz.engine.forward.recording import Change, transformer_blocks
+from vitviz.engine.forward.recording import TensorChange, transformer_blocks
 from vitviz.errors import VitvizError, quoted
 
 MOMENTS = ("input", "attn", "mlp", "output")  # of a block, in the order of the paper's equations 2 and 3
@@ -36,7 +36,7 @@ class _Running(threading.local):
     """The passes of a thread, the innermost last: a user's hook may look at another picture in one."""
 
     def __init__(self) -> None:
-        self.passes: list[tuple[_Wires, Listener]] = []
+        self.passes: list[tuple[_ModelHooks, Listener]] = []
 
 
 _running = _Running()
@@ -47,10 +47,10 @@ def innermost() -> Listener | None:
     return _running.passes[-1][1] if _running.passes else None
 
 
-class Tap:
+class HookHandle:
     """One hook. A copy or a pickle of it belongs to no model and is deaf."""
 
-    def __init__(self, wires: _Wires | None = None, moment: str = "", layer: int = -1):
+    def __init__(self, wires: _ModelHooks | None = None, moment: str = "", layer: int = -1):
         self._wires, self._moment, self._layer = wires, moment, layer
 
     def __call__(self, module: nn.Module, args: tuple, output: Any = None) -> Any:
@@ -59,10 +59,10 @@ class Tap:
         return _running.passes[-1][1].heard(self._moment, self._layer, args, output)
 
     def __reduce__(self) -> tuple:
-        return Tap, ()
+        return HookHandle, ()
 
 
-class _Wires:
+class _ModelHooks:
     """The taps of one model; how many passes need the usual ones, and how many those of the truth check."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class _Wires:
         self.handles: dict[bool, list[RemovableHandle]] = {}
 
 
-_wires: WeakKeyDictionary[nn.Module, _Wires] = WeakKeyDictionary()
+_wires: WeakKeyDictionary[nn.Module, _ModelHooks] = WeakKeyDictionary()
 # taps are set, taken away, and copied with their model by one thread at a time
 _lock = lock_of(sys.modules[__name__])
 
@@ -80,7 +80,7 @@ def wired(model: nn.Module, blocks: list[nn.Module], listener: Listener, check: 
     """`listener` hears this thread's passes on the model inside the `with`; with `check`, all modules too."""
     kinds = (False, True) if check else (False,)
     with _lock:
-        wires = _wires.setdefault(model, _Wires())
+        wires = _wires.setdefault(model, _ModelHooks())
         for kind in kinds:
             wires.needed[kind] += 1
             if wires.needed[kind] == 1:
@@ -104,7 +104,7 @@ def copied(model: nn.Module, instead: dict[int, nn.Parameter]) -> nn.Module:
         twin = copy.deepcopy(model, instead)
     for module in twin.modules():
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
-            for number in [number for number, hook in hooks.items() if isinstance(hook, Tap)]:
+            for number in [number for number, hook in hooks.items() if isinstance(hook, HookHandle)]:
                 del hooks[number]
                 module._forward_pre_hooks_with_kwargs.pop(number, None)
     return twin
@@ -115,32 +115,32 @@ def mlp_of(block: nn.Module) -> nn.Module | None:
     return getattr(block, "mlp", None) or getattr(block, "mlp_out_proj", None)
 
 
-def _tapped(model: nn.Module, blocks: list[nn.Module], wires: _Wires) -> list[RemovableHandle]:
+def _tapped(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks) -> list[RemovableHandle]:
     handles = []
     for layer, block in enumerate(blocks):
-        handles.append(block.register_forward_pre_hook(Tap(wires, "input", layer), with_kwargs=True))
+        handles.append(block.register_forward_pre_hook(HookHandle(wires, "input", layer), with_kwargs=True))
         for part, module in (("attn", getattr(block, "attn", None)), ("mlp", mlp_of(block))):
             if isinstance(module, nn.Module):
-                handles.append(module.register_forward_hook(Tap(wires, part, layer)))
-        handles.append(block.register_forward_hook(Tap(wires, "output", layer)))
+                handles.append(module.register_forward_hook(HookHandle(wires, part, layer)))
+        handles.append(block.register_forward_hook(HookHandle(wires, "output", layer)))
     if isinstance(getattr(model, "patch_embed", None), nn.Module):
-        handles.append(model.patch_embed.register_forward_hook(Tap(wires, "patches")))
+        handles.append(model.patch_embed.register_forward_hook(HookHandle(wires, "patches")))
     dropped = getattr(model, "pos_drop", None)
     if getattr(model, "pos_embed", None) is not None and isinstance(dropped, nn.Module):
-        handles.append(dropped.register_forward_pre_hook(Tap(wires, "positions")))
+        handles.append(dropped.register_forward_pre_hook(HookHandle(wires, "positions")))
     for module, entering, moment in points(model, blocks):
         hook = module.register_forward_pre_hook if entering else module.register_forward_hook
-        handles.append(hook(Tap(wires, moment)))
+        handles.append(hook(HookHandle(wires, moment)))
     return handles
 
 
-def _watched(model: nn.Module, blocks: list[nn.Module], wires: _Wires) -> list[RemovableHandle]:
+def _watched(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks) -> list[RemovableHandle]:
     watch = []
     for layer, block in enumerate(blocks):
         # an MLP's part comes between the call and its projection
         parallel = getattr(block, "attn_out_proj", None)
         watch += [(layer, module) for module in (block.modules() if parallel is None else [parallel])]
-    return [module.register_forward_pre_hook(Tap(wires, "entering", layer)) for layer, module in watch]
+    return [module.register_forward_pre_hook(HookHandle(wires, "entering", layer)) for layer, module in watch]
 
 
 class Hooks:
@@ -149,9 +149,11 @@ class Hooks:
     def __init__(self) -> None:
         self._lock = lock_of(self)
         # replaced as a whole: a pass keeps what it began with
-        self._asked: tuple[tuple[str, Change], ...] = ()
+        self._asked: tuple[tuple[str, TensorChange], ...] = ()
 
-    def asked(self, model: nn.Module, point: str, fn: Change, name: str) -> AbstractContextManager[None]:
+    def asked(
+        self, model: nn.Module, point: str, fn: TensorChange, name: str
+    ) -> AbstractContextManager[None]:
         """Holds for passes that begin inside the `with`; VitvizError, at once, for no such point."""
         require_point(model, point, name)
         if not callable(fn):
@@ -162,7 +164,7 @@ class Hooks:
         return self._held((point, fn))
 
     @contextmanager
-    def _held(self, one: tuple[str, Change]) -> Iterator[None]:
+    def _held(self, one: tuple[str, TensorChange]) -> Iterator[None]:
         with self._lock:
             self._asked = (*self._asked, one)
         try:
@@ -171,9 +173,9 @@ class Hooks:
             with self._lock:
                 self._asked = tuple(other for other in self._asked if other is not one)
 
-    def changes(self) -> Mapping[tuple[str, int], Sequence[Change]]:
+    def changes(self) -> Mapping[tuple[str, int], Sequence[TensorChange]]:
         """All of them as they are now, by place, for a pass that begins; empty where there are none."""
-        found: defaultdict[tuple[str, int], list[Change]] = defaultdict(list)
+        found: defaultdict[tuple[str, int], list[TensorChange]] = defaultdict(list)
         for point, fn in self._asked:
             _, layer, moment = point.split(".")
             found[moment, int(layer)].append(_checked(point, fn))
@@ -195,7 +197,7 @@ def require_point(model: nn.Module, point: str, name: str) -> None:
         )
 
 
-def _checked(point: str, fn: Change) -> Change:
+def _checked(point: str, fn: TensorChange) -> TensorChange:
     def change(tensor: Tensor) -> Tensor | None:
         given = fn(tensor)
         if given is not None and not (isinstance(given, Tensor) and given.shape == tensor.shape):

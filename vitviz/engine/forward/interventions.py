@@ -23,21 +23,21 @@ from torch import Tensor, nn
 from vitviz.engine import memory, readouts
 from vitviz.engine.forward.biases import additive
 from vitviz.engine.forward.hooks import mlp_of
-from vitviz.engine.forward.recording import Change, transformer_blocks
+from vitviz.engine.forward.recording import TensorChange, transformer_blocks
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.patch_fill import painted
 from vitviz.engine.images.preprocess import Prepared, prepare
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.traces.grid import Grid
-from vitviz.traces.runs import Without
+from vitviz.traces.runs import Ablation
 from vitviz.traces.samples import sample_image, samples
 
 if TYPE_CHECKING:
-    from vitviz.engine.runner import Forward
+    from vitviz.engine.runner import ForwardRunner
 
 
 @dataclass(frozen=True)
-class Parts:
+class Outputs:
     """What heads and MLPs hand on, by layer, and what entered the blocks: of one picture, or a mean."""
 
     # batch x head x token x dim, 1 for what all share
@@ -53,9 +53,9 @@ class Edit:
     places: Tensor | None = None  # of the sequence, prefix first, that stay; None for all
     grid: Grid | None = None  # before anything was left out
     heads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # by layer, those that are replaced
-    changes: Mapping[tuple[str, int], tuple[Change, ...]] = field(default_factory=dict)
+    changes: Mapping[tuple[str, int], tuple[TensorChange, ...]] = field(default_factory=dict)
     hidden: Tensor | None = None  # places whose keys nobody sees: what leaving them out is held against
-    without: Without = Without()  # what was asked for
+    without: Ablation = Ablation()  # what was asked for
     kept: tuple[int, ...] | None = None  # the patches that stay; None for all
 
     def mask(self, mask: Tensor | None, query: Tensor) -> Tensor | None:
@@ -82,9 +82,9 @@ class Edit:
         return {**arguments, "rope": rope.index_select(-2, patches.to(rope.device))}
 
 
-def edit_of(without: Without, grid: Grid, kept: tuple[int, ...] | None, instead: Parts) -> Edit:
+def edit_of(without: Ablation, grid: Grid, kept: tuple[int, ...] | None, instead: Outputs) -> Edit:
     """The pass asked for; `instead` has what stands for heads, MLPs and tokens that are replaced."""
-    changes: dict[tuple[str, int], tuple[Change, ...]] = {}
+    changes: dict[tuple[str, int], tuple[TensorChange, ...]] = {}
     places = None if kept is None else places_of(grid, kept)
     if places is not None:
         changes["input", 0] = (lambda tokens: tokens.index_select(1, places.to(tokens.device)),)
@@ -100,12 +100,12 @@ def edit_of(without: Without, grid: Grid, kept: tuple[int, ...] | None, instead:
     return Edit(places, grid, heads, changes, without=without, kept=kept)
 
 
-def watching(grid: Grid, layers: int, kept: tuple[int, ...] | None = None) -> tuple[Edit, Parts]:
+def watching(grid: Grid, layers: int, kept: tuple[int, ...] | None = None) -> tuple[Edit, Outputs]:
     """A pass that is changed by `kept` alone, and what heads and MLPs hand on in it, once it is made."""
-    edit, seen = edit_of(Without(), grid, kept, Parts()), Parts()
+    edit, seen = edit_of(Ablation(), grid, kept, Outputs()), Outputs()
     changes = dict(edit.changes)
 
-    def into(found: dict[int, Tensor], layer: int) -> Change:
+    def into(found: dict[int, Tensor], layer: int) -> TensorChange:
         return lambda tensor: found.__setitem__(layer, tensor.detach().clone())
 
     for layer in range(layers):
@@ -119,7 +119,7 @@ def places_of(grid: Grid, kept: tuple[int, ...]) -> Tensor:
     return torch.cat([torch.arange(grid.prefix), grid.prefix + torch.tensor(kept, dtype=torch.long)])
 
 
-def require_parts(model: nn.Module, without: Without, grid: Grid, name: str) -> None:
+def require_parts(model: nn.Module, without: Ablation, grid: Grid, name: str) -> None:
     """VitvizError for a head, MLP, patch or layer that the model does not have, or cannot lose."""
     blocks = transformer_blocks(model)
     layers, heads = len(blocks), heads_of(blocks[0])
@@ -154,7 +154,7 @@ def heads_of(block: nn.Module) -> int:
     return int(getattr(getattr(block, "attn", block), "num_heads", 0))
 
 
-def _replaced(some: list[int] | slice, how: str, instead: Tensor | None) -> Change:
+def _replaced(some: list[int] | slice, how: str, instead: Tensor | None) -> TensorChange:
     def change(handed: Tensor) -> Tensor:
         given = handed.clone()
         given[:, some] = in_place(how, handed[:, some], None if instead is None else instead[:, some])
@@ -175,7 +175,7 @@ _SAME = {torch.float32: 1e-4, torch.bfloat16: 0.05}
 
 
 def edited(
-    forward: Forward, prepared: Prepared, size: tuple[int, int], without: Without, other: Any
+    forward: ForwardRunner, prepared: Prepared, size: tuple[int, int], without: Ablation, other: Any
 ) -> tuple[Prepared, Edit]:
     """The picture and pass asked for. VitvizError for what the model does not have or cannot lose."""
     placed = forward.placed
@@ -193,11 +193,11 @@ def edited(
 
 
 def put_instead(
-    forward: Forward, size: tuple[int, int], without: Without, other: Any, kept: tuple[int, ...] | None
-) -> Parts:
+    forward: ForwardRunner, size: tuple[int, int], without: Ablation, other: Any, kept: tuple[int, ...] | None
+) -> Outputs:
     """What is put in the place of heads, MLPs and tokens, as far as it is not made of the pass itself."""
     grid, entered = forward.placed.grid(size), {}
-    replaced, instead = without.heads or without.mlps, Parts()
+    replaced, instead = without.heads or without.mlps, Outputs()
     if replaced and without.heads_as == "mean":
         tokens = grid.tokens if kept is None else grid.prefix + len(kept)
         instead = forward.reference(size).parts(tokens, dropped=kept is not None)
@@ -208,7 +208,7 @@ def put_instead(
     return replace(instead, entered=entered)
 
 
-def _other(without: Without, other: Any) -> Any:
+def _other(without: Ablation, other: Any) -> Any:
     """Handed in, or a sample by its name; never a path from `without`, which may be a stranger's."""
     if other is not None:
         return other
@@ -218,7 +218,7 @@ def _other(without: Without, other: Any) -> Any:
     raise VitvizError(f"Given no other picture{of}; hand it in as other=, or name one of vitviz's samples.")
 
 
-def _require_leaving(forward: Forward, prepared: Prepared, size: tuple[int, int]) -> None:
+def _require_leaving(forward: ForwardRunner, prepared: Prepared, size: tuple[int, int]) -> None:
     """UnsupportedModel unless leaving tokens out computes what hiding them does; proven once a size.
 
     Hidden keys leave the tokens of the others as if those were not there. What mixes tokens in any other

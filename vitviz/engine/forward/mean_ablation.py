@@ -23,20 +23,20 @@ from torch import Tensor
 
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.forks import lock_of
-from vitviz.engine.forward.interventions import Parts
+from vitviz.engine.forward.interventions import Outputs
 from vitviz.engine.images.preprocess import prepare
 from vitviz.traces.classes import tensors_in
 from vitviz.traces.samples import sample_image, samples
 
 if TYPE_CHECKING:
-    from vitviz.engine.runner import Forward
+    from vitviz.engine.runner import ForwardRunner
 
 FILE = "reference.safetensors"
 KEPT = 3  # input sizes whose means are kept; but for the own size's, they are one row for all patches
 
 
 @dataclass(frozen=True)
-class Reference:
+class MeanOutputs:
     """Means over pictures by layer: a row for every token, or one for all patches behind the prefix's."""
 
     heads: tuple[Float[Tensor, "head token dim"], ...]
@@ -52,7 +52,7 @@ class Reference:
         where = "at every place by itself" if self.by_place else "over all patches' places"
         return f"Means over {self.pictures} {self.source}, {where}."
 
-    def even(self) -> Reference:
+    def even(self) -> MeanOutputs:
         """The same with one row for all patches."""
         if not self.by_place:
             return self
@@ -64,23 +64,23 @@ class Reference:
         heads, mlps = (tuple(map(rows, some)) for some in (self.heads, self.mlps))
         return replace(self, heads=heads, mlps=mlps, by_place=False)
 
-    def parts(self, tokens: int, dropped: bool = False) -> Parts:
+    def parts(self, tokens: int, dropped: bool = False) -> Outputs:
         """For a sequence of so many tokens: by place where it is the same, else one row for all patches."""
         if self.by_place and (dropped or self.mlps[0].shape[-2] != tokens):
             return self.even().parts(tokens)
         rows = slice(None) if self.by_place else [min(place, self.prefix) for place in range(tokens)]
         spread = [[one[..., rows, :][None] for one in some] for some in (self.heads, self.mlps)]
-        return Parts(*(dict(enumerate(one)) for one in spread))
+        return Outputs(*(dict(enumerate(one)) for one in spread))
 
 
-class References:
+class MeanOutputCache:
     """Those of one forward, each made when it is first asked for; the last few sizes are kept."""
 
     def __init__(self) -> None:
         self._lock = lock_of(self)
-        self._known: dict[tuple[int, int], Reference] = {}
+        self._known: dict[tuple[int, int], MeanOutputs] = {}
 
-    def of(self, forward: Forward, size: tuple[int, int]) -> Reference:
+    def of(self, forward: ForwardRunner, size: tuple[int, int]) -> MeanOutputs:
         """The means at an input size. Whoever asks while they are made waits for them."""
         found = self._known.get(size)
         if found is None:
@@ -91,7 +91,7 @@ class References:
                 self._known[size] = found
         return found
 
-    def _made(self, forward: Forward, size: tuple[int, int]) -> Reference:
+    def _made(self, forward: ForwardRunner, size: tuple[int, int]) -> MeanOutputs:
         own = size == forward.placed.preprocessing.size
         shipped = shipped_with(forward.placed.checkpoint)
         if shipped is None:
@@ -101,9 +101,9 @@ class References:
 
 
 def measured(
-    forward: Forward, pictures: Iterable, size: tuple[int, int], source: str,
+    forward: ForwardRunner, pictures: Iterable, size: tuple[int, int], source: str,
     progress: Callable[[int], object] | None = None,
-) -> Reference:  # fmt: skip
+) -> MeanOutputs:  # fmt: skip
     """The means over RGB pictures at an input size, one pass each, without any hooks of the user."""
     placed, totals = forward.placed, []
     preprocessing = placed.preprocessing.with_size(size)
@@ -116,10 +116,10 @@ def measured(
             progress(count)
     means = [total.div_(count) for total in totals]
     layers = len(means) // 2
-    return Reference(tuple(means[:layers]), tuple(means[layers:]), placed.grid(size).prefix, count, source)
+    return MeanOutputs(tuple(means[:layers]), tuple(means[layers:]), placed.grid(size).prefix, count, source)
 
 
-def shipped_with(checkpoint: Checkpoint) -> Reference | None:
+def shipped_with(checkpoint: Checkpoint) -> MeanOutputs | None:
     """The means beside a shipped checkpoint's weights, where they were made with these and are whole."""
     folder = Path(checkpoint.location)
     weights, path = folder / "model.safetensors", folder / FILE
@@ -135,4 +135,4 @@ def shipped_with(checkpoint: Checkpoint) -> Reference | None:
         told = int(about["prefix"]), int(about["pictures"]), str(about["source"])
     except (KeyError, TypeError, ValueError, SafetensorError):
         return None
-    return Reference(heads, mlps, *told)
+    return MeanOutputs(heads, mlps, *told)

@@ -26,7 +26,7 @@ from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.traces import cancellation
 from vitviz.traces.grid import Grid
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.runs import PATCHES_AS
 
 POOLED = "Its attention pooling adds positions of all patches, so none can be dropped; paint over them."
@@ -44,7 +44,7 @@ def answers_to(model: Callable[[Tensor], Tensor], batches: Iterable[Tensor]) -> 
     return torch.cat(found).cpu()
 
 
-class Removal:
+class PatchRemoval:
     """One picture; VitvizError for no such way to remove, UnsupportedModel where none can be dropped."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Removal:
         self._needs_patches = not pool.startswith("class") or pool == "class and average" or grid.prefix == 0
         dropped, pool = patches_as == "dropped", getattr(model, "attn_pool", None)
         if dropped and getattr(pool, "pos_embed", None) is not None:
-            raise UnsupportedModel(Sentence(POOLED))
+            raise UnsupportedModel(LocalizedText(POOLED))
         self._masked = getattr(model, "rope", None) is not None
         self._painted = None if dropped else instead(self._pixels, preprocessing, grid, patches_as)
 

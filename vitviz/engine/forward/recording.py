@@ -37,7 +37,7 @@ FIRST, PARTS = 8, 32
 
 
 @dataclass(frozen=True)
-class Entered:
+class AttentionInput:
     """What entered the module after an attention call: the batch's first picture, and some queries."""
 
     shape: tuple[int, ...]  # of the whole, without the batch
@@ -45,7 +45,7 @@ class Entered:
     values: Float[Tensor, "query width"] | None  # None where it is no "token width" of as many tokens
 
     @classmethod
-    def sampled(cls, whole: Tensor, layer: int, tokens: int) -> Entered:
+    def sampled(cls, whole: Tensor, layer: int, tokens: int) -> AttentionInput:
         """A copy of some rows, as whatever stands behind may write into the tensor."""
         queries = sampled_queries(tokens, layer)
         if not isinstance(whole, Tensor) or whole.ndim != 3 or whole.shape[1] != tokens:
@@ -67,7 +67,7 @@ def sampled_queries(tokens: int, layer: int) -> Int[Tensor, " query"]:
 
 
 def check_truth(
-    entered: Sequence[Entered | None], layers: Sequence[Attention], name: str,
+    entered: Sequence[AttentionInput | None], layers: Sequence[Attention], name: str,
     tolerance: float = TOLERANCE[torch.float32],
 ) -> None:  # fmt: skip
     """UnsupportedModel, with the figure, where a layer's max|difference| / max|output| is too large."""
@@ -93,7 +93,7 @@ def check_truth(
             )
 
 
-Change = Callable[[Tensor], "Tensor | None"]  # at a place in a pass: reads a tensor, or gives another
+TensorChange = Callable[[Tensor], "Tensor | None"]  # at a place in a pass: reads a tensor, or gives another
 
 
 @dataclass
@@ -119,7 +119,7 @@ class Recording:
     position_embedded: Tensor | None = None
     outside: list[Call] = field(default_factory=list)  # calls after the last block: attention pooling
     # By layer, for the truth check: what followed the call.
-    entered: list[Entered | None] = field(default_factory=list)
+    entered: list[AttentionInput | None] = field(default_factory=list)
     branches: Branches | None = None  # what is added to the tokens that are read
 
 

@@ -21,11 +21,11 @@ from vitviz.engine.forward import copies, tracing
 from vitviz.engine.images.preprocess import Prepared, Preprocessing
 from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
-from vitviz.traces.trace import View
+from vitviz.traces.trace import ModelInput
 
 
 @in_float32()
-def as_seen(view: View, preprocessing: Preprocessing) -> Prepared:
+def as_seen(view: ModelInput, preprocessing: Preprocessing) -> Prepared:
     """The model's input from a picture that was resized and cropped already: only normalised."""
     values = view.picture.astype(np.float32) / 255 if view.exact is None else view.exact
     pixels = torch.from_numpy(values).movedim(-1, 0)

@@ -13,16 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitviz.analyses.effects import Effects
+from vitviz.analyses.effects import AblationEffects
 from vitviz.analyses.target import classes_of, score_of
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import memory_guard, plainly
 from vitviz.engine.forward import capture, hooks
 from vitviz.engine.forward.interventions import heads_of, in_place, put_instead
 from vitviz.engine.images.preprocess import Prepared
-from vitviz.engine.runner import Forward
+from vitviz.engine.runner import ForwardRunner
 from vitviz.errors import VitvizError, quoted, whole_number
-from vitviz.traces.runs import Without
+from vitviz.traces.runs import Ablation
 
 BATCH = 16  # parts that are taken away at once
 
@@ -48,7 +48,7 @@ class _Ready:
     """
 
     def __init__(
-        self, forward: Forward, prepared: Prepared, size: tuple[int, int], heads_as: str, mlps=True,
+        self, forward: ForwardRunner, prepared: Prepared, size: tuple[int, int], heads_as: str, mlps=True,
         other=None,
     ):  # fmt: skip
         self.model, self.heads_as = forward.placed.at(size), heads_as
@@ -57,7 +57,7 @@ class _Ready:
         layers, heads = range(len(self.blocks)), range(heads_of(self.blocks[0]))
         own = [None] if mlps and isinstance(hooks.mlp_of(self.blocks[0]), nn.Module) else []
         self.parts: list[int | None] = [*heads, *own]  # of every layer: its heads, then None for its MLP
-        everything = Without(
+        everything = Ablation(
             heads=list(itertools.product(layers, heads)), mlps=layers if own else (), heads_as=heads_as,
             other="other" if heads_as == "other" else None,
         )  # fmt: skip
@@ -93,7 +93,7 @@ class _Ready:
 
 
 @contextmanager
-def _passing(forward: Forward) -> Iterator[None]:
+def _passing(forward: ForwardRunner) -> Iterator[None]:
     device, name = forward.placed.device, f"Taking parts of {forward.placed.checkpoint.name} away"
     with plainly(device), memory_guard(device, name):
         yield
@@ -101,9 +101,9 @@ def _passing(forward: Forward) -> Iterator[None]:
 
 @in_float32()
 def swept(
-    forward: Forward, prepared: Prepared, size: tuple[int, int], target: Any, heads_as: str, mlps: bool,
+    forward: ForwardRunner, prepared: Prepared, size: tuple[int, int], target: Any, heads_as: str, mlps: bool,
     other: Any, batch: int, progress: Callable[[int, int], bool | None] | None,
-) -> Effects:  # fmt: skip
+) -> AblationEffects:  # fmt: skip
     """All heads' and MLPs' effects on a target; VitvizError for what cannot be asked, Stopped as always."""
     if whole_number(batch, least=1) is None:
         raise VitvizError(
@@ -127,12 +127,12 @@ def swept(
             done += len(some)
             if progress is not None and progress(done, of) is False:
                 break
-    return Effects(whole.item(), found[:, :-1].float(), found[:, -1].float(), heads_as, stands)
+    return AblationEffects(whole.item(), found[:, :-1].float(), found[:, -1].float(), heads_as, stands)
 
 
 @in_float32()
 def of_layer(
-    forward: Forward, prepared: Prepared, size: tuple[int, int], layer: int, heads_as: str
+    forward: ForwardRunner, prepared: Prepared, size: tuple[int, int], layer: int, heads_as: str
 ) -> Tensor:
     """One layer's effects, part x class: heads, then the MLP (NaN for none); IndexError for no such layer."""
     with _passing(forward):

@@ -16,12 +16,12 @@ from vitviz.engine.forward.biases import bias_of
 from vitviz.engine.forward.capture import Call, Recording
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.grid import Grid
-from vitviz.traces.runs import Without
-from vitviz.traces.trace import Attention, Bias, Trace, View, Written, moved
+from vitviz.traces.runs import Ablation
+from vitviz.traces.trace import Attention, Bias, ModelInput, ResidualWrites, Trace, moved
 
 
 def traces_of(
-    recording: Recording, logits: Tensor, shared: Mapping[str, Any], views: Sequence[View],
+    recording: Recording, logits: Tensor, shared: Mapping[str, Any], views: Sequence[ModelInput],
     device: torch.device, read: Tensor | None = None, queries: int | None = None,
 ) -> list[Trace]:  # fmt: skip
     """The traces of a batch's pictures; `shared` are fields of them that all of the pass have.
@@ -31,7 +31,7 @@ def traces_of(
     depends on it; `queries`: of attention pooling's, how many are read, None for all. Logits are None of what
     is no classifier.
     """
-    readout, grid, began = shared["readout"], shared["grid"], shared.get("without", Without()).at or 0
+    readout, grid, began = shared["readout"], shared["grid"], shared.get("without", Ablation()).at or 0
     there, last, poolings = partial(_kept, device=device), recording.tokens[-1].float(), None
     biases: dict[tuple[int, int], Bias] = {}
     if readout.name == "attention" and recording.outside:
@@ -55,7 +55,7 @@ def traces_of(
             pool=readout.name,
             read=None if read is None else read[image].to(device),
             pooling=None if poolings is None else moved(poolings[image], device, Attention | Bias),
-            written=None if written is None else moved(written[image], device, Written),
+            written=None if written is None else moved(written[image], device, ResidualWrites),
             **shared,
         )
         for image, view in enumerate(views)
@@ -89,7 +89,7 @@ def _kept(tensor: Tensor | None, device: torch.device) -> Tensor | None:
     return None if tensor is None else tensor.detach().to(device, torch.float32)
 
 
-def covered(view: View, grid: Grid) -> View:
+def covered(view: ModelInput, grid: Grid) -> ModelInput:
     """The part of the input that patches are cut from, without a rim on the right and below."""
     (height, width), (rows, cols) = view.picture.shape[:2], grid.pixels
     if (height, width) == (rows, cols):

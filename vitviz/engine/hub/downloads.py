@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 ANSWER_SECONDS = 4.5  # the page promises a sentence within 5
 STALL_SECONDS = 20.0  # no byte for so long: given up
 IDLE_SECONDS = 5.0  # since which an unlocked file that is no longer written is left over
-Progress = Callable[[int, int], Any]  # bytes done, bytes in all (0 where unknown)
-Wanted = tuple[str, str | None, str]  # repository, revision, file
+OnBytes = Callable[[int, int], Any]  # bytes done, bytes in all (0 where unknown)
+FileKey = tuple[str, str | None, str]  # repository, revision, file
 
 # The library hands bytes on in chunks of 10 MiB, between which a slow line looks like a dead one.
 constants.DOWNLOAD_CHUNK_SIZE = 256 * 1024
@@ -61,7 +61,7 @@ class NoSuchFile(HubError):
     """The repository exists, but not this file in it."""
 
 
-def fetch(location: str, filename: str, progress: Progress | None = None, *, stall=STALL_SECONDS) -> Path:
+def fetch(location: str, filename: str, progress: OnBytes | None = None, *, stall=STALL_SECONDS) -> Path:
     """One file of a repository ("organisation/name" or "organisation/name@revision"), from cache or hub.
 
     Already cached: no network. `progress(done, total)` is called a few times a second with bytes; what it
@@ -78,7 +78,7 @@ def fetch(location: str, filename: str, progress: Progress | None = None, *, sta
     return _downloaded(wanted, told.size or 0, _require_hash(told.etag), progress, stall)
 
 
-def fetch_weights(location: str, filename: str, progress: Progress | None = None) -> Path:
+def fetch_weights(location: str, filename: str, progress: OnBytes | None = None) -> Path:
     """A weights file like `fetch`; an index with all its shards, whose bytes are told as those of one file.
 
     Raises NoSuchFile only where `filename` itself does not exist, and HubError for a shard that does not.
@@ -192,7 +192,7 @@ class _Abandoned(Exception):
     pass
 
 
-_jobs: dict[Wanted, _Job] = {}
+_jobs: dict[FileKey, _Job] = {}
 _lock = threading.Lock()
 
 
@@ -207,7 +207,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def _downloaded(wanted: Wanted, total: int, etag: str, progress: Progress | None, stall: float) -> Path:
+def _downloaded(wanted: FileKey, total: int, etag: str, progress: OnBytes | None, stall: float) -> Path:
     """Where the file of `total` bytes and this hash lies; joins a download of it on its way."""
     repo, _, filename = wanted
     with _lock:
@@ -239,7 +239,7 @@ def _downloaded(wanted: Wanted, total: int, etag: str, progress: Progress | None
     return Path(job.path)
 
 
-def _run(wanted: Wanted, job: _Job) -> None:
+def _run(wanted: FileKey, job: _Job) -> None:
     repo, revision, filename = wanted
     counter = _counter(job)
     try:

@@ -21,7 +21,7 @@ from vitviz.errors import CheckpointError
 
 
 @dataclass(frozen=True)
-class Files:
+class CheckpointFiles:
     """A weights file, its config.json ({} for none), and the fields of transformers' image processor."""
 
     weights: Path
@@ -29,7 +29,7 @@ class Files:
     preprocessor: Mapping[str, Any] | None
 
 
-def files_of(checkpoint: Checkpoint, progress: downloads.Progress | None = None) -> Files:
+def files_of(checkpoint: Checkpoint, progress: downloads.OnBytes | None = None) -> CheckpointFiles:
     """Raises CheckpointError where there are no weights (any more), HubError where the hub gives none."""
     if checkpoint.source == "hub":
         return _from_hub(checkpoint, progress)
@@ -43,7 +43,7 @@ def files_of(checkpoint: Checkpoint, progress: downloads.Progress | None = None)
             )
         beside = (weights.with_name(name) for name in PREPROCESSORS)
         told = _preprocessor(folder.read_json(path) if path.is_file() else None for path in beside)
-        return Files(weights, folder.config_beside(weights), told)
+        return CheckpointFiles(weights, folder.config_beside(weights), told)
 
 
 def weights_of(checkpoint: Checkpoint) -> Path | None:
@@ -66,7 +66,7 @@ def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
     return config if config and config.hf_hub_id == checkpoint.location else None
 
 
-def _from_hub(checkpoint: Checkpoint, progress: downloads.Progress | None) -> Files:
+def _from_hub(checkpoint: Checkpoint, progress: downloads.OnBytes | None) -> CheckpointFiles:
     weights, config, preprocessor = weights_of(checkpoint), None, None
     if not registered(checkpoint):
         small = partial(_small, checkpoint.location, needed=weights is None)
@@ -80,7 +80,7 @@ def _from_hub(checkpoint: Checkpoint, progress: downloads.Progress | None) -> Fi
             f"{checkpoint.location} has no {' or '.join(HUB_FILES)} on the hub. "
             "Choose a repository with weights of timm or transformers."
         )
-    return Files(weights, config or {}, preprocessor)
+    return CheckpointFiles(weights, config or {}, preprocessor)
 
 
 def _preprocessor(found: Iterable[Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
@@ -101,7 +101,7 @@ def _small(location: str, name: str, needed: bool) -> dict[str, Any] | None:
     return folder.read_json(path) if path else None
 
 
-def if_there(location: str, name: str, progress: downloads.Progress | None = None) -> Path | None:
+def if_there(location: str, name: str, progress: downloads.OnBytes | None = None) -> Path | None:
     """What is fetched; None where the repository does not have it."""
     try:
         return downloads.fetch_weights(location, name, progress)

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.errors import CheckpointError
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 
 _STEP = re.compile(r"step-(\d{1,12})\.safetensors")
 
 
 @dataclass(frozen=True)
-class Frame:
+class Snapshot:
     """One moment of a training; None where film.csv does not tell.
 
     `name` is what `vitviz.load` takes, "vitviz-tiny@300" or, of the last one, the finished model
@@ -36,7 +36,7 @@ class Frame:
     averaged: bool = False
 
 
-def frames(checkpoint: Checkpoint) -> list[Frame]:
+def frames(checkpoint: Checkpoint) -> list[Snapshot]:
     """The frames of a checkpoint's training, first step first, the finished model last; empty for none kept.
 
     `checkpoint` may be one of its snapshots as well.
@@ -71,7 +71,7 @@ def snapshot(checkpoint: Checkpoint, step: int) -> Checkpoint:
     if step not in kept:
         steps = ", ".join(map(str, kept)) or "none"
         raise CheckpointError(f"{checkpoint.name} has no snapshot of step {step}; kept are: {steps}.")
-    note = Sentence("After {step} steps of training.", step=f"{step:,}")
+    note = LocalizedText("After {step} steps of training.", step=f"{step:,}")
     return replace(checkpoint, name=f"{checkpoint.name}@{step}", location=str(kept[step]), note=note)
 
 
@@ -104,9 +104,9 @@ def _rows(table: Path) -> dict[str, dict[str, str]]:
         return {}
 
 
-def _frame(name: str, step: int | None, row: dict[str, str]) -> Frame:
+def _frame(name: str, step: int | None, row: dict[str, str]) -> Snapshot:
     figures = (_number(row.get(key)) for key in ("epoch", "train_loss", "val_loss", "val_top1"))
-    return Frame(name, step, *figures, averaged=row.get("weights") == "average")
+    return Snapshot(name, step, *figures, averaged=row.get("weights") == "average")
 
 
 def _number(text: str | None) -> float | None:

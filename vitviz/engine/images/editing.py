@@ -29,7 +29,7 @@ from PIL import Image, ImageFilter
 from vitviz.engine.images.opening import BAND, open_image, pixels_of
 from vitviz.errors import ImageError
 from vitviz.traces import cancellation
-from vitviz.traces.image_edits import NONE, Stroke, Strokes
+from vitviz.traces.image_edits import NONE, ImageEdit, ImageEdits
 from vitviz.traces.samples import sample_image
 
 MARK = "retouched"  # in a picture's info, where a file may say so too, but only in words
@@ -39,7 +39,7 @@ _PIECES = ("move", "copy", "onto", "shift")
 Pixels = UInt8[np.ndarray, "height width 3"]
 
 
-def retouched(image: Any, strokes: str | Strokes, other: Any = None) -> Image.Image:
+def retouched(image: Any, strokes: str | ImageEdits, other: Any = None) -> Image.Image:
     """The picture with strokes painted over it, upright, in RGB and of its own size; itself stays as it was.
 
     `image`: a path, PIL image or array, as for `Inspector.trace`, whose trace then says how it was retouched;
@@ -53,11 +53,11 @@ def retouched(image: Any, strokes: str | Strokes, other: Any = None) -> Image.Im
     >>> picture.getpixel((4, 4)), picture.getpixel((0, 0))
     ((255, 136, 0), (0, 0, 0))
     """
-    strokes = strokes if isinstance(strokes, Strokes) else Strokes.parse(strokes)
+    strokes = strokes if isinstance(strokes, ImageEdits) else ImageEdits.parse(strokes)
     return marked(painted_over(image, strokes, other), strokes)
 
 
-def painted_over(image: Any, strokes: Strokes, other: Any = None) -> Pixels:
+def painted_over(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
     """Return the pixels of `retouched(image, strokes, other)`, an array of their own."""
     original = pixels_of(open_image(image))
     erases = any(stroke.tool == "erase" for stroke in strokes.each)  # and so needs the pixels as they were
@@ -94,17 +94,17 @@ def _refuse(shape: tuple[int, ...]) -> None:
     )
 
 
-def marked(pixels: Pixels, strokes: Strokes) -> Image.Image:
+def marked(pixels: Pixels, strokes: ImageEdits) -> Image.Image:
     """A picture that knows how it was retouched."""
     image = Image.fromarray(pixels)
     image.info[MARK] = strokes
     return image
 
 
-def strokes_on(image: Image.Image) -> Strokes:
+def strokes_on(image: Image.Image) -> ImageEdits:
     """How a picture was retouched; none where it was not, whatever its file says."""
     found = image.info.get(MARK)
-    return found if isinstance(found, Strokes) else NONE
+    return found if isinstance(found, ImageEdits) else NONE
 
 
 def _mean(pixels: Pixels) -> tuple[int, ...]:
@@ -113,7 +113,7 @@ def _mean(pixels: Pixels) -> tuple[int, ...]:
     return tuple(map(int, (2 * sums // (pixels.size // 3) + 1) // 2))
 
 
-def _box(stroke: Stroke, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+def _box(stroke: ImageEdit, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     """Left, top, right and bottom of what a stroke changes, or takes, of the picture."""
     height, width, _ = shape
     if stroke.tool in ("brush", "erase"):
@@ -127,12 +127,12 @@ def _box(stroke: Stroke, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     return max(0, int(left)), max(0, int(top)), min(width, int(right)), min(height, int(bottom))
 
 
-def _path(stroke: Stroke) -> np.ndarray:
+def _path(stroke: ImageEdit) -> np.ndarray:
     first = 1 if stroke.tool in ("brush", "erase") else 8
     return np.cumsum(np.reshape(stroke.numbers[first:], (-1, 2)), axis=0)
 
 
-def _filled(stroke: Stroke, area: int) -> int:
+def _filled(stroke: ImageEdit, area: int) -> int:
     """Return how many pixels are filled, again and again, for the shape of a path within a box of `area`."""
     if stroke.tool not in ("brush", "erase"):
         return 0
@@ -156,7 +156,7 @@ def _channels(pixels: Pixels) -> Iterator[tuple[int, Image.Image]]:
         yield channel, Image.fromarray(np.ascontiguousarray(pixels[..., channel]))
 
 
-def _brushed(stroke: Stroke, box: tuple[int, int, int, int]) -> Bool[np.ndarray, "height width"]:
+def _brushed(stroke: ImageEdit, box: tuple[int, int, int, int]) -> Bool[np.ndarray, "height width"]:
     """Return where in its box a path is, painted piece by piece until it covers the whole box."""
     left, top, right, bottom = box
     under = np.zeros((bottom - top, right - left), np.uint8)
@@ -172,7 +172,7 @@ def _brushed(stroke: Stroke, box: tuple[int, int, int, int]) -> Bool[np.ndarray,
 
 
 def _painted(
-    pixels: Pixels, original: Pixels, mean: tuple[int, ...], stroke: Stroke, box: tuple[int, int, int, int]
+    pixels: Pixels, original: Pixels, mean: tuple[int, ...], stroke: ImageEdit, box: tuple[int, int, int, int]
 ) -> None:
     left, top, right, bottom = box
     here = np.s_[top:bottom, left:right]
@@ -212,7 +212,7 @@ def _blurred(pixels: Pixels, under: np.ndarray, wide: int, box: tuple[int, int, 
 
 
 def _cut(
-    pixels: Pixels, stroke: Stroke, box: tuple[int, int, int, int]
+    pixels: Pixels, stroke: ImageEdit, box: tuple[int, int, int, int]
 ) -> tuple[Pixels, Bool[np.ndarray, "height width"]]:
     """Return a piece of the picture, and where within it the outline is."""
     left, top, right, bottom = box
@@ -225,7 +225,7 @@ def _cut(
 
 
 def _laid_down(
-    pixels: Pixels, cut: tuple[Pixels, np.ndarray], mean: tuple[int, ...], stroke: Stroke,
+    pixels: Pixels, cut: tuple[Pixels, np.ndarray], mean: tuple[int, ...], stroke: ImageEdit,
     box: tuple[int, int, int, int],
 ) -> None:  # fmt: skip
     """Lay a piece down further on, and where it is taken away leave the mean colour behind."""
@@ -253,7 +253,7 @@ def _laid_down(
             np.copyto(region[rows], piece[rows], where=under[rows])
 
 
-def _scaled(piece: Image.Image, stroke: Stroke, how: Image.Resampling) -> Image.Image:
+def _scaled(piece: Image.Image, stroke: ImageEdit, how: Image.Resampling) -> Image.Image:
     """Return a piece, or its outline, as wide and high as it becomes, mirrored where that is negative."""
     sides = zip(piece.size, stroke.numbers[2:4], stroke.goal, strict=True)
     piece = piece.resize([max(1, abs(now) * one // was) for one, was, now in sides], how)

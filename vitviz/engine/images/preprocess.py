@@ -25,7 +25,7 @@ from vitviz.engine.defaults import in_float32
 from vitviz.engine.images.editing import strokes_on
 from vitviz.engine.images.processor import MODES, Processor
 from vitviz.errors import CheckpointError, ImageError, quoted
-from vitviz.traces.trace import View
+from vitviz.traces.trace import ModelInput
 
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
 # the picture is scaled to size / crop_pct: ten times the input, or a tenth of it
@@ -98,7 +98,7 @@ class Prepared:
     """A picture ready for the model, and what it looks like before normalisation."""
 
     tensor: Float[Tensor, "3 height width"]  # normalised
-    view: View
+    view: ModelInput
 
 
 @in_float32()  # torchvision makes tensors of the default dtype
@@ -131,7 +131,7 @@ def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
     picture = crop(resized)
     left, right = _edges(image.width, resized.width, picture.width)
     top, bottom = _edges(image.height, resized.height, picture.height)
-    view = View(np.array(picture), (left, top, right, bottom), image.size, strokes_on(image))
+    view = ModelInput(np.array(picture), (left, top, right, bottom), image.size, strokes_on(image))
     return Prepared(normalise(to_tensor(picture)), view)
 
 
@@ -142,7 +142,7 @@ def _processed(image: Image.Image, preprocessing: Preprocessing, processor: Proc
     exact = values.permute(1, 2, 0).numpy()
     picture = (255 * exact).round().clip(0, 255).astype(np.uint8)
     fractions = exact if processor.in_fractions or processor.pad else None
-    view = View(picture, box, image.size, strokes_on(image), fractions)
+    view = ModelInput(picture, box, image.size, strokes_on(image), fractions)
     return Prepared((values - mean) / std, view)
 
 

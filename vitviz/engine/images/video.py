@@ -45,7 +45,7 @@ TOLD = re.compile(rb"frame (\d+) (-?\d+) (\d+)/(\d+);")
 WRONG = re.compile(rb"\[(in#0|mov|matroska|avi)")  # an error after which it may end as if all were well
 GLANCE = "-vf scale=16:16:flags=neighbor"
 
-Picture = UInt8[np.ndarray, "height width 3"]
+FramePixels = UInt8[np.ndarray, "height width 3"]
 
 
 def frames_of(
@@ -56,7 +56,7 @@ def frames_of(
     most_seconds: float,
     most_frames: int,
     glance: bool = False,
-) -> Iterator[tuple[int, float, Picture]]:
+) -> Iterator[tuple[int, float, FramePixels]]:
     """Every `step`-th frame from `start` to before `stop` (seconds): its number in the file, from 0, the
     second at which it is shown, its upright pixels; a `glance` makes them few, to see sooner what there is.
 
@@ -103,7 +103,7 @@ def _kind(source: str | os.PathLike) -> tuple[str, str]:
     return name, form
 
 
-def _animated(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[float, Picture]]:
+def _animated(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[float, FramePixels]]:
     """By Pillow. What stands for no time at all, as some files say, stands for a tenth, as in browsers."""
     number, milliseconds = 0, 0
     try:
@@ -121,7 +121,7 @@ def _animated(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[
         raise ImageError(_damaged(name, number)) from error
 
 
-def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[float, Picture]]:
+def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[float, FramePixels]]:
     """By ffmpeg, which writes frames as PPM, and beside them when each is shown."""
     try:
         from imageio_ffmpeg import get_ffmpeg_exe

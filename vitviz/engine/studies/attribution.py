@@ -8,22 +8,23 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz import analyses
-from vitviz.analyses.filters import Filters
-from vitviz.analyses.logit_account import Evidence, check_balance
-from vitviz.analyses.logit_attribution import Ledger
+from vitviz.analyses.filters import FilterComponents
+from vitviz.analyses.logit_account import Attribution, check_balance
+from vitviz.analyses.logit_attribution import LogitTerms
 from vitviz.analyses.logit_lens import UNREAD, check_form
-from vitviz.analyses.readout_stage import Tail
-from vitviz.analyses.target import Asked
+from vitviz.analyses.readout_stage import ReadoutStage
+from vitviz.analyses.target import TargetLike
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import VitvizError
 from vitviz.traces.trace import Trace
 
-_balanced: WeakSet[Tail] = WeakSet()  # those whose account has been compared with the model's own logits
+# those whose account has been compared with the model's own logits
+_balanced: WeakSet[ReadoutStage] = WeakSet()
 # the readout it was made with, and a ledger's part without it
 _carried: WeakKeyDictionary[Trace, tuple] = WeakKeyDictionary()
 
 
-def embedding_filters(inspector: Inspector, count: int = 28) -> Filters:
+def embedding_filters(inspector: Inspector, count: int = 28) -> FilterComponents:
     """The principal components of the linear embedding's filters (figure 7 left).
 
     `.pictures` (count, P, P, 3) before display scaling, `.variance` (count,) as shares of the whole. Raises
@@ -63,7 +64,7 @@ def position_similarity(
     return analyses.position_similarity(table, inspector.grid(size))
 
 
-def evidence(inspector: Inspector, trace: Trace, target: Asked, relative: bool = False) -> Evidence:
+def evidence(inspector: Inspector, trace: Trace, target: TargetLike, relative: bool = False) -> Attribution:
     """The account of one logit: every head's, MLP's and bias's share, which add up to it.
 
     `target`: a class (its number from 0 or its label), (a, b) for a rather than b, or a direction, a tensor
@@ -86,8 +87,9 @@ def evidence(inspector: Inspector, trace: Trace, target: Asked, relative: bool =
 
 
 def lens(
-    inspector: Inspector, trace: Trace, form: str = "now", patches: bool = False, target: Asked | None = None
-) -> Float[Tensor, "layer class"] | Float[Tensor, "layer row col"]:
+    inspector: Inspector, trace: Trace, form: str = "now", patches: bool = False,
+    target: TargetLike | None = None
+) -> Float[Tensor, "layer class"] | Float[Tensor, "layer row col"]:  # fmt: skip
     """The answer forming: the logits (layer, class) that tokens of each depth give; 0 enters the first block.
 
     `form`: "now" applies the final norm afresh, so that the last row is the model's logits; "share" holds it
@@ -124,7 +126,7 @@ def lens_kind(inspector: Inspector) -> str:
     return analyses.lens_kind(inspector.tail())
 
 
-def balanced_ledger(inspector: Inspector, trace: Trace) -> Ledger:
+def balanced_ledger(inspector: Inspector, trace: Trace) -> LogitTerms:
     """A trace's ledger, made once; the first of a checkpoint is compared with the model's own logits.
 
     Raises UnsupportedModel with the figure where it does not add up.
@@ -133,7 +135,7 @@ def balanced_ledger(inspector: Inspector, trace: Trace) -> Ledger:
     readout = inspector.tail(trace.grid.pixels, trace.tokens[0].device)
     made_with, carried = _carried.get(trace, (None, None))
     if carried is not None and made_with() is readout:
-        return analyses.Ledger(trace, readout, carried)
+        return analyses.LogitTerms(trace, readout, carried)
     ledger = analyses.ledger_of(trace, readout)
     if readout not in _balanced:
         check_balance(ledger)

@@ -12,19 +12,19 @@ from torch import Tensor
 
 from vitviz.analyses import sufficient_edges
 from vitviz.analyses import upstream as formulas
-from vitviz.analyses.effects import SIDES, Edge, EdgeEffects, edges_into, sampled
+from vitviz.analyses.effects import SIDES, Edge, EdgeAblationEffects, edges_into, sampled
 from vitviz.analyses.logit_account import account_of, directions
-from vitviz.analyses.logit_attribution import Ledger
-from vitviz.analyses.paths import OPENED, Paths, paths_of
-from vitviz.analyses.sufficient_edges import SmallestPart
-from vitviz.analyses.target import Asked, classes_of, score_of, target_of
-from vitviz.analyses.upstream import Score, Stream, Writers
+from vitviz.analyses.logit_attribution import LogitTerms
+from vitviz.analyses.paths import OPENED, AttributionPaths, paths_of
+from vitviz.analyses.sufficient_edges import SufficientEdges
+from vitviz.analyses.target import TargetLike, classes_of, score_of, target_of
+from vitviz.analyses.upstream import ScoreAttribution, Stream, Upstream
 from vitviz.engine.forks import lock_of
 from vitviz.engine.forward.edges import less, stream_of, usual_of, without_edges
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.studies.attribution import balanced_ledger
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
-from vitviz.traces.localized_text import Sentence, not_applicable
+from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.traces.trace import Trace
 
 ROOM = 256 * 2**20  # bytes, of what writers wrote in the passes that are made at once
@@ -43,9 +43,9 @@ _lock = lock_of(sys.modules[__name__])
 
 
 def writers(
-    inspector: Inspector, trace: Trace, target: Asked, layer: int, head: int, *, relative: bool = False,
+    inspector: Inspector, trace: Trace, target: TargetLike, layer: int, head: int, *, relative: bool = False,
     via: Sequence[tuple[int, int]] = (),
-) -> Writers:  # fmt: skip
+) -> Upstream:  # fmt: skip
     """A head's share of a logit by who wrote what it reads: the lines add up to its share in `evidence`.
 
     `target` and `relative` as for `evidence`; layers and heads from 0. `via`: the heads through which the
@@ -75,7 +75,7 @@ def score_account(
     query: int,
     key: int,
     against: int | None = None,
-) -> Score:
+) -> ScoreAttribution:
     """One score before the softmax by who wrote the query's side and who the key's: `.matrix` adds up to it.
 
     `query` and `key`: tokens from 0, prefix first. `.writers` names rows and columns, `.rest` is a relative
@@ -95,9 +95,9 @@ def score_account(
 
 
 def paths(
-    inspector: Inspector, trace: Trace, target: Asked, count: int = 12, *, opened: int = OPENED,
+    inspector: Inspector, trace: Trace, target: TargetLike, count: int = 12, *, opened: int = OPENED,
     relative: bool = False,
-) -> Paths:  # fmt: skip
+) -> AttributionPaths:  # fmt: skip
     """Return the `count` largest paths, by |share|, from writers through heads into an answer.
 
     `.paths`: (heads from the answer back, writer, share in logits); with `.left_out` they add up to `.total`,
@@ -118,10 +118,10 @@ def paths(
 
 
 def edge_effects(
-    inspector: Inspector, trace: Trace, target: Asked, layer: int | None = None, head: int | None = None, *,
-    into: str = "value", parts_as: str = "mean", count: int | None = None, seed: int = 0, batch: int = 8,
-    progress: Callable[[int, int], bool | None] | None = None,
-) -> EdgeEffects:  # fmt: skip
+    inspector: Inspector, trace: Trace, target: TargetLike, layer: int | None = None, head: int | None = None,
+    *, into: str = "value", parts_as: str = "mean", count: int | None = None, seed: int = 0, batch: int = 8,
+    progress: Callable[[int, int], bool | None] | None = None
+) -> EdgeAblationEffects:  # fmt: skip
     """What a logit loses when one head's input lacks a writer's part: a real pass an edge, beside its share.
 
     Edges end in the values (or `into` "query" or "key") of one head, or, without `layer` and `head`, of all,
@@ -167,7 +167,7 @@ def edge_effects(
         )
         lines[layers, None] = {writer: share.item() for _, writer, share in into_answer}
         shares[:] = torch.tensor([lines[one.layer, one.head][one.writer] for one in some])
-    return EdgeEffects(tuple(some), effects, shares, len(every), parts_as)
+    return EdgeAblationEffects(tuple(some), effects, shares, len(every), parts_as)
 
 
 def losses_of(
@@ -182,10 +182,10 @@ def losses_of(
 
 
 def smallest_part(
-    inspector: Inspector, trace: Trace, target: Asked | None = None, *, parts_as: str = "mean",
-    effects: EdgeEffects | None = None, draws: int = 3, seed: int = 0,
+    inspector: Inspector, trace: Trace, target: TargetLike | None = None, *, parts_as: str = "mean",
+    effects: EdgeAblationEffects | None = None, draws: int = 3, seed: int = 0,
     progress: Callable[[int, int], bool | None] | None = None,
-) -> SmallestPart:  # fmt: skip
+) -> SufficientEdges:  # fmt: skip
     """Measure with how many edges a prediction is preserved: its margin over the next class with the edges of
     largest |share| alone, by real passes, beside `draws` random orders and that of known `effects`.
 
@@ -232,17 +232,17 @@ def smallest_part(
             middle = (low + stable) // 2
             (curve[middle],) = kept([range(middle)])
             low, stable = (low, middle) if curve[middle] > 0 else (middle, stable)
-    return SmallestPart(edges, shares, counts, margins, parts_as, tuple(sorted(curve.items())))
+    return SufficientEdges(edges, shares, counts, margins, parts_as, tuple(sorted(curve.items())))
 
 
 def require_prediction(trace: Trace) -> None:
     """UnsupportedModel for a head of values: no part of the model could keep its prediction."""
     if trace.head_type == "value":
-        raise UnsupportedModel(Sentence(NO_PREDICTION, checkpoint=trace.checkpoint))
+        raise UnsupportedModel(LocalizedText(NO_PREDICTION, checkpoint=trace.checkpoint))
 
 
 def ranked_edges(
-    inspector: Inspector, trace: Trace, target: Asked, parts_as: str = "mean"
+    inspector: Inspector, trace: Trace, target: TargetLike, parts_as: str = "mean"
 ) -> tuple[tuple[Edge, ...], Tensor]:
     """All edges into values and the answer with what flows along them, beyond what would stand in its place;
     the largest |share| first.
@@ -259,8 +259,9 @@ def ranked_edges(
 
 
 def margins_of(
-    inspector: Inspector, trace: Trace, target: Asked, kept: Sequence[Sequence[Edge]], parts_as: str = "mean"
-) -> list[float]:
+    inspector: Inspector, trace: Trace, target: TargetLike, kept: Sequence[Sequence[Edge]],
+    parts_as: str = "mean"
+) -> list[float]:  # fmt: skip
     """The target's margin over the next class with each set of edges alone, in logits."""
     trace = inspector.answered(trace)
     require_prediction(trace)
@@ -297,13 +298,15 @@ def recorded(inspector: Inspector, trace: Trace) -> Stream:
     return found
 
 
-def _usual(inspector: Inspector, ledger: Ledger, stream: Stream, parts_as: str) -> Stream | None:
+def _usual(inspector: Inspector, ledger: LogitTerms, stream: Stream, parts_as: str) -> Stream | None:
     if parts_as not in ("mean", "zero"):
         raise VitvizError(f"Given parts_as={quoted(parts_as)}; expected 'mean' or 'zero'.")
     return usual_of(inspector, ledger, stream) if parts_as == "mean" else None
 
 
-def _asked(inspector: Inspector, trace: Trace, target: Asked, relative: bool) -> tuple[Ledger, object]:
+def _asked(
+    inspector: Inspector, trace: Trace, target: TargetLike, relative: bool
+) -> tuple[LogitTerms, object]:
     ledger = balanced_ledger(inspector, trace)
     asked = target_of(ledger.trace, ledger.readout, target, relative)
     return ledger, directions(ledger, asked.direction)[0]
@@ -315,5 +318,5 @@ def _sound(found, trace: Trace, largest: float | None = None):
         largest = max(abs(part) for _, part in found.lines())
     if not abs(found.gap) <= TOLERANCE * largest:
         figures = {"found": f"{abs(found.gap) / largest:.1e}", "allowed": f"{TOLERANCE:.0e}"}
-        raise UnsupportedModel(not_applicable(trace.checkpoint, Sentence(ASTRAY, **figures)))
+        raise UnsupportedModel(not_applicable(trace.checkpoint, LocalizedText(ASTRAY, **figures)))
     return found

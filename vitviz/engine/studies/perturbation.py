@@ -14,10 +14,10 @@ from torch import Tensor
 
 from vitviz.analyses import patches_kept
 from vitviz.analyses.image_changes import CHANGES, altered
-from vitviz.analyses.perturbation import Experiment, Progress, experiment_of, orders_of, places_of
+from vitviz.analyses.perturbation import OnProgress, Perturbation, experiment_of, orders_of, places_of
 from vitviz.analyses.protocol import DRAWS, SHARES
 from vitviz.engine.forward import shuffling
-from vitviz.engine.forward.patch_removal import AT_ONCE, Removal, answers_to
+from vitviz.engine.forward.patch_removal import AT_ONCE, PatchRemoval, answers_to
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import Prepared, prepare
 from vitviz.engine.inspector import Inspector
@@ -28,7 +28,7 @@ from vitviz.traces.trace import Trace
 Others = Mapping[Any, UInt8[np.ndarray, "height width 3"]]  # by name
 
 
-class Draws:
+class PerturbedLogits:
     """The picture of one of an inspector's traces, as the untouched model gets it."""
 
     def __init__(self, inspector: Inspector, trace: Trace):
@@ -40,7 +40,7 @@ class Draws:
     def kept(self, kept: Int[Tensor, "draw kept"], patches_as: str) -> Float[Tensor, "draw class"]:
         """The logits with these patches (from 0) alone; UnsupportedModel where none can be left out."""
         grid, pool = self._trace.grid, self._trace.pool
-        removal = Removal(self._model, self._pixels, grid, pool, patches_as, self._preprocessing)
+        removal = PatchRemoval(self._model, self._pixels, grid, pool, patches_as, self._preprocessing)
         return removal.answers(kept).float()
 
     def in_order(self, orders: Int[Tensor, "draw patch"]) -> Float[Tensor, "draw class"]:
@@ -72,9 +72,9 @@ def experiment(
     kind: str = "drop",
     draws: int = DRAWS,
     size=None,
-    progress: Progress = lambda share, way: None,
+    progress: OnProgress = lambda share, way: None,
     others: Sequence[Any] | None = None,
-) -> Experiment:
+) -> Perturbation:
     """How sure a model stays of a picture whose patches go or move at random, or that changes step by step.
 
     `image` as for `Inspector.trace`, or a trace of it. `kind`: "drop" takes 0, 10, … 100 % of the patches
@@ -127,7 +127,7 @@ def answers(
         draws = len(pictures)
     if step == 0:
         return trace.logits.expand(draws, -1)  # nothing was done: no pass, and the plain answer to the bit
-    asked = Draws(inspector, trace)
+    asked = PerturbedLogits(inspector, trace)
     if way in CHANGES:
         return asked.to(pictures)
     if way == "shuffled":

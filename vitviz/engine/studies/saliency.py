@@ -12,21 +12,21 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.analyses.correlation import spearman
-from vitviz.analyses.faithfulness.evaluation import DRAWS, SHARES, Progress, Trial, trial_of
+from vitviz.analyses.faithfulness.evaluation import DRAWS, SHARES, Faithfulness, OnMethod, trial_of
 from vitviz.analyses.protocol import DENSE
-from vitviz.analyses.saliency import METHODS, Relevance, dense, relevance_of
-from vitviz.analyses.target import Asked
+from vitviz.analyses.saliency import METHODS, SaliencyMap, dense, relevance_of
+from vitviz.analyses.target import TargetLike
 from vitviz.engine.forward import capture
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.runner import Forward
-from vitviz.engine.saliency_inputs import Explained as explained
+from vitviz.engine.runner import ForwardRunner
+from vitviz.engine.saliency_inputs import SaliencyInputs as explained
 from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
 
 
 def relevance(
-    inspector: Inspector, image, target: Asked, method: str = "frozen", at: str | int | None = None,
+    inspector: Inspector, image, target: TargetLike, method: str = "frozen", at: str | int | None = None,
     size=None, steps: int | None = None,
-) -> Relevance:  # fmt: skip
+) -> SaliencyMap:  # fmt: skip
     """Which patches one answer is made of, by one of `vitviz.METHODS`: `.map` (row, col), raw numbers.
 
     `image` as for `Inspector.trace`, or a trace of it; `target` as for `evidence`. `at`, for frozen and
@@ -68,10 +68,10 @@ def patch_scores(
 
 
 def trial(
-    inspector: Inspector, image, target: Asked, methods: Sequence[str] | None = None,
+    inspector: Inspector, image, target: TargetLike, methods: Sequence[str] | None = None,
     patches_as: str = "dropped", seed: int = 0, size=None, shares: Sequence[float] = SHARES,
-    draws: int = DRAWS, progress: Progress | None = None, steps: int | None = None,
-) -> Trial:  # fmt: skip
+    draws: int = DRAWS, progress: OnMethod | None = None, steps: int | None = None,
+) -> Faithfulness:  # fmt: skip
     """Maps on trial on one picture: patches removed, most and least relevant first, beside random maps.
 
     `methods`: some of `vitviz.METHODS`, None for all (of a model's own classes without those that read each
@@ -93,8 +93,9 @@ def trial(
 
 
 def class_sensitivity(
-    inspector: Inspector, image, one: Asked, other: Asked, methods: Iterable[str] = tuple(METHODS), size=None
-) -> dict[str, float | None]:
+    inspector: Inspector, image, one: TargetLike, other: TargetLike, methods: Iterable[str] = tuple(METHODS),
+    size=None
+) -> dict[str, float | None]:  # fmt: skip
     """Spearman's rank correlation of two targets' maps, by method: 1 for what knows no class (rollout).
 
     None where a map is constant; what does not apply is left out. A low value is no merit: chance has 0.
@@ -109,7 +110,7 @@ def class_sensitivity(
 
 
 def parameter_randomisation(
-    inspector: Inspector, image, target: Asked, methods: Iterable[str] = ("frozen",),
+    inspector: Inspector, image, target: TargetLike, methods: Iterable[str] = ("frozen",),
     blocks: Sequence[int] = (0, 1, 2), seeds: Sequence[int] = (0, 1, 2), size=None,
 ) -> dict[str, list[list[float | None]]]:  # fmt: skip
     """Spearman's correlation of signed maps with those of the model with its last parts drawn at random.
@@ -145,7 +146,7 @@ def randomised(inspector: Inspector, blocks: int, seed: int) -> Inspector:
         raise VitvizError(
             f"Given {quoted(blocks)} blocks to draw at random; expected 0 (the head alone) to {count}."
         )
-    twin = inspector.over(Forward(copy.copy(inspector.placed)))  # a copy shares the weights
+    twin = inspector.over(ForwardRunner(copy.copy(inspector.placed)))  # a copy shares the weights
     parts = [getattr(twin.model, name, None) for name in HEADS]
     parts += capture.transformer_blocks(twin.model)[count - blocks :]
     generator = torch.Generator().manual_seed(seed)

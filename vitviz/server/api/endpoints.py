@@ -25,21 +25,21 @@ from vitviz.server.api import figures, videos
 from vitviz.server.api.serialization import cells, in_english, plain, truth, whole
 from vitviz.server.security import request_context
 from vitviz.server.security.scheduler import one_answer
-from vitviz.server.services.analysis_service import Studio
-from vitviz.traces.image_edits import Strokes
-from vitviz.traces.runs import Without
+from vitviz.server.services.analysis_service import AnalysisService
+from vitviz.traces.image_edits import ImageEdits
+from vitviz.traces.runs import Ablation
 from vitviz.traces.samples import samples
-from vitviz.views import VIEWS, Choice, Control, Needs, Slider, Subject, View, Whole
+from vitviz.views import VIEWS, Choice, Control, IntSetting, Needs, Slider, View, ViewContext
 from vitviz.views.controls import DIFFERENCE, sequential
 from vitviz.views.evidence.compute import writers
 from vitviz.views.explorer import score
-from vitviz.views.printing import Asked
+from vitviz.views.printing import PrintStyle
 from vitviz.views.shared import distances_of
 from vitviz.views.trial import ORDER
 
 log = logging.getLogger("vitviz")
 
-Picture = gr.FileData | str
+ImageInput = gr.FileData | str
 METHOD = Literal[("", *ORDER)]
 TOLD = {  # what a parameter is, where an endpoint's own docstring does not say it
     "image": 'a file (handle_file), or the name of a sample such as "chelsea"',
@@ -65,10 +65,10 @@ TOLD = {  # what a parameter is, where an endpoint's own docstring does not say 
 class Endpoints:
     """The endpoints over one studio. An error is a sentence for the caller."""
 
-    def __init__(self, studio: Studio):
+    def __init__(self, studio: AnalysisService):
         self._studio = studio
 
-    def predict(self, image: Picture, checkpoint: str = "", count: int = 5) -> dict:
+    def predict(self, image: ImageInput, checkpoint: str = "", count: int = 5) -> dict:
         """The likeliest classes of a picture.
 
         Returns:
@@ -86,7 +86,7 @@ class Endpoints:
         }
 
     def rollout(
-        self, image: Picture, checkpoint: str = "", query: str = "auto",
+        self, image: ImageInput, checkpoint: str = "", query: str = "auto",
         fusion: Literal["mean", "max", "min"] = "mean", discard: float = 0.0, residual: float = 0.5,
         layers: str = "",
     ) -> dict:  # fmt: skip
@@ -109,7 +109,7 @@ class Endpoints:
         trace = subject.trace
         return {**_of(trace), "map": plain(found), "box": list(trace.view.box), "grid": cells(trace.grid)}
 
-    def attention_distance(self, image: Picture, checkpoint: str = "", renormalise: bool = False) -> dict:
+    def attention_distance(self, image: ImageInput, checkpoint: str = "", renormalise: bool = False) -> dict:
         """How far each head of each layer looks, in pixels of the model's input.
 
         Args:
@@ -132,7 +132,7 @@ class Endpoints:
         }
 
     def patch_attention(
-        self, image: Picture, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
+        self, image: ImageInput, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
         direction: Literal["attends to", "attended by"] = "attends to",
     ) -> dict:  # fmt: skip
         """The attention of one token in one head: what it attends to, or who attends to it.
@@ -191,7 +191,7 @@ class Endpoints:
             found = found[divmod(whole(patch, "patch", 0, rows * cols - 1), cols)]
         return {"checkpoint": inspector.checkpoint.name, "similarity": plain(found)}
 
-    def without(self, image: Picture, without: str, checkpoint: str = "", count: int = 5) -> dict:
+    def without(self, image: ImageInput, without: str, checkpoint: str = "", count: int = 5) -> dict:
         """The answer before and after heads, MLPs or patches are taken away.
 
         Args:
@@ -201,14 +201,14 @@ class Endpoints:
             {checkpoint, dtype, without, before: [{label, probability}], after: [{label, probability}]},
             or value for probability
         """
-        count, asked = whole(count, "count", 1, 100_000), Without.parse(str(without))
+        count, asked = whole(count, "count", 1, 100_000), Ablation.parse(str(without))
         name = self._name(checkpoint)
         before, after = self._subject(image, name).trace, self._subject(image, name, asked.text()).trace
         told = {"before": _top(before, count), "after": _top(after, count)}
         return {**_of(after), "without": asked.text(), **told}
 
     def lens(
-        self, image: Picture, checkpoint: str = "", target: int = -1, form: Literal["now", "share"] = "now"
+        self, image: ImageInput, checkpoint: str = "", target: int = -1, form: Literal["now", "share"] = "now"
     ) -> dict:
         """The answer forming: what the tokens of every depth give for a class, from what enters block 1 to
         the logit.
@@ -230,7 +230,7 @@ class Endpoints:
         return {**_of(subject.trace), "target": asked, "logits": plain(found)}
 
     def writers(
-        self, image: Picture, checkpoint: str = "", layer: int = 1, head: int = 1, target: str = "top",
+        self, image: ImageInput, checkpoint: str = "", layer: int = 1, head: int = 1, target: str = "top",
         via: str = "",
     ) -> dict:  # fmt: skip
         """Who wrote what a head reads: its share of a logit by writers, which add up to it.
@@ -250,7 +250,7 @@ class Endpoints:
         return {**_of(subject.trace), "share": found.share, "total": found.total, "writers": lines}
 
     def score_account(
-        self, image: Picture, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
+        self, image: ImageInput, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
         key: str = "auto", against: str = "mean",
     ) -> dict:  # fmt: skip
         """Why a head looks there: one score before the softmax by who wrote its query and who wrote its key.
@@ -275,7 +275,7 @@ class Endpoints:
         return {**_of(subject.trace), **told, "content_position": None if four is None else plain(four)}
 
     def figure(
-        self, image: Picture, view: str = "rollout", checkpoint: str = "", settings: str = "",
+        self, image: ImageInput, view: str = "rollout", checkpoint: str = "", settings: str = "",
         format: Literal["svg", "pdf", "png"] = "svg", width: int | None = None,
         dpi: Literal[150, 300, 600] = 300, detail: bool = False,
         language: Literal["en", "zh-CN", "ko"] = "en", without: str = "", second: str = "",
@@ -297,13 +297,13 @@ class Endpoints:
             if not (asked.paired or asked.sided):
                 raise WrongSetting(f"{asked.title} is of one checkpoint; leave second empty.")
         key = self._key(image, checkpoint, without, strokes, second)
-        look = Asked(truth(detail, "detail"), language=str(language))
+        look = PrintStyle(truth(detail, "detail"), language=str(language))
         made = figures.figure(self._studio, key, str(view), figures.settings_of(str(settings)), look)
         data = figures.written(self._studio, made, str(format), width, whole(dpi, "dpi", 1, 10_000))
         return self._told(key, view, f"{made.name}.{format}", made.caption, data)
 
     def film(
-        self, image: Picture, view: str = "rollout", checkpoint: str = "", settings: str = "",
+        self, image: ImageInput, view: str = "rollout", checkpoint: str = "", settings: str = "",
         over: Literal["training", "layers"] = "training", format: Literal["mp4", "gif"] = "mp4",
         width: int = 960, seconds: float = 0.8, detail: bool = False,
         language: Literal["en", "zh-CN", "ko"] = "en", without: str = "", strokes: str = "",
@@ -322,14 +322,14 @@ class Endpoints:
         pixels = whole(width, "width", 1, videos.WIDE)
         videos.require(str(format), pixels, seconds)
         key = self._key(image, checkpoint, without, strokes)
-        look = Asked(truth(detail, "detail"), language=str(language))
+        look = PrintStyle(truth(detail, "detail"), language=str(language))
         made = videos.film(self._studio, key, str(view), figures.settings_of(str(settings)), str(over), look)
         data = videos.written(self._studio, made, str(format), pixels, seconds)
         told = self._told(key, view, f"{made.name}.{format}", made.caption, data)
         return {**told, "frames": [str(label) for label in made.labels]}
 
     def trial(
-        self, image: Picture, checkpoint: str = "", target: str = "top",
+        self, image: ImageInput, checkpoint: str = "", target: str = "top",
         patches_as: Literal["dropped", "mean", "blur", "black"] = "dropped",
         score: Literal["", "probability", "logit", "kept"] = "", method: METHOD = "",
         steps: Literal["auto", "32", "128", "512"] = "auto",
@@ -391,7 +391,7 @@ class Endpoints:
         about = {"checkpoint": self._studio.runs.run(key).checkpoint, "view": str(view), "name": name}
         return {**about, "caption": caption, "data": base64.b64encode(data).decode("ascii")}
 
-    def _asked(self, slug: str, image: Any, checkpoint: str, given: dict) -> tuple[View, Subject, dict]:
+    def _asked(self, slug: str, image: Any, checkpoint: str, given: dict) -> tuple[View, ViewContext, dict]:
         """A view, what it looks at, and its settings, as they are given and checked."""
         view, subject = self._studio.view(slug), self._subject(image, checkpoint)
         return view, subject, view.settings({name: str(one) for name, one in given.items()}, subject.about)
@@ -402,14 +402,14 @@ class Endpoints:
     def _name(self, checkpoint: str) -> str:
         return str(checkpoint).strip() or self._studio.settings.checkpoint
 
-    def _subject(self, image: Any, checkpoint: str, without: str = "") -> Subject:
+    def _subject(self, image: Any, checkpoint: str, without: str = "") -> ViewContext:
         return self._studio.subject(self._key(image, checkpoint, without))
 
     def _key(
         self, image: Any, checkpoint: str, without: str = "", strokes: str = "", second: str = ""
     ) -> str:
         """The key of a picture as a checkpoint, and a `second`, see it: painted over, less what is taken."""
-        changes = {"without": Without.parse(str(without)), "strokes": Strokes.parse(str(strokes))}
+        changes = {"without": Ablation.parse(str(without)), "strokes": ImageEdits.parse(str(strokes))}
         picture, beside = self._picture(image), str(second).strip()
         key = self._studio.look(picture, self._name(checkpoint), **changes)
         return self._studio.runs.pair(key, self._studio.look(picture, beside, **changes)) if beside else key
@@ -444,15 +444,17 @@ def _of(trace: Any) -> dict[str, str]:
 
 def answering() -> tuple[View, ...]:
     """The views that programs ask by a derived endpoint: with numbers to take and none of their own."""
-    return tuple(view for view in VIEWS if view.endpoint is None and any(item.taken for item in view.items))
+    return tuple(
+        view for view in VIEWS if view.endpoint is None and any(item.in_export for item in view.items)
+    )
 
 
 def endpoint(view: View, endpoints: Endpoints) -> Callable:
     """The function behind a view's derived endpoint, with the signature and docstring that Gradio reads."""
-    taken = [item for item in view.items if item.taken]
+    taken = [item for item in view.items if item.in_export]
     asked = {name for item in taken for name in item.depends}
     controls = [one for one in view.controls if one.name in asked and one is not DIFFERENCE]
-    tokens = {control.name for control in controls if isinstance(control, Whole) and control.tokens}
+    tokens = {control.name for control in controls if isinstance(control, IntSetting) and control.tokens}
 
     def answer(*given, **named) -> dict:
         values = signature.bind(*given, **named)
@@ -464,7 +466,7 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
         elif view.paired:  # of a set: any photograph's key will do
             subject = endpoints._studio.subject(endpoints._key(samples()[0].name, **values))
         else:
-            subject = Subject(endpoints._inspector(**values))
+            subject = ViewContext(endpoints._inspector(**values))
         for name in chosen.keys() & tokens:
             given_token = "" if chosen[name] is None else str(chosen[name])  # a program may send 0 for "0"
             chosen[name] = sequential(given_token, subject.grid) if given_token else None
@@ -479,7 +481,7 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
         return {"checkpoint": subject.checkpoint, **precision, **numbers, "grid": cells(subject.grid)}
 
     of_picture = view.needs not in (Needs.WEIGHTS, Needs.SET)
-    parameters = [_parameter("image", Picture)] if of_picture else []
+    parameters = [_parameter("image", ImageInput)] if of_picture else []
     parameters.append(_parameter("checkpoint", str, ""))
     parameters += [_parameter("second", str, "")] if view.paired else []
     parameters += [_setting(control) for control in controls]
@@ -490,7 +492,7 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
     told = [
         f"    {one.name}: {one.info or one.label or one.name}\n" for one in controls if one.name != "token"
     ]
-    items = ", ".join(f"{item.name}: {' x '.join(item.axes.split())}, {item.says}" for item in taken)
+    items = ", ".join(f"{item.name}: {' x '.join(item.axes.split())}, {item.description}" for item in taken)
     args, returns = f"Args:\n{''.join(told)}", f"Returns:\n    {{checkpoint, dtype, {items}; grid}}"
     answer.__doc__ = f"{view.words.what}\n\n{args}\n{returns}"
     return answer
@@ -500,10 +502,10 @@ def _setting(control: Control) -> inspect.Parameter:
     kind, default = str, control.start()
     if isinstance(control, Choice):
         kind = Literal[tuple(value for value, _ in control.options)]
-    elif isinstance(control, Whole) and control.tokens:
+    elif isinstance(control, IntSetting) and control.tokens:
         default = ""
-    elif isinstance(control, Slider | Whole):
-        kind = int if isinstance(control, Whole) or float(control.step).is_integer() else float
+    elif isinstance(control, Slider | IntSetting):
+        kind = int if isinstance(control, IntSetting) or float(control.step).is_integer() else float
         if default == "":
             kind, default = kind | None, None
     return _parameter(control.name, kind, default)
@@ -513,7 +515,7 @@ def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> 
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
 
 
-def publish(studio: Studio) -> None:
+def publish(studio: AnalysisService) -> None:
     """Adds the endpoints to the page that is being built."""
     endpoints = Endpoints(studio)
     made = (endpoint(view, endpoints) for view in answering())

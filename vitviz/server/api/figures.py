@@ -7,13 +7,13 @@ from typing import Any
 
 from vitviz.errors import TooMuch, Unknown, VitvizError, WrongSetting, quoted
 from vitviz.export import Figure, printed
-from vitviz.server.services.analysis_service import Studio
-from vitviz.traces.localized_text import Sentence
+from vitviz.server.services.analysis_service import AnalysisService
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import View
-from vitviz.views.printing import ALONE, Asked
+from vitviz.views.printing import ALONE, PrintStyle
 
 FORMATS = ("svg", "pdf", "png", "txt")
-Texts = Mapping[str, str]  # settings as in a link
+QueryTexts = Mapping[str, str]  # settings as in a link
 PREFIX, ASKED = "print.", ("width", "dpi", "detail", "dark", "lang")
 NOT_YET = "Its numbers take a while to compute; once the view itself has found them, their figure is there."
 TOO_LARGE = (
@@ -23,7 +23,9 @@ TOO_LARGE = (
 USUAL = 4_000_000  # pixels; what has more is drawn alone
 
 
-def figure(studio: Studio, key: str, slug: str, given: Texts, asked: Asked = ALONE) -> Figure:
+def figure(
+    studio: AnalysisService, key: str, slug: str, given: QueryTexts, asked: PrintStyle = ALONE
+) -> Figure:
     """A view's figure for print, for a key and settings as in a link; VitvizError for what does not fit."""
     view, subject = studio.view(slug), studio.subject(key)
     if subject.survey is not None and not view.averages:
@@ -31,7 +33,9 @@ def figure(studio: Studio, key: str, slug: str, given: Texts, asked: Asked = ALO
     return of_settings(studio, key, view, view.settings(given, subject.about), asked)
 
 
-def of_settings(studio: Studio, key: str, view: View, settings: Mapping[str, Any], asked: Asked) -> Figure:
+def of_settings(
+    studio: AnalysisService, key: str, view: View, settings: Mapping[str, Any], asked: PrintStyle
+) -> Figure:
     """The same for settings that have been read."""
     with studio.work.placed():
         subject = studio.subject(key)
@@ -42,18 +46,20 @@ def of_settings(studio: Studio, key: str, view: View, settings: Mapping[str, Any
             return printed(view, subject, settings, asked)
 
 
-def written(studio: Studio, made: Figure, form: str, width: float | None, dpi: int) -> bytes:
+def written(studio: AnalysisService, made: Figure, form: str, width: float | None, dpi: int) -> bytes:
     """The file, drawn and written in a turn; TooMuch for more pixels than this server draws."""
     pixels, most = made.pixels(width, dpi) if form == "png" else 0, studio.settings.limits.pixels
     if pixels > most:
-        raise TooMuch(Sentence(TOO_LARGE, count=round(pixels / 1e6), most=round(most / 1e6)))
+        raise TooMuch(LocalizedText(TOO_LARGE, count=round(pixels / 1e6), most=round(most / 1e6)))
     with studio.work.drawing(max(pixels, USUAL), pixels > USUAL):
         return made.file(form, width, dpi)
 
 
-def asked_for(studio: Studio, key: str, slug: str, ending: str, given: Texts) -> tuple[bytes, str]:
+def asked_for(
+    studio: AnalysisService, key: str, slug: str, ending: str, given: QueryTexts
+) -> tuple[bytes, str]:
     """The file of an address, and its name; print.width (mm), .dpi, .detail, .dark, .lang say how."""
-    wanted = Wanted(given, PREFIX, "Figures for print", ASKED, ending, FORMATS)
+    wanted = FigureRequest(given, PREFIX, "Figures for print", ASKED, ending, FORMATS)
     view, subject = studio.view(slug), studio.subject(key)
     settings = view.settings(wanted.theirs, subject.about)
     if view.on_request and not view.refused(subject) and not view.at_hand(subject, settings):
@@ -63,7 +69,7 @@ def asked_for(studio: Studio, key: str, slug: str, ending: str, given: Texts) ->
     return written(studio, made, ending, width, dpi), f"{made.name}.{ending}"
 
 
-def apart(given: Texts, prefix: str) -> tuple[dict[str, str], dict[str, str]]:
+def apart(given: QueryTexts, prefix: str) -> tuple[dict[str, str], dict[str, str]]:
     """What an address says under a prefix, without it, and all else.
 
     >>> apart({"print.dpi": "300", "fusion": "max"}, "print.")
@@ -84,14 +90,15 @@ def settings_of(text: str) -> dict[str, str]:
     return found
 
 
-class Wanted:
+class FigureRequest:
     """What an address says under `prefix` of the file that it asks for, each part checked; `theirs` is all
     else. Unknown for a form of file, or something asked of it, that there is not.
     """
 
     def __init__(
-        self, given: Texts, prefix: str, what: str, asked: Sequence[str], ending: str, formats: Sequence[str]
-    ):
+        self, given: QueryTexts, prefix: str, what: str, asked: Sequence[str], ending: str,
+        formats: Sequence[str]
+    ):  # fmt: skip
         self._prefix, (self._ours, self.theirs) = prefix, apart(given, prefix)
         for one, known in (*((name, asked) for name in sorted(self._ours)), (ending, formats)):
             if one not in known:
@@ -109,7 +116,7 @@ class Wanted:
         text = self.text(name, usual, "[0-9]{1,4}" if usual else "[0-9]{0,4}", "a whole number")
         return int(text) if text else None
 
-    def look(self) -> Asked:
+    def look(self) -> PrintStyle:
         """How its figures are wanted."""
         flags = {name: self.text(name, "0", "[01]", "0 or 1") == "1" for name in ("detail", "dark")}
-        return Asked(**flags, language=self.text("lang", "en"))
+        return PrintStyle(**flags, language=self.text("lang", "en"))

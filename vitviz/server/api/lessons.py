@@ -22,13 +22,13 @@ from vitviz.errors import Unknown
 from vitviz.export.figure import view_called
 from vitviz.server.api import figures as prints
 from vitviz.server.api import links
-from vitviz.server.api.figures import Texts
+from vitviz.server.api.figures import QueryTexts
 from vitviz.server.api.serialization import cells
 from vitviz.server.security import zips
-from vitviz.server.services.analysis_service import Studio
-from vitviz.traces.localized_text import Sentence
+from vitviz.server.services.analysis_service import AnalysisService
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.unicode import parse_json
-from vitviz.views import VIEWS, Needs, Subject
+from vitviz.views import VIEWS, Needs, ViewContext
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
@@ -90,16 +90,16 @@ class Lesson:
     other: bytes | None = None  # one's own photograph that a piece was laid onto
     head_type: str | None = None  # by which its files were made; None of one written before that was read
 
-    def outdated(self, inspector: "Inspector") -> Sentence | None:
+    def outdated(self, inspector: "Inspector") -> LocalizedText | None:
         """That its files hold other scores than this model has; None where they hold the same."""
         before = self.head_type or ("softmax" if inspector.classes is None else inspector.head_type)
         if before == inspector.head_type or not inspector.model.num_classes:
             return None
         told = {"before": before, "head_type": inspector.head_type}
-        return Sentence(OUTDATED, checkpoint=inspector.checkpoint.name, **told)
+        return LocalizedText(OUTDATED, checkpoint=inspector.checkpoint.name, **told)
 
 
-def everything(studio: Studio, key: str, given: Texts) -> bytes:
+def everything(studio: AnalysisService, key: str, given: QueryTexts) -> bytes:
     """The zip for one run.
 
     `given` holds the page's settings as "view.setting"; "survey.view", the key of an average over a set of
@@ -134,7 +134,7 @@ def everything(studio: Studio, key: str, given: Texts) -> bytes:
     return file.getvalue()
 
 
-def told(studio: Studio, key: str, given: Texts) -> dict[str, Any]:
+def told(studio: AnalysisService, key: str, given: QueryTexts) -> dict[str, Any]:
     """What the zip of everything says of a run, so that `read` finds it again; `given` as the page asks."""
     run, second = studio.runs.run(key), given.get("second")
     seen = {
@@ -153,7 +153,7 @@ def told(studio: Studio, key: str, given: Texts) -> dict[str, Any]:
     return {**seen, "settings": settings}  # but a picture's key, which is this server's own
 
 
-def by_view(given: Texts) -> dict[str, dict[str, str]]:
+def by_view(given: QueryTexts) -> dict[str, dict[str, str]]:
     """Settings that are named "view.setting" by their views; Unknown for a view that there is not."""
     asked: dict[str, dict[str, str]] = {view.slug: {} for view in VIEWS}
     for name, value in given.items():
@@ -170,8 +170,9 @@ def file_name(checkpoint: str) -> str:
 
 
 def _write(
-    archive: zipfile.ZipFile, folder: str, studio: Studio, keys: tuple[str, str], given: Texts, surveys: Texts
-) -> dict[str, str]:
+    archive: zipfile.ZipFile, folder: str, studio: AnalysisService, keys: tuple[str, str], given: QueryTexts,
+    surveys: QueryTexts
+) -> dict[str, str]:  # fmt: skip
     """Files of the first of `keys`, beside the second, into a folder; returns who is left out, and why."""
     key, second = keys
     pair = studio.runs.pair(key, second) if second else key
@@ -207,7 +208,7 @@ def _write(
 
 
 def _about(
-    subject: Subject, settings: Mapping[str, Any], left_out: Mapping[str, str], surveys: Mapping[str, str]
+    subject: ViewContext, settings: Mapping[str, Any], left_out: Mapping[str, str], surveys: Mapping[str, str]
 ) -> dict[str, Any]:
     checkpoint, trace = subject.inspector.checkpoint, subject.trace
     described = ("name", "architecture", "trained_on", "licence", "paper", "note")

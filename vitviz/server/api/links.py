@@ -16,8 +16,8 @@ from typing import Any
 
 from vitviz.errors import VitvizError, WrongSetting
 from vitviz.traces import samples
-from vitviz.traces.image_edits import Strokes
-from vitviz.traces.runs import Without
+from vitviz.traces.image_edits import ImageEdits
+from vitviz.traces.runs import Ablation
 from vitviz.views import VIEWS, View
 
 LONGEST = 4_000  # characters of a checkpoint's name with what is said of it and asked; timm's longest has 70
@@ -35,8 +35,8 @@ class Link:
     tab: str | None = None
     second: str | None = None
     size: str | None = None
-    without: str | None = None  # what is taken away, as `Without.text` writes it
-    strokes: str | None = None  # what is painted over the picture, as `Strokes.text` writes it
+    without: str | None = None  # what is taken away, as `Ablation.text` writes it
+    strokes: str | None = None  # what is painted over the picture, as `ImageEdits.text` writes it
     settings: dict[str, str] = field(default_factory=dict)  # those of the tab, as text, each one checked
 
 
@@ -57,8 +57,8 @@ def read(query: Mapping[str, Any]) -> Link:
         view.slug if view else None,
         _name(query.get("second", "")),
         _name(query.get("size", "")),
-        _edits(Without, query.get("without", ""), LONGEST),
-        _edits(Strokes, query.get("strokes", "")),
+        _edits(Ablation, query.get("without", ""), LONGEST),
+        _edits(ImageEdits, query.get("strokes", "")),
         fitting(view, query) if view else {},
     )
 
@@ -80,7 +80,7 @@ def base() -> str:
     return f"https://{host}/" if _HOST.fullmatch(host) else ""
 
 
-def _edits(kind: type[Without | Strokes], text: str, most: int | None = None) -> str | None:
+def _edits(kind: type[Ablation | ImageEdits], text: str, most: int | None = None) -> str | None:
     try:
         return kind.parse(text).text() or None if most is None or len(text) <= most else None
     except VitvizError:

@@ -10,7 +10,7 @@ import numpy as np
 
 from vitviz.errors import VitvizError, WrongSetting, quoted, whole_number
 from vitviz.server.i18n import told
-from vitviz.traces.localized_text import Sentence, said, travelling
+from vitviz.traces.localized_text import LocalizedText, said, travelling
 
 log = logging.getLogger("vitviz")
 
@@ -85,4 +85,4 @@ def told_of(error: BaseException, place: str = "the page") -> dict:
         log.error("%s failed by a mistake of ours", place, exc_info=error)
         return travelling(UNEXPECTED)
     sentence = said(error)
-    return travelling(sentence if isinstance(sentence, Sentence) else without_paths(sentence))
+    return travelling(sentence if isinstance(sentence, LocalizedText) else without_paths(sentence))

@@ -15,7 +15,7 @@ from vitviz.export.animation import (
     FORMATS,
     NO_FILM,
     Animation,
-    Told,
+    OnFrame,
     checked,
     checked_width,
     each_layers,
@@ -26,17 +26,17 @@ from vitviz.export.animation import (
 )
 from vitviz.export.video import paced
 from vitviz.server.api import figures
-from vitviz.server.api.figures import Texts
+from vitviz.server.api.figures import QueryTexts
 from vitviz.server.api.serialization import whole
 from vitviz.server.security import request_context
-from vitviz.server.services.analysis_service import Studio
+from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.server.services.frames import thinned
-from vitviz.traces.localized_text import Sentence, said, travelling
+from vitviz.traces.localized_text import LocalizedText, said, travelling
 from vitviz.views import Needs, View
-from vitviz.views.printing import ALONE, Asked
+from vitviz.views.printing import ALONE, PrintStyle
 
 if TYPE_CHECKING:
-    from vitviz.engine import Frame
+    from vitviz.engine import Snapshot
 
 FRAMES = 120  # of a video; of more every so many
 MOST = 60  # frames; of a longer film every so many, its first and its last among them
@@ -51,13 +51,13 @@ OF_A_SET = "A film is of one picture; show one picture again, and not an average
 
 
 def film(
-    studio: Studio,
+    studio: AnalysisService,
     key: str,
     slug: str,
-    given: Texts,
+    given: QueryTexts,
     over: str = "training",
-    asked: Asked = ALONE,
-    told: Told = lambda done, of: None,
+    asked: PrintStyle = ALONE,
+    told: OnFrame = lambda done, of: None,
 ) -> Animation:
     """A view's film; VitvizError for what there is not. `told` hears how many moments are seen, of all."""
     if studio.sets.survey(key) is not None:
@@ -90,8 +90,9 @@ def film(
 
 
 def of_video(
-    studio: Studio, key: str, slug: str, given: Texts, video: str, part: slice, asked: Asked, told: Told
-) -> Animation:
+    studio: AnalysisService, key: str, slug: str, given: QueryTexts, video: str, part: slice,
+    asked: PrintStyle, told: OnFrame
+) -> Animation:  # fmt: skip
     """A view's film over a `part` of a video's frames, each seen as `key`'s photograph is."""
     view = studio.view(slug)
     if view.on_request or view.needs is not Needs.RUN:
@@ -110,9 +111,11 @@ def of_video(
     return paced(each())
 
 
-def asked_for(studio: Studio, key: str, slug: str, ending: str, given: Texts) -> tuple[bytes, str]:
+def asked_for(
+    studio: AnalysisService, key: str, slug: str, ending: str, given: QueryTexts
+) -> tuple[bytes, str]:
     """The file of an address, and its name; film.over, .width, .seconds, .detail, .dark, .lang say how."""
-    address = figures.Wanted(given, PREFIX, "Films", ASKED, ending, FORMATS)
+    address = figures.FigureRequest(given, PREFIX, "Films", ASKED, ending, FORMATS)
     ticket = address.text("ticket", "", "[0-9a-z]{0,40}", "up to 40 letters and digits")
     count = studio.counted(key, ticket)
     width = address.number("width", "960")
@@ -135,14 +138,15 @@ def require(form: str, width: int, seconds: float) -> None:
 
 
 def written(
-    studio: Studio, made: Animation, form: str, width: int, seconds: float, told: Told = lambda done, of: None
-) -> bytes:
+    studio: AnalysisService, made: Animation, form: str, width: int, seconds: float,
+    told: OnFrame = lambda done, of: None
+) -> bytes:  # fmt: skip
     """The file, drawn and encoded in a turn among what is dear."""
     with studio.work.drawing(width * width):
         return made.file(form, width, seconds, told)
 
 
-def offered(studio: Studio, key: str, slug: str, given: Texts) -> dict[str, Any]:
+def offered(studio: AnalysisService, key: str, slug: str, given: QueryTexts) -> dict[str, Any]:
     """How many frames each film of a view has, by what it goes over; else the sentence why there is none."""
     view, subject = studio.view(slug), studio.subject(key)
     _, theirs = figures.apart(given, PREFIX)
@@ -161,11 +165,11 @@ def offered(studio: Studio, key: str, slug: str, given: Texts) -> dict[str, Any]
     }
 
 
-def _moments(studio: Studio, view: View, checkpoint: str) -> list[Frame]:
+def _moments(studio: AnalysisService, view: View, checkpoint: str) -> list[Snapshot]:
     """Which moments of a training its film shows; VitvizError for none, and where each would take long."""
     moments = thinned(studio.checkpoints.moments(checkpoint), MOST)
     if not moments:
-        raise VitvizError(Sentence(NO_FILM, checkpoint=checkpoint))
+        raise VitvizError(LocalizedText(NO_FILM, checkpoint=checkpoint))
     if view.on_request:
         raise VitvizError(TOO_LONG)
     return moments

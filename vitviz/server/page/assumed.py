@@ -10,7 +10,7 @@ from vitviz.traces.text_classes import with_text, without_text
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
-    from vitviz.server.services.analysis_service import Studio
+    from vitviz.server.services.analysis_service import AnalysisService
 
 SHARED = "This site is shared, so nothing is written beside its files. Copy the link instead."
 _KNOWN = {
@@ -63,7 +63,7 @@ def shown(
     }
 
 
-def answered(studio: Studio, state: dict[str, Any]) -> dict[str, Any]:
+def answered(studio: AnalysisService, state: dict[str, Any]) -> dict[str, Any]:
     """The same with what each choice would answer to the picture in view."""
     from vitviz.engine.choices import outcomes
 
@@ -81,14 +81,14 @@ def answered(studio: Studio, state: dict[str, Any]) -> dict[str, Any]:
 
 def name_with(checkpoint: str, text: str) -> str:
     """A checkpoint's name with what is said of it; CheckpointError or VitvizError for what cannot be said."""
-    from vitviz.engine.formats.overrides import Given, split
+    from vitviz.engine.formats.overrides import Overrides, split
 
     plain, _ = split(checkpoint)
-    said = Given.parse(text).text()
+    said = Overrides.parse(text).text()
     return with_text(f"{plain}?{said}" if said else plain, *without_text(checkpoint)[1:])
 
 
-def keep(studio: Studio, checkpoint: str, names: str = "") -> str:
+def keep(studio: AnalysisService, checkpoint: str, names: str = "") -> str:
     """Keeps what was said beside the file, and the classes' names, one a line; returns the checkpoint's name.
     CheckpointError where this site does not write, and for names that are not as many as the classes.
     """

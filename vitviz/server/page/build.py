@@ -13,14 +13,14 @@ from vitviz.server import i18n
 from vitviz.server.api import endpoints, modules
 from vitviz.server.i18n import say, translated
 from vitviz.server.options import Options
-from vitviz.server.page.components import Canvas, Page, Part
+from vitviz.server.page.components import Canvas, Page, PageComponent
 from vitviz.server.page.handlers import FIRST_SAMPLE, Handlers
-from vitviz.server.page.over_a_set import OverASet
-from vitviz.server.page.page_renderer import Left, Shown
+from vitviz.server.page.over_a_set import ImageSetPanel
+from vitviz.server.page.page_renderer import PageRenderer, SidebarComponents
 from vitviz.server.page.routes import routes
 from vitviz.server.security import middleware
 from vitviz.server.security.uploads import Quota
-from vitviz.server.services.analysis_service import Studio
+from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.allocator import keep_freed_memory
 from vitviz.views import GROUPS, VIEWS, View
 
@@ -45,7 +45,7 @@ QUIET = {"api_visibility": "private", "show_progress": "hidden"}  # how a listen
 TOLD = "() => {{ document.dispatchEvent(new CustomEvent('vitviz:{name}', {{ detail: '{detail}' }})); }}"
 
 
-def build(studio: Studio) -> gr.Blocks:
+def build(studio: AnalysisService) -> gr.Blocks:
     """The page, ready to be launched."""
     keep_freed_memory()
     with Page(title="vitviz", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
@@ -54,22 +54,22 @@ def build(studio: Studio) -> gr.Blocks:
             gr.Markdown(
                 say("# vitviz\nSee what happens inside a Vision Transformer."), elem_id="vitviz-title"
             )
-            Part("language", elem_id="vitviz-language")
-            Part("glossary")
-            Part("present", elem_id="vitviz-present")
-            link = Part("links", ("seen",), elem_id="vitviz-links")
+            PageComponent("language", elem_id="vitviz-language")
+            PageComponent("glossary")
+            PageComponent("present", elem_id="vitviz-present")
+            link = PageComponent("links", ("seen",), elem_id="vitviz-links")
         with gr.Row(elem_id="vitviz-page"):
             with gr.Column(scale=2, min_width=280, elem_id="vitviz-left"):
-                left = Left(studio)
+                left = SidebarComponents(studio)
             with gr.Column(scale=5, min_width=360, elem_id="vitviz-right"):
-                Part("groups", value=GROUPED, elem_id="vitviz-groups")
+                PageComponent("groups", value=GROUPED, elem_id="vitviz-groups")
                 # what waits for no pass is the first to be seen
-                soon = next(view.slug for view in VIEWS if view.soon)
+                soon = next(view.slug for view in VIEWS if view.needs_no_pass)
                 with gr.Tabs(selected=soon, overflow_behavior="wrap", elem_id="vitviz-tabs") as right:
                     figures = {view.slug: _tab(view) for view in VIEWS}
                 left.set.render()
                 left.film.render()  # a timeline below the views
-        _connect(demo, Shown(studio, session, left, link, figures), session, right)
+        _connect(demo, PageRenderer(studio, session, left, link, figures), session, right)
         endpoints.publish(studio)
     return demo
 
@@ -102,15 +102,15 @@ def _tab(view: View) -> list[Canvas]:
             ]
 
 
-def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
+def launch(demo: gr.Blocks, studio: AnalysisService, options: Options) -> None:
     """Serves the page until it is stopped."""
     threading.Thread(target=_warm_up, args=[studio], daemon=True).start()
     demo.queue(max_size=256, default_concurrency_limit=None)  # nobody waits behind another: see turns.py
     kept = [path for block in demo.blocks.values() for path in getattr(block, "keep_in_cache", ())]
     hosts = middleware.Hosts(options.host, options.allowed_hosts, options.share)
     quota = Quota(options.upload_quota, kept)
-    opened = middleware.lifespan(hosts, middleware.Calls(demo), quota, studio.work.turns)
-    demo._queue.pending_messages_per_session = middleware.Answers(PAGES)
+    opened = middleware.lifespan(hosts, middleware.PageCalls(demo), quota, studio.work.turns)
+    demo._queue.pending_messages_per_session = middleware.PageMessages(PAGES)
     demo._queue.sleep_when_free = LOOKS  # Gradio's own 0.001 takes a tenth of a core from who computes
     served(
         demo,
@@ -157,7 +157,7 @@ def theme() -> gr.themes.Base:
     )
 
 
-def _connect(demo: gr.Blocks, page: Shown, session: gr.State, right: gr.Tabs) -> None:
+def _connect(demo: gr.Blocks, page: PageRenderer, session: gr.State, right: gr.Tabs) -> None:
     """Every listener. What shows something else ends a survey that runs in any view."""
     do, outputs, left, link = Handlers(page), page.outputs, page.left, page.link
     shown = {"api_visibility": "private", "show_progress_on": left.stage}
@@ -202,9 +202,9 @@ def _connect(demo: gr.Blocks, page: Shown, session: gr.State, right: gr.Tabs) ->
     opened.failure(None, None, left.notice, js=f"() => ({{ text: {json.dumps(NOT_OPENED)} }})")
 
 
-def _over_a_set(page: Shown, session: gr.State) -> list[gr.events.Dependency]:
+def _over_a_set(page: PageRenderer, session: gr.State) -> list[gr.events.Dependency]:
     """The listeners of the panel; returns what another choice ends."""
-    over, panel, files = OverASet(page.studio), page.left.set, page.left.files
+    over, panel, files = ImageSetPanel(page.studio), page.left.set, page.left.files
     figures = [session, *page.over_sets, panel]
     answering = panel.answer(over.answer, session, panel, **QUIET)
     panel.survey(None, None, None, cancels=answering)
@@ -222,7 +222,7 @@ def _over_a_set(page: Shown, session: gr.State) -> list[gr.events.Dependency]:
     return ends
 
 
-def _warm_up(studio: Studio) -> None:
+def _warm_up(studio: AnalysisService) -> None:
     """Imports the engine and looks at the first picture while the page is being opened."""
     import vitviz.engine.inspector  # noqa: F401 - for what it brings along: torch and timm
     from vitviz.engine.hub.downloads import remove_leftovers

@@ -65,7 +65,7 @@ class Canvas(_Static):
         super().__init__(f'<div class="vv" data-view="{view}"></div>', script, **options)
 
 
-class Part(_Static):
+class PageComponent(_Static):
     """A part of the page beside the views, drawn by the module of its name, such as `notice`.
 
     `events` are those that its script triggers; Gradio knows an event by its name in quotes.
@@ -84,7 +84,7 @@ def sent(event: gr.EventData) -> dict[str, Any]:
     return event._data if isinstance(event._data, dict) else {}
 
 
-class Upload(gr.Image):
+class ImageUpload(gr.Image):
     """An image input that hands on the path of the file as it came.
 
     Gradio's own flattens transparency onto black, clips 16-bit pictures and fails on a bad file with an error
@@ -98,7 +98,7 @@ class Upload(gr.Image):
         return None if payload is None else payload.path
 
 
-class Files(gr.File):
+class FileInput(gr.File):
     """An input of one file, or of many, that hands on its path, or theirs: a stranger's too.
 
     Gradio's own makes an empty temporary file for each whenever they are used, and never removes it.

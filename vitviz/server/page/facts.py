@@ -6,16 +6,16 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from vitviz.server.i18n import told
-from vitviz.traces.localized_text import Sentence, travelling
-from vitviz.traces.runs import Without
+from vitviz.traces.localized_text import LocalizedText, travelling
+from vitviz.traces.runs import Ablation
 from vitviz.traces.samples import sample_image, samples
 from vitviz.traces.text_classes import vectors_of, without_text
 
 if TYPE_CHECKING:
     from vitviz.engine import Checkpoint, Inspector
-    from vitviz.server.services.images import Pictures
+    from vitviz.server.services.images import ImageStore
     from vitviz.traces.trace import Trace
-    from vitviz.views import Subject
+    from vitviz.views import ViewContext
 
 PATCHES = "{rows} × {cols} of {tall} × {wide} px"
 SHOWN = {
@@ -44,7 +44,7 @@ EARLIER = told("The photograph before this one")
 TOKENS = "{tokens} ({patches} patches, prefix: {prefix})"
 
 
-def answer(subject: Subject, key: str = "", sample: str | None = None) -> dict[str, Any]:
+def answer(subject: ViewContext, key: str = "", sample: str | None = None) -> dict[str, Any]:
     """The likeliest classes, whether a `sample`'s are right, and the pass; before it only its `key`."""
     if subject.awaited:
         return {"checkpoint": subject.checkpoint, "awaited": key}
@@ -56,8 +56,8 @@ def answer(subject: Subject, key: str = "", sample: str | None = None) -> dict[s
     prefix = " + ".join(grid.prefix_names) or "none"
     shapes = {
         told("Input"): f"{height} × {width} × 3",
-        told("Patches"): Sentence(PATCHES, rows=grid.rows, cols=grid.cols, tall=tall, wide=wide),
-        told("Tokens"): Sentence(TOKENS, tokens=grid.tokens, patches=grid.patches, prefix=prefix),
+        told("Patches"): LocalizedText(PATCHES, rows=grid.rows, cols=grid.cols, tall=tall, wide=wide),
+        told("Tokens"): LocalizedText(TOKENS, tokens=grid.tokens, patches=grid.patches, prefix=prefix),
         told("Width"): str(trace.tokens[0].shape[-1]),
         told("Layers × heads"): f"{len(trace.layers)} × {attention.heads}",
         told("q, k, v per head"): f"{attention.q.shape[1]} × {attention.q.shape[2]}",
@@ -96,7 +96,7 @@ def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
         text = told("The photograph shows {what}: the model is wrong.")
     right = max(fitting, key=lambda one: trace.logits[one].item(), default=None)
     asked = f"{answer}-{right}" if fitting and answer not in fitting else str(answer)
-    return {"said": travelling(Sentence(text, what=SHOWN[photo.shows])), "target": asked,
+    return {"said": travelling(LocalizedText(text, what=SHOWN[photo.shows])), "target": asked,
             "wrong": answer not in fitting}  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def asked(inspector: Inspector) -> dict[str, Any]:
 
 
 def board(
-    state: dict, key: str, subject: Subject, answer: dict[str, Any], pictures: Pictures
+    state: dict, key: str, subject: ViewContext, answer: dict[str, Any], pictures: ImageStore
 ) -> dict[str, Any]:
     """What the drawing board shows: the strokes over which picture, the answer before and after, and the
     photographs that a piece can be laid onto: name, what it shows, width, height.
@@ -157,7 +157,7 @@ def _size(sample: str) -> tuple[int, int]:
     return sample_image(sample).size
 
 
-def edits(without: Without, subject: Subject) -> dict[str, Any]:
+def edits(without: Ablation, subject: ViewContext) -> dict[str, Any]:
     """What is taken away, for the page's chips: text and parts, layers and heads from 1, patches from 0."""
     about = subject.about
     return {

@@ -4,14 +4,14 @@ from typing import Any
 
 from vitviz.server.api.serialization import told_of
 from vitviz.server.i18n import told
-from vitviz.server.services.analysis_service import Studio
+from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.localized_text import travelling
-from vitviz.views import Needs, Subject, View, scripts
+from vitviz.views import Needs, View, ViewContext, scripts
 
 AWAITED = told("This view is drawn from the whole pass, which is being computed.")
 
 
-def figures_of(view: View, studio: Studio, state: dict, soon: bool = False) -> list:
+def figures_of(view: View, studio: AnalysisService, state: dict, soon: bool = False) -> list:
     """The figure of the first checkpoint, and of the one beside it, which follows the first one's settings.
 
     `soon` asks for what can stand there before a pass, and waits for none.
@@ -31,12 +31,12 @@ def figures_of(view: View, studio: Studio, state: dict, soon: bool = False) -> l
     return [{**one, "heading": one["checkpoint"]} for one in both]
 
 
-def value(studio: Studio, key: str, view: View, soon: bool = False) -> dict[str, Any]:
+def value(studio: AnalysisService, key: str, view: View, soon: bool = False) -> dict[str, Any]:
     """A figure's value. What cannot be shown is a sentence; a view that fails takes no other away."""
     subject = studio.before(key) if soon else studio.subject(key)
     frame = framed(studio, key, view.slug, subject)
     try:
-        if subject.awaited and not view.soon:
+        if subject.awaited and not view.needs_no_pass:
             return {**frame, "message": travelling(AWAITED), "awaited": True}
         if reason := view.refused(subject):
             return {**frame, "message": travelling(reason), "paintable": view.misses_patches(subject)}
@@ -54,7 +54,9 @@ def value(studio: Studio, key: str, view: View, soon: bool = False) -> dict[str,
         return {**frame, "message": told_of(error, f"The view {view.slug}")}
 
 
-def framed(studio: Studio, key: str, slug: str, subject: Subject | None = None) -> dict[str, Any]:
+def framed(
+    studio: AnalysisService, key: str, slug: str, subject: ViewContext | None = None
+) -> dict[str, Any]:
     """What every figure is told of the model and the picture; it waits for no pass."""
     subject = subject or studio.before(key)
     upload = "" if studio.sets.survey(key) is not None else studio.runs.run(key).picture

@@ -8,7 +8,7 @@ import { t } from '../../frontend/i18n.js';
 const SAID = [
   t(
     'ablation: A head, MLP or patch is taken away, and the model is run again without it ' +
-      '(vitviz.Without).',
+      '(vitviz.Ablation).',
   ),
   t(
     'activation patching: From a layer on, the tokens are those of another picture (Without(other=…, ' +

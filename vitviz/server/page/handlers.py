@@ -11,12 +11,12 @@ from vitviz.server.api import lessons, links
 from vitviz.server.i18n import translated, wanted
 from vitviz.server.page import assumed
 from vitviz.server.page.components import sent
-from vitviz.server.page.page_renderer import OWN, WHOLE, Shown, asked_for, reported
+from vitviz.server.page.page_renderer import OWN, WHOLE, PageRenderer, asked_for, reported
 from vitviz.server.security import uploads
 from vitviz.server.services.images import PUT_AWAY
 from vitviz.traces import samples
 from vitviz.traces.classes import ENDINGS
-from vitviz.traces.image_edits import Strokes
+from vitviz.traces.image_edits import ImageEdits
 from vitviz.traces.localized_text import travelling
 from vitviz.traces.text_classes import plain, with_text
 
@@ -27,7 +27,7 @@ AWAY = "Your photograph is no longer on the server, so a sample stands in its pl
 class Handlers:
     """The page's own listeners: what each changes is shown by `page`."""
 
-    def __init__(self, page: Shown):
+    def __init__(self, page: PageRenderer):
         self.page, self.studio = page, page.studio
         self._notice, self._film, self._link = map(
             page.outputs.index, (page.left.notice, page.left.film, page.link)
@@ -213,7 +213,7 @@ class Handlers:
 
         def make(state: dict) -> list:
             picture = self.studio.pictures.sample(seen.sample) if seen.sample else str(data.get("picture"))
-            own = Strokes.parse(seen.strokes or "").own
+            own = ImageEdits.parse(seen.strokes or "").own
             if not all(map(self.studio.pictures.has, filter(None, (picture, own)))):  # but perhaps its traces
                 raise ImageError(PUT_AWAY)
             return self._moment(state, seen, picture)

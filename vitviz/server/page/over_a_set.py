@@ -9,7 +9,7 @@ from vitviz.errors import Unknown, VitvizError
 from vitviz.server.api.serialization import told_of
 from vitviz.server.page.components import sent
 from vitviz.server.page.figures import figures_of
-from vitviz.server.services.analysis_service import Studio
+from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.server.services.image_sets import SEEN, at_most
 from vitviz.traces.localized_text import travelling
 from vitviz.views import VIEWS, Needs, View
@@ -27,7 +27,7 @@ WAYS = {view.slug: _ways(view) for view in AVERAGED}
 NEVER_OF_ONE = [view.slug for view in AVERAGED if view.needs is Needs.SET]  # samples, at least
 
 
-def shown(studio: Studio, state: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+def shown(studio: AnalysisService, state: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """The panel's value: the set, what its first pictures are taken for, and over how many each view is."""
     sets, given, key = studio.sets, state.get("set", ""), state.get("key")
     count = sets.count(given)
@@ -47,10 +47,10 @@ def shown(studio: Studio, state: Mapping[str, Any], **more: Any) -> dict[str, An
     }
 
 
-class OverASet:
+class ImageSetPanel:
     """What the panel does. A survey ends when anything else is chosen: its beginning would lie over that."""
 
-    def __init__(self, studio: Studio):
+    def __init__(self, studio: AnalysisService):
         self._studio = studio
 
     def give(self, state: dict, paths: Sequence[str] | None = None) -> list:

@@ -11,13 +11,13 @@ from vitviz.server.api import lessons, links
 from vitviz.server.api.serialization import told_of
 from vitviz.server.i18n import say, told, translated
 from vitviz.server.page import assumed, facts, over_a_set
-from vitviz.server.page.components import Canvas, Files, Part, Upload
+from vitviz.server.page.components import Canvas, FileInput, ImageUpload, PageComponent
 from vitviz.server.page.figures import figures_of, framed
 from vitviz.server.security.request_context import require_visitor
-from vitviz.server.services.analysis_service import Studio
-from vitviz.traces.image_edits import Strokes
-from vitviz.traces.localized_text import Sentence
-from vitviz.traces.runs import Without
+from vitviz.server.services.analysis_service import AnalysisService
+from vitviz.traces.image_edits import ImageEdits
+from vitviz.traces.localized_text import LocalizedText
+from vitviz.traces.runs import Ablation
 from vitviz.traces.samples import sample_image, samples
 from vitviz.traces.text_classes import plain
 from vitviz.views import VIEWS
@@ -47,18 +47,18 @@ _PIXELS = re.compile(r"\s*(\d{1,5})(?:\s*[x×*,]\s*(\d{1,5}))?\s*(?:px)?\s*", re
 WHOLE = {"awaited": False, "last": None}
 
 
-class Left:
+class SidebarComponents:
     """The components beside the views, one below the other."""
 
-    def __init__(self, studio: Studio):
+    def __init__(self, studio: AnalysisService):
         self.stage = Canvas("stage", elem_id="vitviz-stage")
-        self.facts = Part("facts", ("computed",), elem_id="vitviz-facts")
-        self.second_facts = Part("facts", elem_id="vitviz-second-facts")
-        self.edits = Part("edits", ("without", "retouch"), elem_id="vitviz-edits")
+        self.facts = PageComponent("facts", ("computed",), elem_id="vitviz-facts")
+        self.second_facts = PageComponent("facts", elem_id="vitviz-second-facts")
+        self.edits = PageComponent("edits", ("without", "retouch"), elem_id="vitviz-edits")
         limits = studio.settings.limits
         most = say("Picture, or video ≤ {seconds} s", seconds=f"{limits.video_seconds:g}")
         name = {"label": say("Your photograph"), "elem_id": "vitviz-upload"}
-        self.upload = Upload(placeholder=most, height=150, sources=["upload", "clipboard"], **name)
+        self.upload = ImageUpload(placeholder=most, height=150, sources=["upload", "clipboard"], **name)
         self.gallery = gr.Gallery(
             [(sample_image(sample.name), sample.shows) for sample in samples()],
             label=say("Samples"),
@@ -69,14 +69,14 @@ class Left:
             buttons=[],
             elem_id="vitviz-samples",
         )
-        self.lessons = Part("lessons", ("learn",), elem_id="vitviz-lessons")
+        self.lessons = PageComponent("lessons", ("learn",), elem_id="vitviz-lessons")
         # out of sight, as that of a set: scripts hand it what is dropped
-        self.zipped = Files(elem_id="vitviz-lesson", show_label=False)
+        self.zipped = FileInput(elem_id="vitviz-lesson", show_label=False)
         first = studio.settings.checkpoint
         self.picker = _typed(say("Checkpoint"), "vitviz-picker", [first], first)
-        self.sentences = Part("sentences", ("ask",), elem_id="vitviz-sentences")
-        self.notice = Part("notice", elem_id="vitviz-notice")
-        self.compare = Part("compare", ("compare",), elem_id="vitviz-compare")
+        self.sentences = PageComponent("sentences", ("ask",), elem_id="vitviz-sentences")
+        self.notice = PageComponent("notice", elem_id="vitviz-notice")
+        self.compare = PageComponent("compare", ("compare",), elem_id="vitviz-compare")
         with gr.Column(elem_id="vitviz-more"):  # what the button of `compare` unfolds
             beside = say("A second checkpoint on the same picture")
             self.second = _typed(say("Beside it"), "vitviz-second", [], info=beside)
@@ -94,19 +94,20 @@ class Left:
             )
             own = [(say("As trained"), OWN)]
             self.size = _typed(say("Input size"), "vitviz-size", own, OWN, info=pixels)
-        self.assumed = Part("assumed", ("assume", "answers", "keep"), elem_id="vitviz-assumed")
-        self.files = Files("multiple", elem_id="vitviz-set-files", show_label=False)
+        self.assumed = PageComponent("assumed", ("assume", "answers", "keep"), elem_id="vitviz-assumed")
+        self.files = FileInput("multiple", elem_id="vitviz-set-files", show_label=False)
         events = ("samples", "survey", "stop", "single", "answer")
-        self.set = Part("set", events, elem_id="vitviz-set", render=False)
-        self.film = Part("film", ("frame",), elem_id="vitviz-film", render=False)
+        self.set = PageComponent("set", events, elem_id="vitviz-set", render=False)
+        self.film = PageComponent("film", ("frame",), elem_id="vitviz-film", render=False)
 
 
-class Shown:
+class PageRenderer:
     """What the page shows over one studio. A session is a small dict: keys, names, the chart's settings."""
 
     def __init__(
-        self, studio: Studio, session: gr.State, left: Left, link: Part, figures: dict[str, list[Canvas]]
-    ):
+        self, studio: AnalysisService, session: gr.State, left: SidebarComponents, link: PageComponent,
+        figures: dict[str, list[Canvas]]
+    ):  # fmt: skip
         self.studio, self.left, self.link = studio, left, link
         self.over_sets = [one for view in over_a_set.AVERAGED for one in figures[view.slug]]
         self.outputs = [
@@ -146,8 +147,8 @@ class Shown:
         studio, second = self.studio, state.get("second", "")
         if plain(checkpoint) != plain(state.get("checkpoint", checkpoint)):  # another model has other heads
             state = {**state, "without": ""}
-        without = Without.parse(state.get("without", ""))
-        strokes = Strokes.parse(state.get("strokes", ""))
+        without = Ablation.parse(state.get("without", ""))
+        strokes = ImageEdits.parse(state.get("strokes", ""))
         state = {**state, "without": without.text(), "strokes": strokes.text()}
         ground = studio.pictures.ground(picture, strokes)
         untouched = self._look({**state, "strokes": ""}, ground, checkpoint, progress)
@@ -164,7 +165,7 @@ class Shown:
     def page(self, state: dict) -> list:
         """The page of a state whose keys are known; of one that is awaited, what no pass is needed for."""
         studio, second, checkpoint = self.studio, state.get("second", ""), state["checkpoint"]
-        soon, without = state["awaited"], Without.parse(state.get("without", ""))
+        soon, without = state["awaited"], Ablation.parse(state.get("without", ""))
         # what is taken away is seen when it is computed
         drawn = {**state, "key": state["whole"]} if soon else state
         keys = drawn["key"], state["second_key"]
@@ -172,7 +173,7 @@ class Shown:
         subject, film = subjects[0], studio.checkpoints.film(checkpoint)
         inspector = studio.checkpoints.inspector(checkpoint)
         offered = _sizes(inspector, state.get("language", "en"), studio.settings.limits.tokens)
-        ground = studio.pictures.ground(state["picture"], Strokes.parse(state["strokes"]))
+        ground = studio.pictures.ground(state["picture"], ImageEdits.parse(state["strokes"]))
         sample = studio.pictures.sample_of(ground)
         answer, beside = (facts.answer(subjects[i], keys[i], sample) if keys[i] else {} for i in (0, 1))
         if state["key"] != state["untouched"] and not soon:
@@ -234,7 +235,7 @@ class Shown:
     def _look(self, state: dict, picture: str, checkpoint: str, progress=None, **changes) -> str:
         """The key of a picture seen by a checkpoint at the size that the session asks for."""
         inspector = self.studio.checkpoints.inspector(checkpoint, progress)
-        pictures, strokes = self.studio.pictures, Strokes.parse(state.get("strokes", ""))
+        pictures, strokes = self.studio.pictures, ImageEdits.parse(state.get("strokes", ""))
         ground = pictures.ground(picture, strokes)
         size = _pixels(state.get("size", OWN), inspector, lambda: pictures.opened(ground).size)
         return self.studio.runs.known(picture, checkpoint, size, strokes=strokes, **changes)
@@ -318,5 +319,5 @@ def _pixels(asked: str, inspector, upload: Callable[[], tuple[int, int]]) -> tup
         return fitted_size(upload(), grid.patches, grid.patch)
     found = _PIXELS.fullmatch(asked)
     if not found:
-        raise VitvizError(Sentence(NO_SIZE, size=repr(asked[:60])))
+        raise VitvizError(LocalizedText(NO_SIZE, size=repr(asked[:60])))
     return int(found[1]), int(found[2] or found[1])

@@ -35,7 +35,7 @@ from vitviz.server.page import facts
 from vitviz.server.page.figures import figures_of, framed
 from vitviz.server.security import request_context
 from vitviz.server.security.scheduler import one_answer
-from vitviz.server.services.analysis_service import Studio
+from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.unicode import parse_json
 from vitviz.views import VIEWS, Needs
 
@@ -56,7 +56,7 @@ TYPES = {"second": str, "last": str, "views": list, "video": str}  # of a posted
 NO_FRAME = told("This is no frame of a camera: expected a JPEG or PNG file.")
 
 
-def routes(studio: Studio) -> list[APIRoute]:
+def routes(studio: AnalysisService) -> list[APIRoute]:
     """The routes to hand to Gradio's `launch(app_kwargs={"routes": ...})`."""
 
     def picture(given: dict, key: str, which: str) -> Response:
@@ -192,7 +192,7 @@ def _short(sentence: str) -> str:
     return sentence if len(sentence) <= 500 else f"{sentence[:300]} … {sentence[-190:]}"
 
 
-def _passed(studio: Studio, told: dict[str, Any], asked: Any) -> Response:
+def _passed(studio: AnalysisService, told: dict[str, Any], asked: Any) -> Response:
     """What is told, as JSON; and behind it the arrays of the `items` that were drawn of the frame before: one
     answer instead of a dozen. Its first four bytes are how long the JSON is, which names the arrays in turn.
     """
@@ -212,7 +212,7 @@ def _passed(studio: Studio, told: dict[str, Any], asked: Any) -> Response:
     return Response(body, media_type="application/octet-stream", headers=PASSING)
 
 
-def decoded(studio: Studio, asked: Any) -> dict[str, Any]:
+def decoded(studio: AnalysisService, asked: Any) -> dict[str, Any]:
     """The video at the `path` of an upload: key, frames, step, and the `most` that a film of it has."""
     key = studio.videos.keep(asked.get("path") if isinstance(asked, dict) else None)
     found = studio.videos.of(key)
@@ -220,7 +220,7 @@ def decoded(studio: Studio, asked: Any) -> dict[str, Any]:
     return {"video": key, "frames": frames, "step": found.step, "most": videos.FRAMES}
 
 
-def shown(studio: Studio, key: str, asked: Any) -> dict[str, Any]:
+def shown(studio: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
     """What the page shows of a `frame`, or the one `at` a place in a `video`, instead of the photograph that
     `key` (and `second`) stand for: key, answers, picture, the figures of `views`; and the size (height,
     width) that frames should have.
@@ -250,7 +250,10 @@ def shown(studio: Studio, key: str, asked: Any) -> dict[str, Any]:
             first = _asked(studio, key, asked)
             answer["row"] = _row(studio, key, answer["key"], first, asked)
             for slug, figures in answer["figures"].items():
-                still = {**studio.view(slug).still, **({} if first is None else {"target": str(first)})}
+                still = {
+                    **studio.view(slug).video_defaults,
+                    **({} if first is None else {"target": str(first)}),
+                }
                 answer["figures"][slug] = [one and {**one, "still": still, "basis": basis} for one in figures]
     studio.frames.forget(studio.frames.picture(last))
     return answer
@@ -270,7 +273,7 @@ def _typed(asked: Any) -> dict[str, Any]:
     return asked
 
 
-def _asked(studio: Studio, key: str, asked: dict) -> int | None:
+def _asked(studio: AnalysisService, key: str, asked: dict) -> int | None:
     """The class that all frames of a video are asked for: the first one's answer, where there is one."""
     video = studio.videos.of(asked["video"])
     if key not in video.asked:
@@ -280,7 +283,7 @@ def _asked(studio: Studio, key: str, asked: dict) -> int | None:
     return video.asked[key]
 
 
-def _row(studio: Studio, photo: str, key: str, first: int | None, asked: dict) -> dict[str, Any]:
+def _row(studio: AnalysisService, photo: str, key: str, first: int | None, asked: dict) -> dict[str, Any]:
     """A frame's numbers: answer, probability (or value), one for each head, and how much the map of the view
     that `flickers` has changed since the frame before, if that has been asked about lately.
     """
@@ -314,7 +317,7 @@ def _row(studio: Studio, photo: str, key: str, first: int | None, asked: dict) -
     return found
 
 
-def _looked_at(studio: Studio, picture: str, keys: list[str], views: Any) -> dict[str, Any]:
+def _looked_at(studio: AnalysisService, picture: str, keys: list[str], views: Any) -> dict[str, Any]:
     views = [studio.view(slug) for slug in dict.fromkeys(views)]
     keys = [studio.frames.seen_as(key, picture) if key else "" for key in keys]
     with studio.frames.looked_at(keys[0]):  # a pass may take longer than a frame stands

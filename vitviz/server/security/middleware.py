@@ -32,8 +32,8 @@ from starlette.responses import JSONResponse, Response
 from vitviz.errors import whole_number
 from vitviz.server.i18n import translated, wanted
 from vitviz.server.security import request_context, uploads
-from vitviz.server.security.page_cache import Pages, meant
-from vitviz.server.security.scheduler import Turns
+from vitviz.server.security.page_cache import PageCache, meant
+from vitviz.server.security.scheduler import FairScheduler
 from vitviz.traces.localized_text import said
 from vitviz.traces.unicode import parse_json
 
@@ -72,10 +72,10 @@ DISK_FULL = (
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Door:
+class SecurityMiddleware:
     """ASGI middleware around the whole app."""
 
-    def __init__(self, app: Any, hosts: Hosts, calls: Calls, quota: uploads.Quota, turns: Turns):
+    def __init__(self, app: Any, hosts: Hosts, calls: PageCalls, quota: uploads.Quota, turns: FairScheduler):
         self._app, self._hosts, self._calls, self._quota, self._turns = app, hosts, calls, quota, turns
 
     async def __call__(self, scope, receive, send) -> None:
@@ -215,12 +215,12 @@ class _Undescribed(BlocksConfig):
         return new
 
 
-def lifespan(hosts: Hosts, calls: Calls, quota: uploads.Quota, turns: Turns) -> Callable:
+def lifespan(hosts: Hosts, calls: PageCalls, quota: uploads.Quota, turns: FairScheduler) -> Callable:
     """Puts the door before all else as an app starts: middleware given to Gradio stands behind its own."""
 
     @asynccontextmanager
     async def running(app):
-        app.middleware_stack = Door(Pages(app.middleware_stack), hosts, calls, quota, turns)
+        app.middleware_stack = SecurityMiddleware(PageCache(app.middleware_stack), hosts, calls, quota, turns)
         app.get_blocks().default_config.__class__ = _Undescribed
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         yield
@@ -264,7 +264,7 @@ def _short(name: str | None) -> str:
     return re.sub(r"[^\w.:\[\]/-]", "_", name or "nothing")[:100]
 
 
-class Answers(LRUCache):
+class PageMessages(LRUCache):
     """What pages have yet to be told, of at most so many pages. Gradio's own forgets the oldest page, even
     one that waits: two hundred new pages of one visitor would cost another his answer.
     """
@@ -275,7 +275,7 @@ class Answers(LRUCache):
         OrderedDict.__setitem__(self, page, told)
 
 
-class Calls:
+class PageCalls:
     """The listeners of one page: whether a question can be one, by its name, how many values it brings and
     what files it names. What is refused here would reach the caller as "error: null" or HTTP 500.
     """

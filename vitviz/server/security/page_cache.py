@@ -37,7 +37,7 @@ def meant(question: bytes) -> bytes:
     return question.replace(f'"{FOLDER}/'.encode(), json.dumps(f"{get_upload_folder()}/")[:-1].encode())
 
 
-class Pages:
+class PageCache:
     """ASGI middleware around Gradio."""
 
     def __init__(self, app: Any):

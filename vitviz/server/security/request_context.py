@@ -22,7 +22,7 @@ _connection: ContextVar[tuple[Request, Callable[[], bool]] | None] = ContextVar(
 _listening: Counter[str] = Counter()  # sessions and events whose answers somebody waits for, by their names
 
 
-class Gone(Stopped):
+class PageClosed(Stopped):
     """The page that asked has been closed."""
 
 
@@ -59,7 +59,7 @@ def heard(name: str) -> bool:
 def require_visitor() -> None:
     """Raises Gone once nobody waits for what the running listener or route does; nothing outside of both."""
     if gone():
-        raise Gone("The page that asked for this has been closed.")
+        raise PageClosed("The page that asked for this has been closed.")
 
 
 def page() -> str | None:

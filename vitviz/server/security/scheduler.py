@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 from vitviz.errors import TooMuch
 from vitviz.server.i18n import told
 from vitviz.traces import cancellation
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 
 FULL = told(
     "The server is computing as many large inputs as it takes on at once. "
@@ -43,7 +43,7 @@ LARGEST = 0.75  # of the room, the most that one is counted as: it would wait fo
 
 
 @dataclass(eq=False)
-class _Wish:
+class ScheduledRequest:
     visitor: str  # address and session
     nbytes: int = 0
     began: float = 0.0
@@ -54,15 +54,15 @@ class _Wish:
 
 
 @dataclass(eq=False)
-class _Line:
+class RequestQueue:
     places: int
     own: int = 0  # of one visitor; by default all but one
-    computing: list[_Wish] = field(default_factory=list)
-    waiting: list[_Wish] = field(default_factory=list)  # in the order of their arrival
+    computing: list[ScheduledRequest] = field(default_factory=list)
+    waiting: list[ScheduledRequest] = field(default_factory=list)  # in the order of their arrival
     had: dict[str, int] = field(default_factory=dict)  # addresses and visitors who wait on: turns meanwhile
     took: float = 0.0  # seconds of a turn, lately
 
-    def first(self, fits: Callable[[_Wish], bool]) -> _Wish | None:
+    def first(self, fits: Callable[[ScheduledRequest], bool]) -> ScheduledRequest | None:
         """Whose turn is next: of the visitor who has had the fewest while waiting, then who came first."""
         mine, own = [one.visitor for one in self.computing], self.own or max(1, self.places - 1)
         may = [one for one in self.waiting if mine.count(one.visitor) < own]
@@ -71,14 +71,14 @@ class _Line:
         found = min(may, key=lambda one: (self.had.get(one.address, 0), self.had.get(one.visitor, 0)))
         return found if fits(found) else None
 
-    def admit(self, wish: _Wish) -> None:
+    def admit(self, wish: ScheduledRequest) -> None:
         self.waiting.remove(wish)
         self.computing.append(wish)
         wish.began = time.monotonic()
         for name in {wish.address, wish.visitor}:
             self.had[name] = self.had.get(name, 0) + 1
 
-    def leave(self, wish: _Wish) -> None:
+    def leave(self, wish: ScheduledRequest) -> None:
         if wish in self.computing:
             self.computing.remove(wish)
             seconds = time.monotonic() - wish.began
@@ -91,16 +91,16 @@ class _Line:
         each = self.took or max((time.monotonic() - one.began for one in self.computing), default=0)
         count, waiting = len(self.computing), len(self.waiting)
         seconds = max(1, round(each * (count + waiting) / self.places))
-        return TooMuch(Sentence(BUSY, count=count, waiting=waiting, seconds=seconds))
+        return TooMuch(LocalizedText(BUSY, count=count, waiting=waiting, seconds=seconds))
 
 
-class Turns:
+class FairScheduler:
     """At most `cheap` and `dear` ones compute at once, in `room` bytes; at most `waiting` dear ones wait."""
 
     def __init__(self, cheap: int = 2, dear: int = 1, waiting: int = 8, room: float = float("inf")):
-        self._lines = {READING: _Line(READERS), CHEAP: _Line(cheap), DEAR: _Line(dear)}
+        self._lines = {READING: RequestQueue(READERS), CHEAP: RequestQueue(cheap), DEAR: RequestQueue(dear)}
         self._most, self._room = waiting, room
-        self._answers: dict[str, _Line] = {}  # of every visitor who has some
+        self._answers: dict[str, RequestQueue] = {}  # of every visitor who has some
         self._changed = threading.Condition()
         self._mine = threading.local()
 
@@ -114,8 +114,8 @@ class Turns:
         with self._changed:
             if not (patient or at_once) and (refusal := self.full(visitor)):
                 raise refusal
-            line = self._answers.setdefault(visitor, _Line(UNDER_WAY, UNDER_WAY))
-            line.waiting.append(wish := _Wish(visitor))
+            line = self._answers.setdefault(visitor, RequestQueue(UNDER_WAY, UNDER_WAY))
+            line.waiting.append(wish := ScheduledRequest(visitor))
             if at_once or line.first(self._fits) is wish:
                 line.admit(wish)
         try:
@@ -147,7 +147,7 @@ class Turns:
         if held and (held[0] != READING or kind == READING):
             yield
             return
-        wish = _Wish(visitor, int(min(nbytes, LARGEST * self._room)))
+        wish = ScheduledRequest(visitor, int(min(nbytes, LARGEST * self._room)))
         with self.given_back():
             self._enter(kind, wish, patient)
             try:
@@ -170,7 +170,7 @@ class Turns:
             finally:
                 self._enter(*held, patient=True)
 
-    def _enter(self, kind: str, wish: _Wish, patient: bool) -> None:
+    def _enter(self, kind: str, wish: ScheduledRequest, patient: bool) -> None:
         line = self._lines[kind]
         with self._changed:
             full = len(line.computing) >= line.places and len(line.waiting) >= self._most
@@ -182,13 +182,13 @@ class Turns:
         self._wait(line, wish)
         self._mine.held = kind, wish
 
-    def _leave(self, kind: str, wish: _Wish) -> None:
+    def _leave(self, kind: str, wish: ScheduledRequest) -> None:
         self._mine.held = None
         with self._changed:
             self._lines[kind].leave(wish)
             self._changed.notify_all()
 
-    def _wait(self, line: _Line, wish: _Wish) -> None:
+    def _wait(self, line: RequestQueue, wish: ScheduledRequest) -> None:
         try:
             while True:
                 with self._changed:
@@ -201,11 +201,11 @@ class Turns:
                     line.waiting.remove(wish)
                 self._changed.notify_all()
 
-    def _fits(self, wish: _Wish) -> bool:
+    def _fits(self, wish: ScheduledRequest) -> bool:
         taken = sum(one.nbytes for line in self._lines.values() for one in line.computing)
         return not taken or taken + wish.nbytes <= self._room
 
-    def _standing_back(self, wish: _Wish) -> Callable[[], bool]:
+    def _standing_back(self, wish: ScheduledRequest) -> Callable[[], bool]:
         """Between two steps of what is dear: lets others go first, as long as it has computed since."""
         since = time.monotonic()
 
@@ -224,7 +224,7 @@ class Turns:
         return asked
 
 
-class _Answer:
+class AnswerBudget:
     """Seconds of turns that are over, and when the present one began; `held` is left at its end, and `known`
     are the checkpoints that it has asked for, by their names. `begun` once something has been computed.
     """
@@ -237,14 +237,14 @@ class _Answer:
         return self.before + (0.0 if self.began is None else time.monotonic() - self.began)
 
 
-_answer: ContextVar[_Answer | None] = ContextVar("vitviz_answer", default=None)
+_answer: ContextVar[AnswerBudget | None] = ContextVar("vitviz_answer", default=None)
 
 
 @contextmanager
 def one_answer() -> Iterator[None]:
     """What is computed inside is one answer, in however many turns; outside each turn counts by itself."""
     with ExitStack() as held:
-        held.callback(_answer.reset, _answer.set(_Answer(held)))
+        held.callback(_answer.reset, _answer.set(AnswerBudget(held)))
         yield
 
 
@@ -282,7 +282,7 @@ def _not_counted() -> Iterator[None]:
 @contextmanager
 def timed(seconds: float) -> Iterator[None]:
     """Around a turn: what is computed inside ends by TooMuch once the time of its answer is over."""
-    answer = _answer.get() or _Answer()
+    answer = _answer.get() or AnswerBudget()
     if answer.began is not None:  # within another turn
         yield
         answer.begun = True
@@ -290,7 +290,7 @@ def timed(seconds: float) -> Iterator[None]:
 
     def over() -> bool:
         if answer.seconds() > seconds:
-            raise TooMuch(Sentence(TOO_LONG, seconds=f"{seconds:g}"))
+            raise TooMuch(LocalizedText(TOO_LONG, seconds=f"{seconds:g}"))
         return False
 
     answer.began = time.monotonic()

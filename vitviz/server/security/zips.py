@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import BinaryIO
 
 from vitviz.errors import VitvizError
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 
 MOST_FILES = 2_000  # of two checkpoints with every view there are less than a hundred
 DAMAGED = "This zip is damaged, or of a kind that is not read here. Download it again, and leave it as it is."
@@ -52,7 +52,7 @@ def files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
             raise NoZip(DAMAGED)
         *_, count, _, at, _ = _END.unpack_from(last, end)
         if count > MOST_FILES:
-            raise NoZip(Sentence(TOO_MANY, count=MOST_FILES))
+            raise NoZip(LocalizedText(TOO_MANY, count=MOST_FILES))
         for _ in range(count):
             entry = _ENTRY.unpack(_read(file, at, _ENTRY.size))
             sign, *about, name_size, extra, comment, _, _, _, start = entry
@@ -63,7 +63,7 @@ def files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
                 _, _, flags, method, _, _, check, packed, size = about
                 if size > (most := wanted[name]):
                     written = f"{most / 2**20:g} MB" if most >= 2**20 else f"{most // 2**10} KB"
-                    raise NoZip(Sentence(TOO_LARGE, name=name, size=written))
+                    raise NoZip(LocalizedText(TOO_LARGE, name=name, size=written))
                 if flags & 1 or method not in (STORED, DEFLATED):
                     raise NoZip(DAMAGED)
                 found[name] = _whole(_packed(file, start, packed), method, size, check)

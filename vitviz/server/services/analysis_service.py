@@ -16,41 +16,41 @@ from vitviz.charts.encode import encoded
 from vitviz.errors import Unknown, quoted
 from vitviz.export.figure import view_called
 from vitviz.server import options
-from vitviz.server.options import Settings
+from vitviz.server.options import ServiceSettings
 from vitviz.server.services.cache import Cache, Keys, bytes_of, names
-from vitviz.server.services.checkpoints import Checkpoints
-from vitviz.server.services.frames import Frames, Video, Videos
-from vitviz.server.services.image_sets import Sets
-from vitviz.server.services.images import Pictures
-from vitviz.server.services.runs import GONE, Runs
+from vitviz.server.services.checkpoints import CheckpointStore
+from vitviz.server.services.frames import FrameStore, Video, VideoStore
+from vitviz.server.services.image_sets import ImageSets
+from vitviz.server.services.images import ImageStore
+from vitviz.server.services.runs import GONE, RunStore
 from vitviz.server.services.sessions import Sessions
-from vitviz.server.services.work import BATCH, Work
+from vitviz.server.services.work import BATCH, WorkQueue
 from vitviz.traces import progress
 from vitviz.traces.image_edits import NONE
 from vitviz.traces.runs import Run
 from vitviz.traces.text_classes import plain
-from vitviz.views import About, Needs, Subject, View
+from vitviz.views import ModelShape, Needs, View, ViewContext
 
 T = TypeVar("T")
 PASS = "the pass"  # what a run's own pass is counted under; no visitor's ticket has a space
 
 
-class Studio:
+class AnalysisService:
     """The memory shared by all visitors; each sees only what its own keys stand for."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: ServiceSettings):
         self.settings, self._keys = settings, Keys()
-        self.work = Work(settings.limits)
-        self.checkpoints = Checkpoints(settings, self.work)
-        self.pictures = Pictures(self._keys, settings.picture_cache)
-        self.runs = Runs(self._keys, self.checkpoints, settings.limits)
-        self.sets = Sets(self._keys, self.runs, self.checkpoints, self.work)
+        self.work = WorkQueue(settings.limits)
+        self.checkpoints = CheckpointStore(settings, self.work)
+        self.pictures = ImageStore(self._keys, settings.picture_cache)
+        self.runs = RunStore(self._keys, self.checkpoints, settings.limits)
+        self.sets = ImageSets(self._keys, self.runs, self.checkpoints, self.work)
         self.sessions = Sessions()
-        self.frames = Frames(self)
-        self.videos = Videos(self._keys, self.work, settings.picture_cache)
+        self.frames = FrameStore(self)
+        self.videos = VideoStore(self._keys, self.work, settings.picture_cache)
         self._traces: Cache[Any] = Cache(settings.trace_cache, lambda trace: trace.nbytes)
         self._drawn: Cache[Any] = Cache(settings.picture_cache, bytes_of)
-        self._abouts: Cache[About] = Cache(20_000, lambda about: 1)  # outlive what they are about
+        self._abouts: Cache[ModelShape] = Cache(20_000, lambda about: 1)  # outlive what they are about
         self._counts: Cache[list[int]] = Cache(2_000, lambda count: 1)
 
     view = staticmethod(view_called)
@@ -61,7 +61,7 @@ class Studio:
         self.subject(key)
         return key
 
-    def subject(self, key: str) -> Subject:
+    def subject(self, key: str) -> ViewContext:
         """What the views look at for a key: a run's trace, made again if it was put out, or a survey.
 
         The model is loaded only where a view asks for it: a trace that is still there outlives it.
@@ -70,13 +70,13 @@ class Studio:
         beside, survey = self.subject(second) if second else None, self.sets.survey(key)
         if survey is not None:
             film, name = self.sets.film(key), survey.checkpoint
-            return Subject(
+            return ViewContext(
                 lambda: self.checkpoints.inspector(name), survey=survey, beside=beside, film=lambda: film
             )
         run = self.runs.run(key)
         trace = self._traces.within(self.work.placed, key, lambda: self._traced(key, run))
         weights = (run.checkpoint, run.weights, trace.grid)
-        return Subject(
+        return ViewContext(
             lambda: self.runs.inspector(run),
             trace,
             once=lambda name, make: self._once((key, name), make),
@@ -92,7 +92,7 @@ class Studio:
             fitted=self._fitted(run, video) if (video := self.frames.video(run.picture)) else None,
         )
 
-    def before(self, key: str) -> Subject:
+    def before(self, key: str) -> ViewContext:
         """What is known of a run before its pass: the picture as the model gets it, and the weights.
 
         `subject` where there is a trace or a survey, or where what is taken away may show in the picture.
@@ -111,7 +111,7 @@ class Studio:
             with self._painting(run):
                 return inspector.view(self.pictures.opened(run.picture, run.strokes), run.size)
 
-        return Subject(
+        return ViewContext(
             inspector,
             once_of_weights=lambda name, make: self._once((weights, name), make),
             grid=grid,
@@ -164,7 +164,8 @@ class Studio:
             subject = self._fitting(key, view)
             return self.read(subject, lambda: view.array(subject, name, settings))
 
-        passes = view.on_request or view.exact or view.needs is Needs.SET  # more than are looked at anyway
+        # more than are looked at anyway
+        passes = view.on_request or view.float32_only or view.needs is Needs.SET
         return self._drawn.within(self.work.placed if passes else nullcontext, place, made)
 
     def at_hand(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray | None:
@@ -173,7 +174,7 @@ class Studio:
         return about and self._drawn.peek(self._place(self.view(slug), key, name, given, about)[1])
 
     def _place(
-        self, view: View, key: str, name: str, given: Mapping[str, str], about: About
+        self, view: View, key: str, name: str, given: Mapping[str, str], about: ModelShape
     ) -> tuple[dict[str, Any], Hashable]:
         """An item's settings, and under what it is kept."""
         settings = view.settings(given, about)
@@ -213,7 +214,7 @@ class Studio:
 
     def summary(self, key: str, view: View) -> dict[str, Any]:
         """A view's summary, made once."""
-        subject = self.before(key) if view.soon else self.subject(key)
+        subject = self.before(key) if view.needs_no_pass else self.subject(key)
         return self._once(
             (key, view.slug, "summary"), lambda: self.read(subject, lambda: view.summary(subject))
         )
@@ -258,13 +259,13 @@ class Studio:
         """Around what may have to paint a picture anew, which takes up to a minute of many wide strokes."""
         return self.work.drawing(0, alone=False) if run.strokes else nullcontext()
 
-    def _about(self, key: str, view: View) -> About:
+    def _about(self, key: str, view: View) -> ModelShape:
         """What the bounds of a view's settings depend on; of weights alone known before the pass."""
         if view.needs is Needs.WEIGHTS:
             return self.before(key).about
         return self._abouts.get(key, lambda: self.subject(key).about)
 
-    def _fitting(self, key: str, view: View) -> Subject:
+    def _fitting(self, key: str, view: View) -> ViewContext:
         subject = self.before(key) if view.needs is Needs.WEIGHTS else self.subject(key)
         if subject.survey is not None and not view.averages:
             raise Unknown(f"{view.title} has no average over a set of pictures.")
@@ -272,39 +273,39 @@ class Studio:
             raise Unknown(reason)
         return subject
 
-    def read(self, subject: Subject, make: Callable[[], T]) -> T:
+    def read(self, subject: ViewContext, make: Callable[[], T]) -> T:
         """What is made of a subject's trace, in a turn of reading."""
         with self.work.reading(subject):
             return make()
 
-    def _another(self, run: Run, name: str) -> Subject:
+    def _another(self, run: Run, name: str) -> ViewContext:
         """Another picture by the same checkpoint: a sample by its name, or what a key stands for."""
         picture = self.pictures.called(name)
         if not self.pictures.has(picture):
             raise Unknown(GONE)
         return self.subject(self.look(picture, run.checkpoint, run.size, without=run.without))
 
-    def _fitted(self, run: Run, video: str) -> Callable[[str, Callable[[Iterator[Subject]], T]], T]:
+    def _fitted(self, run: Run, video: str) -> Callable[[str, Callable[[Iterator[ViewContext]], T]], T]:
         """Who fits what frames of a video have in common, as a run looks at them."""
 
-        def frames(of: Video) -> Iterator[Subject]:
+        def frames(of: Video) -> Iterator[ViewContext]:
             for *_, data in of.sampled:
                 with self.frames.passing(data) as picture:
                     yield self.subject(self.look(picture, run.checkpoint, run.size, without=run.without))
 
-        def fitted(name: str, fit: Callable[[Iterator[Subject]], T]) -> T:
+        def fitted(name: str, fit: Callable[[Iterator[ViewContext]], T]) -> T:
             of, how = self.videos.of(video), (run.checkpoint, run.size, run.without.text(), name)
             return of.fitted.get(how, lambda: fit(frames(of)))
 
         return fitted
 
-    def _training(self, run: Run) -> list[Subject]:
+    def _training(self, run: Run) -> list[ViewContext]:
         """A run's picture at every step of the training that its checkpoint comes from."""
         frames = self.checkpoints.film(run.checkpoint).get("frames", ())
         changes = {"without": run.without, "strokes": run.strokes}
         return [self.subject(self.look(run.picture, one["name"], run.size, **changes)) for one in frames]
 
-    def _original(self, run: Run) -> Callable[[], Subject] | None:
+    def _original(self, run: Run) -> Callable[[], ViewContext] | None:
         """The picture that a run ends on as it was, with nothing taken away; None where that is the run."""
         if not (run.strokes or run.without):
             return None

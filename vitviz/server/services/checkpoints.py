@@ -14,16 +14,16 @@ from gradio.utils import LRUCache
 
 from vitviz.errors import CheckpointError, Unknown, VitvizError, quoted
 from vitviz.server import zerogpu
-from vitviz.server.options import Settings
+from vitviz.server.options import ServiceSettings
 from vitviz.server.security import zips
 from vitviz.server.security.scheduler import known
 from vitviz.server.services.cache import Cache, bytes_of
-from vitviz.server.services.work import Work
+from vitviz.server.services.work import WorkQueue
 from vitviz.traces.classes import Classes, tensors_in
 from vitviz.traces.text_classes import vectors_of, with_vectors, without_text
 
 if TYPE_CHECKING:
-    from vitviz.engine import Checkpoint, Frame
+    from vitviz.engine import Checkpoint, Snapshot
 
 KEPT = 50  # lists of sentences, or of vectors, that one checkpoint is asked about; each has little of its own
 MOST, WRITTEN = 1_000, 100_000  # classes of a file, and the characters of their labels
@@ -31,15 +31,15 @@ NBYTES = 16 * 2**20  # of one array
 AWAY = "The vectors that this names are not on this server, or no longer. Give it their file once more."
 
 
-class Checkpoints:
+class CheckpointStore:
     """What is offered and what is loaded; a checkpoint is loaded once, however many ask for it."""
 
-    def __init__(self, settings: Settings, work: Work):
+    def __init__(self, settings: ServiceSettings, work: WorkQueue):
         self.settings, self.work = settings, work
         self._inspectors: Cache[Any] = Cache(
             settings.model_cache, lambda one: sum(weight.nbytes for weight in one.model.parameters())
         )
-        self.vectors = Vectors(settings.picture_cache // 4)
+        self.vectors = ClassVectors(settings.picture_cache // 4)
         # asked about sentences or vectors, by their names, for as long as what they were made of is there
         self._asked: WeakKeyDictionary[Any, LRUCache[str, Any]] = WeakKeyDictionary()
 
@@ -60,7 +60,7 @@ class Checkpoints:
         here = any(frame["name"] == checkpoint for frame in found)
         return {"at": checkpoint, "frames": found} if here else {}
 
-    def moments(self, checkpoint: str) -> list[Frame]:
+    def moments(self, checkpoint: str) -> list[Snapshot]:
         """The moments of that training, first step first; [] where none was kept."""
         from vitviz.engine.hub.snapshots import frames
 
@@ -150,7 +150,7 @@ def millions(count: int) -> str:
     return f"{count / scale:.{digits}f} {unit}"
 
 
-class Vectors:
+class ClassVectors:
     """Classes by vectors of visitors' own, in files that the page is given: for models without a text tower.
 
     They are kept by the first letters of their digest, which a checkpoint's name then carries; all visitors'
@@ -177,7 +177,7 @@ class Vectors:
 
 
 def classes_in(data: bytes, called: str) -> Classes:
-    """The classes in the bytes of a .npz or .safetensors file; errors as of `Vectors.named`.
+    """The classes in the bytes of a .npz or .safetensors file; errors as of `ClassVectors.named`.
 
     The file is a stranger's: of a zip only the arrays that are known by name are inflated, and never too much
     of them.

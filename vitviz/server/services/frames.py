@@ -22,11 +22,11 @@ from PIL import Image
 from vitviz.errors import ImageError, whole_number
 from vitviz.server.security import request_context, uploads
 from vitviz.server.services.cache import Cache, Keys
-from vitviz.server.services.work import Work
+from vitviz.server.services.work import WorkQueue
 from vitviz.traces import cancellation
 
 if TYPE_CHECKING:
-    from vitviz.server.services.analysis_service import Studio
+    from vitviz.server.services.analysis_service import AnalysisService
 
 T = TypeVar("T")
 MOST = 8  # of one visitor: two of every page that looks through a camera at once
@@ -40,10 +40,10 @@ FITTED = 4  # bases that are kept: two checkpoints, raw tokens and those through
 PUT_AWAY = "The server has put this video away to make room for others. Drop it in once more."
 
 
-class Frames:
+class FrameStore:
     """Which pictures are frames, whose they are, and when they were last looked at."""
 
-    def __init__(self, studio: Studio):
+    def __init__(self, studio: AnalysisService):
         self._studio = studio
         self._standing: dict[str, tuple[str, float, str]] = {}
         self._lock = threading.Lock()
@@ -145,10 +145,10 @@ class Video:
         return thinned(self.frames, SAMPLED)
 
 
-class Videos:
+class VideoStore:
     """Videos by keys that nobody guesses, bounded in bytes."""
 
-    def __init__(self, keys: Keys, work: Work, limit: int):
+    def __init__(self, keys: Keys, work: WorkQueue, limit: int):
         self._keys, self._work = keys, work
         self._videos: Cache[Video] = Cache(limit, lambda video: sum(len(data) for *_, data in video.frames))
 

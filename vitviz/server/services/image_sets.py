@@ -13,10 +13,10 @@ from vitviz.charts.encode import encoded
 from vitviz.errors import ImageError, Unknown, WrongSetting
 from vitviz.server.security import uploads
 from vitviz.server.services.cache import Cache, Keys
-from vitviz.server.services.checkpoints import Checkpoints
-from vitviz.server.services.runs import Runs
-from vitviz.server.services.work import BATCH, Work
-from vitviz.traces.localized_text import Sentence
+from vitviz.server.services.checkpoints import CheckpointStore
+from vitviz.server.services.runs import RunStore
+from vitviz.server.services.work import BATCH, WorkQueue
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.runs import Run
 
 TRIED = 100  # passes over all patches that maps on trial on one picture cost, about
@@ -30,7 +30,7 @@ MANY = (
 )
 
 
-class Film(UserDict):
+class TrainingHistory(UserDict):
     """What is made of each step of a training, when it is asked for."""
 
     def __init__(self, steps: Mapping[int, str], make: Callable[[str], Any]):
@@ -41,10 +41,10 @@ class Film(UserDict):
         return self._make(self.data[step])
 
 
-class Sets:
+class ImageSets:
     """What is over many pictures."""
 
-    def __init__(self, keys: Keys, runs: Runs, checkpoints: Checkpoints, work: Work):
+    def __init__(self, keys: Keys, runs: RunStore, checkpoints: CheckpointStore, work: WorkQueue):
         self._keys, self._runs, self._checkpoints, self._work = keys, runs, checkpoints, work
         self._surveys: Cache[Any] = Cache(2_000, lambda survey: 1)
         self._films: Cache[Any] = Cache(2_000, lambda film: 1)  # of surveys, by their keys
@@ -152,7 +152,9 @@ class Sets:
 
     def film_of(self, run: Run) -> Mapping[int, Any]:
         """The similarity at every step of the training, surveyed once it is asked for; empty without one."""
-        return Film(self.steps_of(run), lambda name: self.sampled(self._at(run, name), "similarity"))
+        return TrainingHistory(
+            self.steps_of(run), lambda name: self.sampled(self._at(run, name), "similarity")
+        )
 
     def steps_of(self, run: Run) -> dict[int, str]:
         """The names of every step of the checkpoint's training, first step first; none of them is loaded."""
@@ -210,7 +212,7 @@ def _thumbnail(picture: Any) -> np.ndarray:
 def at_most(most: int, count: int) -> None:
     """WrongSetting for more pictures than are looked at from the page."""
     if count > most:
-        raise WrongSetting(Sentence(MANY, most=most, count=count))
+        raise WrongSetting(LocalizedText(MANY, most=most, count=count))
 
 
 def _asked(given: str, run: Run) -> tuple:
@@ -219,6 +221,6 @@ def _asked(given: str, run: Run) -> tuple:
 
 
 def _trial(protocol: str) -> Any:
-    from vitviz.surveys.measures.trial import TrialMeasure
+    from vitviz.surveys.measures.trial import FaithfulnessMeasure
 
-    return TrialMeasure(protocols=(protocol,))
+    return FaithfulnessMeasure(protocols=(protocol,))

@@ -12,12 +12,12 @@ from vitviz.errors import ImageError
 from vitviz.server.security import uploads
 from vitviz.server.services.cache import Cache, Keys, names
 from vitviz.traces import samples
-from vitviz.traces.image_edits import NONE, Strokes
+from vitviz.traces.image_edits import NONE, ImageEdits
 
 PUT_AWAY = "The server has put this picture away to make room for others. Drop it in once more."
 
 
-class Pictures:
+class ImageStore:
     """Uploads and samples as files in memory, bounded in bytes, each under a salted hash of it."""
 
     def __init__(self, keys: Keys, limit: int):
@@ -68,11 +68,11 @@ class Pictures:
         """The key of a sample by its name, or of what a key stands for."""
         return self.sample(name) if name in [one.name for one in samples.samples()] else name
 
-    def ground(self, key: str, strokes: Strokes) -> str:
+    def ground(self, key: str, strokes: ImageEdits) -> str:
         """The key of the photograph that strokes end on: where a piece was laid onto another, that one."""
         return self.called(strokes.ground) if strokes.ground else key
 
-    def opened(self, key: str, strokes: Strokes = NONE):
+    def opened(self, key: str, strokes: ImageEdits = NONE):
         """The upright upload in RGB, with strokes painted over it."""
         if strokes:
             from vitviz.engine.images.editing import marked
@@ -89,7 +89,7 @@ class Pictures:
             raise ImageError(PUT_AWAY)
         return data
 
-    def pixels(self, key: str, strokes: Strokes = NONE) -> np.ndarray:
+    def pixels(self, key: str, strokes: ImageEdits = NONE) -> np.ndarray:
         """The same as an array that nobody may write into: one for all frames of a film."""
 
         def made() -> np.ndarray:
@@ -103,7 +103,7 @@ class Pictures:
 
         return self._pixels.get((key, strokes.text()), made)
 
-    def drawn(self, key: str, strokes: Strokes = NONE) -> np.ndarray:
+    def drawn(self, key: str, strokes: ImageEdits = NONE) -> np.ndarray:
         """Return the same no larger than it is drawn anywhere: no figure or page needs 80 million pixels."""
         from vitviz.engine.images.opening import for_drawing
 

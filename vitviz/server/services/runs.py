@@ -3,7 +3,7 @@
 from vitviz.errors import CheckpointError, Unknown
 from vitviz.server.options import Limits
 from vitviz.server.services.cache import Cache, Keys
-from vitviz.server.services.checkpoints import Checkpoints
+from vitviz.server.services.checkpoints import CheckpointStore
 from vitviz.traces.runs import Run
 
 GONE = (
@@ -11,10 +11,10 @@ GONE = (
 )
 
 
-class Runs:
+class RunStore:
     """Runs and pairs by key. A key that was handed out outlives what has been made of its run."""
 
-    def __init__(self, keys: Keys, checkpoints: Checkpoints, limits: Limits):
+    def __init__(self, keys: Keys, checkpoints: CheckpointStore, limits: Limits):
         self._keys, self._checkpoints, self._limits = keys, checkpoints, limits
         self._runs: Cache[Run] = Cache(20_000, lambda run: 1)
         self._pairs: Cache[tuple[str, str]] = Cache(20_000, lambda pair: 1)

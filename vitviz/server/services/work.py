@@ -7,21 +7,29 @@ from contextvars import ContextVar
 from vitviz.engine import device
 from vitviz.server import options
 from vitviz.server.security import request_context
-from vitviz.server.security.scheduler import CHEAP, DEAR, READING, Turns, begun, timed, within_the_answer
+from vitviz.server.security.scheduler import (
+    CHEAP,
+    DEAR,
+    READING,
+    FairScheduler,
+    begun,
+    timed,
+    within_the_answer,
+)
 from vitviz.server.services import cache
 from vitviz.traces import cancellation
-from vitviz.views import Subject
+from vitviz.views import ViewContext
 
 BATCH = 8  # pictures of a survey that go through the model at once; maps and removals count as much
 DRAWN = 50  # bytes a pixel that drawing takes: of 1 to 28 million 21 to 50 were measured
 _threads: ContextVar[int] = ContextVar("vitviz_threads", default=0)  # of who spares some; 0: all
 
 
-class Work:
+class WorkQueue:
     """The turns of one server, by what each kind of work takes."""
 
     def __init__(self, limits: options.Limits):
-        self.limits, self.turns = limits, Turns(limits.passes, room=limits.memory)
+        self.limits, self.turns = limits, FairScheduler(limits.passes, room=limits.memory)
         self._threads = device.threads()
 
     @contextmanager
@@ -72,7 +80,7 @@ class Work:
         """
         return self._turn(READING, 0)
 
-    def reading(self, subject: Subject) -> AbstractContextManager[None]:
+    def reading(self, subject: ViewContext) -> AbstractContextManager[None]:
         """The same around what reads a trace's attention: the cheap has a line, or hovering would wait."""
         trace, operations, taken = subject.trace, 0, 0
         if trace is not None:

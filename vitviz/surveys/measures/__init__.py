@@ -13,14 +13,14 @@ from vitviz import analyses
 from vitviz.analyses.cka import LEAST
 from vitviz.engine.studies import attribution, circuits
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
-from vitviz.surveys.measure import Measure, Quantity, Seen
-from vitviz.surveys.measures.trial import TrialMeasure
+from vitviz.surveys.measure import Measure, MeasuredImage, Quantity
+from vitviz.surveys.measures.trial import FaithfulnessMeasure
 from vitviz.traces.head_type import NO_DECISION, HeadType, predictions_of
 from vitviz.traces.samples import sample_image, samples
 from vitviz.traces.trace import Trace, on_cpu
 
 
-class Distance:
+class DistanceMeasure:
     name = "distance"
     says = "how far each head looks, in pixels of the model's input (figure 7 right)"
     quantities = (
@@ -28,23 +28,23 @@ class Distance:
         Quantity("renormalised", "layer head", "Attention distance, rows renormalised over patches", "px"),
     )
 
-    def of(self, seen: Seen):
+    def of(self, seen: MeasuredImage):
         measured = seen.once(analyses.distances)
         return {one.name: getattr(measured, one.name).cpu().numpy() for one in self.quantities}
 
 
-class PrefixMass(Distance):
+class PrefixMassMeasure(DistanceMeasure):
     name = "prefix_mass"
     says = "the share of the patches' attention that goes to prefix tokens, by head"
     quantities = (Quantity("prefix_mass", "layer head", "Attention on prefix tokens", "share, 0 to 1"),)
 
 
-class Entropy:
+class EntropyMeasure:
     name = "entropy"
     says = "the entropy of each head's attention, mean over all queries, in nats"
     quantities = (Quantity("entropy", "layer head", "Entropy of attention, all queries", "nats"),)
 
-    def of(self, seen: Seen):
+    def of(self, seen: MeasuredImage):
         layers = [analyses.attention_entropy(seen.trace, layer) for layer in range(len(seen.trace.layers))]
         return {"entropy": torch.stack(layers).cpu().numpy()}
 
@@ -52,7 +52,7 @@ class Entropy:
 TITLE = "Length of skip over {branch}, {tokens}"
 
 
-class Skip:
+class SkipMeasure:
     name = "skip"
     says = (
         "how long the skip connection is beside each branch, by layer: mean of the patches, and class token"
@@ -63,7 +63,7 @@ class Skip:
         for branch, said in (("attention", "attention"), ("mlp", "MLP"))
     )
 
-    def of(self, seen: Seen):
+    def of(self, seen: MeasuredImage):
         grid = seen.trace.grid
         tail = seen.inspector.tail(grid.pixels, seen.trace.tokens[0].device)
         found = analyses.skip_ratios(seen.trace, tail.layers)
@@ -75,19 +75,19 @@ class Skip:
         return ratios
 
 
-class Similarity:
+class SimilarityMeasure:
     name = "similarity"
     says = "how alike the pictures are at every depth, for vitviz.cka; four or more in a batch"
     quantities: tuple[Quantity, ...] = ()
 
-    def of(self, seen: Seen):
+    def of(self, seen: MeasuredImage):
         return {}
 
     def together(self, traces: Sequence[Trace], pictures: Sequence[str]):
         return analyses.grams_of(traces, pictures)
 
 
-class Ledger:
+class AttributionMeasure:
     """The lines of a picture add up to its top logit, and so do their averages. Of a softmax, which adding a
     number to all logits leaves as it is, and of given classes: to the top logit less the mean over classes.
     """
@@ -104,7 +104,7 @@ class Ledger:
         Quantity("answer", "", "The answer's logit (of a softmax: less the mean over classes)", "logits"),
     )
 
-    def of(self, seen: Seen):
+    def of(self, seen: MeasuredImage):
         logits, trace = seen.trace.require_logits("there is no answer to account for"), seen.trace
         if trace.head_type == "value" and len(logits) > 1:
             raise VitvizError(f"{trace.checkpoint} gives {len(logits)} values, none of which is its answer.")
@@ -115,7 +115,7 @@ class Ledger:
         return {**lines, "rest": np.asarray(rest), "answer": np.asarray(account.logit)}
 
 
-class Lens:
+class LogitLensMeasure:
     name = "lens"
     says = "by depth, how often the lens names the final answer, and where labels are known the true class"
     quantities = (
@@ -123,7 +123,7 @@ class Lens:
         Quantity("correct", "layer", "The lens names the true class", "share of pictures"),
     )
 
-    def of(self, seen: Seen):
+    def of(self, seen: MeasuredImage):
         # layer 0 enters the first block
         named = (
             predictions_of(attribution.lens(seen.inspector, seen.trace), _predicting(seen.trace))
@@ -136,7 +136,7 @@ class Lens:
         return found
 
 
-class Accuracy:
+class AccuracyMeasure:
     name = "accuracy"
     says = "how often the model's answer, or one of its first five, is the true class; needs labels"
     quantities = (
@@ -145,7 +145,7 @@ class Accuracy:
         Quantity("loss", "", "Cross-entropy of the true class", "nats"),  # none of several labels
     )
 
-    def of(self, seen: Seen):
+    def of(self, seen: MeasuredImage):
         logits, one_of = seen.trace.require_logits("there is no accuracy").double(), True
         head_type = _predicting(seen.trace)
         if seen.label is None:
@@ -174,12 +174,12 @@ def _predicting(trace: Trace) -> HeadType:
     return trace.head_type
 
 
-class Words:
+class WordsMeasure:
     name = "words"
     says = "what each head writes, for vitviz.heads_in_words; needs sentences as classes"
     quantities = (Quantity("written", "layer head feature", "What each head writes", "cosine", across=True),)
 
-    def of(self, seen: Seen):
+    def of(self, seen: MeasuredImage):
         if seen.inspector.classes is None:
             raise VitvizError(
                 f"{seen.trace.checkpoint} has no words to compare with; survey it with"
@@ -192,7 +192,7 @@ class Words:
 _ORDERS = (("share", "by the largest share"), ("random", "at random"))
 
 
-class Smallest:
+class SufficientEdgesMeasure:
     """Its passes, two for each share of the edges, cost as much as some forty pictures."""
 
     name = "smallest_part"
@@ -209,7 +209,7 @@ class Smallest:
         Quantity("tried", "", "Parts tried, by the largest share", "sizes"),
     )  # fmt: skip
 
-    def of(self, seen: Seen):
+    def of(self, seen: MeasuredImage):
         found = circuits.smallest_part(seen.inspector, on_cpu(seen.trace), draws=1)
         rows = {name: rows[0].double().cpu().numpy() for name, rows in found.margins.items()}
         margins = {f"margin_by_{name}": row for name, row in rows.items()}
@@ -221,7 +221,8 @@ class Smallest:
 
 
 KINDS = (
-    Distance, PrefixMass, Entropy, Skip, Similarity, Ledger, Lens, Accuracy, TrialMeasure, Smallest, Words
+    DistanceMeasure, PrefixMassMeasure, EntropyMeasure, SkipMeasure, SimilarityMeasure, AttributionMeasure,
+    LogitLensMeasure, AccuracyMeasure, FaithfulnessMeasure, SufficientEdgesMeasure, WordsMeasure
 )  # fmt: skip
 MEASURES: dict[str, Measure] = {kind.name: kind() for kind in KINDS}
 
@@ -254,10 +255,10 @@ MOST = 8  # pictures that go through the model at once
 PARTS = ((0, 0, 1, 1), (0, 0, 2 / 3, 2 / 3), (1 / 3, 0, 1, 2 / 3), (0, 1 / 3, 2 / 3, 1), (1 / 3, 1 / 3, 1, 1))
 
 
-class SkipWhereKnown(Skip):
+class OptionalSkipMeasure(SkipMeasure):
     """The same; nothing for a model whose blocks are not understood."""
 
-    def of(self, seen: Seen):
+    def of(self, seen: MeasuredImage):
         with suppress(UnsupportedModel):
             return super().of(seen)
         return {}
@@ -265,7 +266,7 @@ class SkipWhereKnown(Skip):
 
 LAYERS: tuple[Measure, ...] = (
     *(MEASURES[name] for name in ("distance", "prefix_mass", "entropy", "similarity")),
-    SkipWhereKnown(),
+    OptionalSkipMeasure(),
 )
 
 

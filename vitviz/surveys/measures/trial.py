@@ -16,7 +16,7 @@ import torch
 
 from vitviz.analyses.correlation import spearman
 from vitviz.analyses.faithfulness.curves import SCORES
-from vitviz.analyses.faithfulness.evaluation import Trial, maps_of, trial_of
+from vitviz.analyses.faithfulness.evaluation import Faithfulness, maps_of, trial_of
 from vitviz.analyses.faithfulness.pointing import covered, energy, hit
 from vitviz.analyses.faithfulness.ranking import ALIKE
 from vitviz.analyses.protocol import DENSE
@@ -24,7 +24,7 @@ from vitviz.analyses.saliency import METHODS, STEPPED, checked_steps
 from vitviz.engine.studies import saliency
 from vitviz.errors import VitvizError
 from vitviz.surveys.labels import Boxes
-from vitviz.surveys.measure import Quantity, Seen
+from vitviz.surveys.measure import MeasuredImage, Quantity
 from vitviz.traces.runs import PATCHES_AS
 
 DEAR = ("integrated_gradients", "leave_one_out")
@@ -38,7 +38,7 @@ SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 @dataclass(frozen=True)
-class TrialMeasure:
+class FaithfulnessMeasure:
     """`methods` by name, chance always among them; `boxes` for pointing game and energy; `label` explains the
     true class rather than the model's own answer; `saco` costs as much as the curves do; `steps` are those of
     integrated gradients, None to double them for each image until its map is stable.
@@ -101,7 +101,7 @@ class TrialMeasure:
             ]
         return tuple(found)
 
-    def of(self, seen: Seen) -> dict[str, np.ndarray]:
+    def of(self, seen: MeasuredImage) -> dict[str, np.ndarray]:
         logits = seen.trace.require_logits("no map can be tried")
         if self.label and seen.label is None:
             return {}
@@ -123,7 +123,7 @@ class TrialMeasure:
             found |= {one[0]: np.asarray(value, float) for one, value in zip(INTEGRATED, values, strict=True)}
         return found | self._pointing(seen, made, seed)
 
-    def _areas(self, trials: Sequence[Trial]) -> dict[str, np.ndarray]:
+    def _areas(self, trials: Sequence[Faithfulness]) -> dict[str, np.ndarray]:
         shape = (len(trials), len(self.methods), len(SCORES))
         sides = np.full((2, *shape), np.nan)
         saco = np.full(shape[:2], np.nan)
@@ -138,7 +138,7 @@ class TrialMeasure:
         found = {"most": sides[0], "least": sides[1], "ahead": gaps[:, :, None] - gaps[:, None]}
         return found | ({"saco": saco} if self.saco else {})
 
-    def _alike(self, seen: Seen, made: dict, other: int) -> np.ndarray:
+    def _alike(self, seen: MeasuredImage, made: dict, other: int) -> np.ndarray:
         passes, found = (
             saliency.explained(seen.inspector, seen.trace, other),
             np.full(len(self.methods), np.nan),
@@ -153,7 +153,7 @@ class TrialMeasure:
             seen.refused[f"{self.name}.{ALIKE}.{method}"] = reason
         return found
 
-    def _pointing(self, seen: Seen, made: dict, seed: int) -> dict[str, np.ndarray]:
+    def _pointing(self, seen: MeasuredImage, made: dict, seed: int) -> dict[str, np.ndarray]:
         boxes = self.boxes.on_input(seen.name, seen.trace) if self.boxes else ()
         if not boxes:
             return {}
@@ -168,7 +168,7 @@ class TrialMeasure:
         found = {"hit": hits, "energy": energies, "box": share.mean().item()}
         return {name: np.asarray(value) for name, value in found.items()}
 
-    def _seed_of(self, seen: Seen) -> int:
+    def _seed_of(self, seen: MeasuredImage) -> int:
         """Of the picture: the same wherever in whatever source it lies."""
         told = seen.trace.view.picture.tobytes() + str(self.seed).encode()
         return int.from_bytes(hashlib.sha256(told).digest()[:4], "little") // 1000

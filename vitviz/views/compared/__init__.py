@@ -7,14 +7,14 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.charts.chart import BLUE, ORANGE, Chart, Matrix, Scale, Series, travelled
-from vitviz.charts.mpl.spec import NARROW, WIDE, Plate
+from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec
 from vitviz.errors import WrongSetting
-from vitviz.traces.localized_text import Sentence
-from vitviz.views.base import Item, Needs, View, Words, as_json, drawn
-from vitviz.views.controls import Choice, Whole
-from vitviz.views.printing import Asked, joined, over_which
+from vitviz.traces.localized_text import LocalizedText
+from vitviz.views.base import Item, Needs, View, ViewTexts, as_json, drawn
+from vitviz.views.controls import Choice, IntSetting
+from vitviz.views.printing import PrintStyle, joined, over_which
 from vitviz.views.shared import packed
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.subject import Settings, ViewContext
 
 SKIPS = ("attention_patches", "mlp_patches", "attention_class", "mlp_class")
 CURVES = ("distance", "distance_of_even", "entropy", *SKIPS)
@@ -43,13 +43,13 @@ UP = {
 LOST = "{checkpoint} has no such curve: its blocks are not understood, or it has no class token."
 
 
-class Compared(View):
+class SimilarityView(View):
     title = "Compared"
     needs = Needs.SET
     averages = True
     paired = True
     every_patch = True
-    words = Words.of(r"""
+    words = ViewTexts.of(r"""
         Layers of two models may tell pictures apart in the same way: a square is bright where two depths do.
 
         Choose a second checkpoint, look for blocks of depths that do the same, or follow the training.
@@ -72,24 +72,33 @@ class Compared(View):
     """)
     controls = (
         Choice(
-            "tokens", "Tokens", "What stands for a picture",
+            "tokens",
+            "Tokens",
+            "What stands for a picture",
             options=(
-                ("patches", "Mean of the patches"), ("class", "Only the class token"), ("all", "All of them"),
+                ("patches", "Mean of the patches"),
+                ("class", "Only the class token"),
+                ("all", "All of them"),
             ),
         ),
         Choice(
-            "against", "Compared with",
+            "against",
+            "Compared with",
             options=(("own", "The same"), ("beside", "The second checkpoint"), ("film", "Its training")),
         ),
         Choice(
-            "curve", "Curve",
+            "curve",
+            "Curve",
             options=(
-                ("distance", "How far heads look"), ("entropy", "How widely heads spread"),
-                ("attention", "Skip over attention"), ("mlp", "Skip over MLP"),
+                ("distance", "How far heads look"),
+                ("entropy", "How widely heads spread"),
+                ("attention", "Skip over attention"),
+                ("mlp", "Skip over MLP"),
             ),
         ),
-        Whole("frame", passing=True),  # a step of the training, from 0, that is asked to look at the pictures
-    )  # fmt: skip
+        # a step of the training, from 0, that is asked to look at the pictures
+        IntSetting("frame", passing=True),
+    )
     arrays = {
         "pictures": "",
         **{before + name: axis for name in CURVES for before, axis in (("", "layer"), ("second_", "other"))},
@@ -111,20 +120,20 @@ class Compared(View):
     )  # fmt: skip
 
     charted = ("tokens", "curve")
-    also = (NO_SET, TAKEN_AWAY)
+    extra_strings = (NO_SET, TAKEN_AWAY)
 
-    def unsupported(self, subject: Subject) -> str | None:
+    def unsupported(self, subject: ViewContext) -> str | None:
         drawn_of, survey = {"similarity", "distance", "entropy"}, subject.survey
         known = subject.sampled if survey is None else drawn_of <= {one.name for one in survey.measures}
         if not known:
             return NO_SET
         return TAKEN_AWAY if subject.trace is not None and subject.trace.without else None
 
-    def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
+    def drawn_from(self, subject: ViewContext) -> tuple[Item, ...]:
         gone = {"curves", "cka", "error", "steps", *(() if subject.film() else ("looked",))}
         return tuple(item for item in self.items if item.name not in gone)
 
-    def summary(self, subject: Subject) -> dict[str, Any]:
+    def summary(self, subject: ViewContext) -> dict[str, Any]:
         """What is known without any pass."""
         beside, survey, film = subject.beside, subject.survey, subject.film()
         missing = {} if beside else {"beside": NO_SECOND}
@@ -136,7 +145,7 @@ class Compared(View):
             "steps": len(film) if survey is None else 0,  # of the training, to be gone through one by one
         }
 
-    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         if name in ("cka", "error"):
             compare = analyses.cka if name == "cka" else analyses.cka_error
             return self._compared(subject, settings, compare)
@@ -147,87 +156,95 @@ class Compared(View):
         found = curves(subject)
         return np.stack([found[one] for one in CURVES])
 
-    def chart(self, subject: Subject, settings: Settings) -> Chart:
+    def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """A line for each checkpoint that has such a curve, and who has none: of different inputs as a share
         of even attention's distance, of different numbers of blocks over the relative depth.
         """
         shown = [subject, *([subject.beside] if subject.beside else [])]
         curve = name = settings["curve"]
-        whose = Sentence("mean over a layer’s heads")
+        whose = LocalizedText("mean over a layer’s heads")
         if curve == "distance" and len({one.grid.pixels for one in shown}) > 1:
             curve = name = "distance_of_even"
         if curve in ("attention", "mlp"):
             of_class = settings["tokens"] == "class"
             name = f"{curve}_{'class' if of_class else 'patches'}"
-            whose = Sentence("of the class token" if of_class else "mean over the patches")
+            whose = LocalizedText("of the class token" if of_class else "mean over the patches")
         found = [curves(one)[name] for one in shown]
         relative = len({len(values) for values in found}) > 1
         series, lost = [], []
         for one, values, colour in zip(shown, found, (BLUE, ORANGE), strict=False):
             known, blocks = np.isfinite(values), np.arange(1, len(values) + 1)
             if not known.any():
-                lost.append(Sentence(LOST, checkpoint=one.checkpoint))
+                lost.append(LocalizedText(LOST, checkpoint=one.checkpoint))
                 continue
             x = (blocks / len(blocks) if relative else blocks)[known]
             also = {"number": blocks[known], "checkpoint": [one.checkpoint] * len(x)}
-            told = (Sentence("block {number} of {checkpoint}"),)
+            told = (LocalizedText("block {number} of {checkpoint}"),)
             like = {"line": True, "dots": True, "told": told, "also": also}
             series.append(Series(x, values[known], one.checkpoint, colour, **like))
         options = next(dict(control.options) for control in self.controls if control.name == "curve")
         most = max((float(one.y.max()) for one in series), default=0.0)
-        along = Sentence("relative depth (block / number of blocks)" if relative else "number of the block")
+        along = LocalizedText(
+            "relative depth (block / number of blocks)" if relative else "number of the block"
+        )
         ends = (0.0, 1.03) if relative else (0.4, max(map(len, found)) + 0.6), (0.0, 1.08 * most or 1.0)
-        title, unit = joined(Sentence(options[settings["curve"]]), whose), "px" if curve == "distance" else ""
+        title, unit = (
+            joined(LocalizedText(options[settings["curve"]]), whose),
+            "px" if curve == "distance" else "",
+        )
         like = {"whole": not relative, "aspect": 0.78, "unit": unit, "notes": tuple(lost)}
-        return Chart(along, Sentence(UP[curve]), *ends, title, tuple(series), **like)
+        return Chart(along, LocalizedText(UP[curve]), *ends, title, tuple(series), **like)
 
-    def matrix(self, subject: Subject, settings: Settings) -> Matrix:
+    def matrix(self, subject: ViewContext, settings: Settings) -> Matrix:
         """CKA of any two depths, or of each with itself at every step of the training."""
         values, error = (self.item(subject, name, settings) for name in ("cka", "error"))
         film = settings["against"] == "film"
         other = second(subject) if settings["against"] == "beside" else subject
         steps = self.item(subject, "steps", settings) if film else range(values.shape[1])
-        along = Sentence("step of the training") if film else _depth(other)
+        along = LocalizedText("step of the training") if film else _depth(other)
         down, cols = _depth(subject), tuple(map(str, steps))
         axis, sure = "{name}: {value}", np.isfinite(error) & (subject.survey is not None)
-        none = joined(Sentence("no CKA"), Sentence("all pictures are the same at this depth"))
+        none = joined(LocalizedText("no CKA"), LocalizedText("all pictures are the same at this depth"))
 
-        def said(one: float, off: float, known: bool) -> Sentence:
+        def said(one: float, off: float, known: bool) -> LocalizedText:
             value = f"{one:.3f}" + (f" ± {off:.3f}" if known else "")
-            return Sentence("Likeness (CKA) {value}", value=value) if np.isfinite(one) else none
+            return LocalizedText("Likeness (CKA) {value}", value=value) if np.isfinite(one) else none
 
         told = (
-            Sentence("{said}", said=np.vectorize(said, otypes=[object])(values, error, sure)),
-            Sentence(axis, name=down, value=[[row] for row in range(len(values))]),
-            Sentence(axis, name=along, value=[cols]),
+            LocalizedText("{said}", said=np.vectorize(said, otypes=[object])(values, error, sure)),
+            LocalizedText(axis, name=down, value=[[row] for row in range(len(values))]),
+            LocalizedText(axis, name=along, value=[cols]),
         )
-        title = Sentence(
+        title = LocalizedText(
             "Each depth with itself during the training" if film else "How alike depths tell pictures apart"
         )
-        scale, rows = Scale("viridis", 0.0, 1.0, Sentence("Likeness (CKA)")), map(str, range(len(values)))
+        scale, rows = (
+            Scale("viridis", 0.0, 1.0, LocalizedText("Likeness (CKA)")),
+            map(str, range(len(values))),
+        )
         return Matrix(values, scale, along, down, title, rows=tuple(rows), cols=cols, told=told)
 
-    def plate(self, subject: Subject, settings: Settings, asked: Asked) -> Plate:
+    def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
         """The matrix; with detail the chosen curve of every checkpoint in view, block by block, beside it."""
         matrix, notes = self.matrix(subject, settings), self._notes(subject, settings)
         if not asked.detail:
-            return Plate(((matrix,),), notes, width=NARROW, second=settings["against"] == "beside")
+            return FigureSpec(((matrix,),), notes, width=NARROW, second=settings["against"] == "beside")
         chart, more = self.chart(subject, settings), {"second": subject.beside is not None}
         if not chart.series:
-            return Plate(((matrix,),), notes + chart.notes, width=NARROW, **more)
-        return Plate(((matrix, chart),), notes + chart.notes, ((1.0, 1.1),), WIDE, **more)
+            return FigureSpec(((matrix,),), notes + chart.notes, width=NARROW, **more)
+        return FigureSpec(((matrix, chart),), notes + chart.notes, ((1.0, 1.1),), WIDE, **more)
 
-    def _notes(self, subject: Subject, settings: Settings) -> tuple[Sentence, ...]:
+    def _notes(self, subject: ViewContext, settings: Settings) -> tuple[LocalizedText, ...]:
         """Over which pictures it is, how sure, and what empty squares are."""
         values, error = (np.asarray(self.item(subject, name, settings)) for name in ("cka", "error"))
         notes = [over_which(subject)]
         if np.isfinite(error).any():
-            notes.append(Sentence("Standard error: at most ± {error}.", error=f"{np.nanmax(error):.3f}"))
+            notes.append(LocalizedText("Standard error: at most ± {error}.", error=f"{np.nanmax(error):.3f}"))
         if np.isnan(values).any():
-            notes.append(Sentence("Empty squares: no CKA, as all pictures are the same at this depth."))
+            notes.append(LocalizedText("Empty squares: no CKA, as all pictures are the same at this depth."))
         return tuple(notes)
 
-    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+    def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """The matrix, and those of the curves that there are; of the second checkpoint too."""
         survey = surveyed(subject)
         found = {name: self.item(subject, name, settings) for name in ("cka", "error")}
@@ -240,35 +257,35 @@ class Compared(View):
             found |= {"second_checkpoint": np.asarray(subject.beside.checkpoint), **beside}
         return found
 
-    def _compared(self, subject: Subject, settings: Settings, compare) -> np.ndarray:
+    def _compared(self, subject: ViewContext, settings: Settings, compare) -> np.ndarray:
         tokens, own = settings["tokens"], surveyed(subject)
         if settings["against"] != "film":
             other = own if settings["against"] == "own" else surveyed(second(subject))
             return compare(_grams(own, tokens), _grams(other, tokens), tokens).numpy()
         steps = subject.film()
         if not steps:
-            raise WrongSetting(Sentence(NO_FILM))
+            raise WrongSetting(LocalizedText(NO_FILM))
         found = [compare(_grams(own, tokens), _grams(one, tokens), tokens).diag() for one in steps.values()]
         return np.stack([one.numpy() for one in found], axis=1)
 
 
-def surveyed(subject: Subject) -> Any:
+def surveyed(subject: ViewContext) -> Any:
     """The survey that is shown: of the visitor's set, or of the pictures that come with vitviz."""
     return subject.sampled() if subject.survey is None else subject.survey
 
 
-def second(subject: Subject) -> Subject:
+def second(subject: ViewContext) -> ViewContext:
     """The checkpoint beside; WrongSetting where there is none."""
     if subject.beside is None:
-        raise WrongSetting(Sentence(NO_SECOND))
+        raise WrongSetting(LocalizedText(NO_SECOND))
     return subject.beside
 
 
-def _depth(subject: Subject) -> Sentence:
-    return Sentence("depth of {checkpoint}", checkpoint=subject.checkpoint)
+def _depth(subject: ViewContext) -> LocalizedText:
+    return LocalizedText("depth of {checkpoint}", checkpoint=subject.checkpoint)
 
 
-def curves(subject: Subject) -> dict[str, np.ndarray]:
+def curves(subject: ViewContext) -> dict[str, np.ndarray]:
     """Each of CURVES by layer: px, a share, nats and ratios; NaN where there is no such thing."""
     survey = surveyed(subject)
     distance, known = survey.mean("distance").mean(axis=1), survey.quantities
@@ -281,7 +298,7 @@ def curves(subject: Subject) -> dict[str, np.ndarray]:
     return found | {one: survey.mean(f"skip.{one}") if f"skip.{one}" in known else none for one in SKIPS}
 
 
-def _looked(subject: Subject, settings: Settings) -> int:
+def _looked(subject: ViewContext, settings: Settings) -> int:
     """Lets one step of the training look at the pictures, which is kept; how many they were."""
     film, frame = subject.film(), settings["frame"]
     if frame >= len(film):
@@ -295,7 +312,7 @@ def _known(found: Mapping[str, np.ndarray], before: str) -> dict[str, np.ndarray
 
 def _grams(survey: Any, tokens: str):
     if not survey.grams:
-        raise WrongSetting(Sentence(TOO_FEW, count=survey.images))
+        raise WrongSetting(LocalizedText(TOO_FEW, count=survey.images))
     if tokens not in survey.grams[0].of:
-        raise WrongSetting(Sentence(NO_CLASS, checkpoint=survey.checkpoint))
+        raise WrongSetting(LocalizedText(NO_CLASS, checkpoint=survey.checkpoint))
     return survey.grams

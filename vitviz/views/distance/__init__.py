@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.charts.chart import Chart, Level, Series, by_layer, ramp
-from vitviz.traces.localized_text import Sentence
-from vitviz.views.base import File, Item, View, Words, drawn
+from vitviz.charts.chart import Chart, ReferenceLine, Series, by_layer, ramp
+from vitviz.traces.localized_text import LocalizedText
+from vitviz.views.base import File, Item, View, ViewTexts, drawn
 from vitviz.views.controls import Choice
 from vitviz.views.shared import as_csv, distances_of
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.subject import Settings, ViewContext
 
 REACH = "Around each head ± its standard error over the pictures."
 ITEMS = ("distance", "prefix_mass")
 
 
-class Distance(View):
+class AttentionDistanceView(View):
     title = "Distance"
     endpoint = "attention_distance"
     averages = True
-    words = Words.of_paper(r"""
+    words = ViewTexts.of_paper(r"""
         Some heads look only nearby, like a convolution; others across the whole picture from the first layer
         on.
 
@@ -59,7 +59,7 @@ class Distance(View):
         File("numbers.csv", "Numbers (.csv)", "text/csv"),
     )
 
-    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         renormalise = settings["rows"] == "renormalised"
         measured = distances_of(subject) if subject.survey is None else subject.survey.distances
         if name == "prefix_mass":
@@ -68,7 +68,7 @@ class Distance(View):
             return (measured.renormalised if renormalise else measured.distance).cpu().numpy()
         return np.asarray([analyses.uniform_distance(subject.grid, renormalise=renormalise)])
 
-    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+    def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Those of one picture or, by the same names, of a whole set."""
         found = {**super().numbers(subject, settings), "uniform": self.item(subject, "uniform", settings)[0]}
         if subject.survey is not None:
@@ -76,51 +76,53 @@ class Distance(View):
         error = _error(subject, settings)
         return found if error is None else {**found, "error": error}
 
-    def chart(self, subject: Subject, settings: Settings) -> Chart:
+    def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """A dot for each head over the depth, or a line for each layer over its heads from near to far."""
         distance, mass = (np.asarray(self.found(subject, one, settings), float) for one in ITEMS)
         error = _error(subject, settings)
         uniform = float(self.item(subject, "uniform", settings)[0])
-        level = Level(uniform, Sentence("uniform attention: {distance} px", distance=f"{uniform:.1f}"))
+        level = ReferenceLine(
+            uniform, LocalizedText("uniform attention: {distance} px", distance=f"{uniform:.1f}")
+        )
         more = {}
         if subject.grid.prefix and settings["difference"] == "off":
-            more["told"] = (Sentence("{share} of its attention on prefix tokens"),)
+            more["told"] = (LocalizedText("{share} of its attention on prefix tokens"),)
             more["also"] = {"share": [f"{one:.3f}" for one in mass.flat]}
-        up = Sentence("Mean attention distance (px)")
+        up = LocalizedText("Mean attention distance (px)")
         if settings["difference"] == "on":
-            up = Sentence("{what}: after − before", what=up)
+            up = LocalizedText("{what}: after − before", what=up)
             return _chart(distance, settings, up, _title(subject), unit="px", **more)
         reach = distance if error is None else distance + np.nan_to_num(error)
         high = 1.08 * max(float(np.nanmax(reach)), uniform) or 1.0
         more |= {"levels": (level,), "unit": "px", "error": error}
         chart = _chart(distance, settings, up, _title(subject), high=high, **more)
-        return chart if error is None else replace(chart, notes=(Sentence(REACH),))
+        return chart if error is None else replace(chart, notes=(LocalizedText(REACH),))
 
-    def detail(self, subject: Subject, settings: Settings) -> tuple[Chart, ...]:
+    def detail(self, subject: ViewContext, settings: Settings) -> tuple[Chart, ...]:
         """What each head spends on prefix tokens."""
         if not subject.grid.prefix:
             return ()
         mass, high = np.asarray(self.found(subject, "prefix_mass", settings), float), 1.0
-        up = Sentence("Share of attention on prefix tokens")
+        up = LocalizedText("Share of attention on prefix tokens")
         if settings["difference"] == "on":
-            up, high = Sentence("{what}: after − before", what=up), None
+            up, high = LocalizedText("{what}: after − before", what=up), None
         return (_chart(mass, settings, up, _title(subject), high=high),)
 
-    def file(self, subject: Subject, name: str, settings: Settings, upload: Any = None) -> bytes:
+    def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
         return as_csv(_rows(subject, settings, self.numbers(subject, settings)))
 
 
-def _error(subject: Subject, settings: Settings) -> np.ndarray | None:
+def _error(subject: ViewContext, settings: Settings) -> np.ndarray | None:
     """The standard error of each mean, px; None for one picture."""
     if subject.survey is None or subject.survey.images < 2:
         return None
     return subject.survey.error("renormalised" if settings["rows"] == "renormalised" else "distance.distance")
 
 
-def _title(subject: Subject) -> Sentence:
+def _title(subject: ViewContext) -> LocalizedText:
     count = 1 if subject.survey is None else subject.survey.images
     told = {"checkpoint": subject.checkpoint, "count": count}
-    return Sentence(
+    return LocalizedText(
         "{checkpoint}, one picture" if count == 1 else "{checkpoint}, mean of {count} pictures", **told
     )
 
@@ -134,18 +136,20 @@ def _chart(values: np.ndarray, settings: Settings, up: str, title: str, **more: 
     for layer, row in enumerate(values):
         order = np.argsort(row, kind="stable")
         at = layer * heads + order
-        name = Sentence("layer {layer}", layer=layer + 1)
+        name = LocalizedText("layer {layer}", layer=layer + 1)
         of = {"layer": [layer + 1] * heads, "head": order + 1}
         also = {name: [column[i] for i in at] for name, column in dots.also.items()}
         like = {"line": True, "dots": True, "of": of, "told": dots.told, "also": also}
         like["band"] = dots.band and tuple(end[at] for end in dots.band)
         like["said"] = [dots.said[i] for i in at] if dots.said else ()
         lines.append(Series(np.arange(1, heads + 1), row[order], name, ramp(layer, layers), **like))
-    along = Sentence("Heads of a layer, near to far")
-    return replace(chart, along=along, x=(0.4, heads + 0.6), series=tuple(lines))
+    along = LocalizedText("Heads of a layer, near to far")
+    return replace(chart, x_label=along, x=(0.4, heads + 0.6), series=tuple(lines))
 
 
-def _rows(subject: Subject, settings: Settings, numbers: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+def _rows(
+    subject: ViewContext, settings: Settings, numbers: Mapping[str, np.ndarray]
+) -> list[dict[str, Any]]:
     """A row for each head, layers and heads counted from 1; settings stand in every row."""
     name, source = subject.checkpoint, subject.trace or subject.survey
     name = "'" + name if name[:1] in "=+-@\t\r" else name  # no formula

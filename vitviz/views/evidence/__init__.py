@@ -8,13 +8,13 @@ import numpy as np
 from vitviz.analyses.protocol import DENSE, TITLES
 from vitviz.charts.chart import Chart, travelled
 from vitviz.errors import VitvizError
-from vitviz.traces.localized_text import Sentence, said, travelling
-from vitviz.views.base import Item, View, Words, as_json, drawn
-from vitviz.views.controls import About, Choice, Control, Slider, Text, Whole, Wholes
+from vitviz.traces.localized_text import LocalizedText, said, travelling
+from vitviz.views.base import Item, View, ViewTexts, as_json, drawn
+from vitviz.views.controls import Choice, Control, IntListSetting, IntSetting, ModelShape, Slider, Text
 from vitviz.views.evidence import charts, compute, graph, sentences, sufficiency, truth
-from vitviz.views.printing import Film, growing
+from vitviz.views.printing import FrameSettings, growing
 from vitviz.views.shared import WHOLE, ledger_of, likeliest, packed
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.subject import Settings, ViewContext
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be accounted for."
 ONE_MAP = "Only the account grows layer by layer; the maps of other methods are of all layers at once."
@@ -62,9 +62,9 @@ _EXPLAINED = {"show": tuple(name for name, _ in SHOWN if name != "sentences"), "
 _LIKELIEST = {"show": ("sentences",)}
 
 
-class Evidence(View):
+class AttributionView(View):
     title = "Evidence"
-    words = Words.of_paper(r"""
+    words = ViewTexts.of_paper(r"""
         The answer is a sum: every head, every MLP and every bias has added its share to it, for or against.
 
         Orange patches spoke for the class, blue ones against; click a head to see its own, or take it away.
@@ -129,16 +129,16 @@ class Evidence(View):
         Slider("paths", "Paths", minimum=1, maximum=graph.MOST, default=12, only={"show": ("paths",)}),
         Slider("depth", "Depth", maximum="layers", default="layers", only={"show": ("forming",)}),
         Choice("part", options=(("heads", "Heads"), ("mlps", "MLPs"))),  # whose effects are in view
-        Whole("layer", minimum=1, maximum="layers", default=1),  # whose parts are taken away
+        IntSetting("layer", minimum=1, maximum="layers", default=1),  # whose parts are taken away
         Text("chosen", fits=r"|\d{1,3}(\.\d{1,3})?"),  # a layer's heads, or one head, both from 1
         Text("trail", fits=compute.TRAIL),  # heads from the answer back, from 1: what is asked who wrote it
         Choice("beside", options=(("heads", "Every earlier head"), ("truth", "Held against the truth"))),
         Choice("into", options=truth.INTO),  # of what the head reads a part is taken out
         Choice("parts_as", options=truth.PARTS_AS),
         Text("writer", fits=compute.WRITER),  # whose part is in view, layers and heads from 1
-        Whole("until", maximum="layers"),  # the map of the heads up to this layer, from 1; 0 for all
-        Whole("tried", minimum=1, maximum=sufficiency.STEPS, default=sufficiency.STEPS, passing=True),
-        Wholes("patches", maximum="patches", most=400),  # whose share in every head is in view
+        IntSetting("until", maximum="layers"),  # the map of the heads up to this layer, from 1; 0 for all
+        IntSetting("tried", minimum=1, maximum=sufficiency.STEPS, default=sufficiency.STEPS, passing=True),
+        IntListSetting("patches", maximum="patches", most=400),  # whose share in every head is in view
     )
     items = (
         Item("map", "row col", "heads' shares by source patch, logits", depends=_MAPPED, signed=True),
@@ -170,7 +170,9 @@ class Evidence(View):
         drawn("agreement", "kind", "shares and effects", *_ASKED),
         drawn("writer_map", "row col", "a writer's part, logits", *_TRAIL, "writer"),
         drawn("writer_heads", "layer head", "each head's part, logits", *_TRAIL),
-        as_json("truth", "shares and effects of edges", *_TRAIL, "into", "parts_as", "tried", opened=_TRUTH),
+        as_json(
+            "truth", "shares and effects of edges", *_TRAIL, "into", "parts_as", "tried", only_when=_TRUTH
+        ),
         as_json("trail", "the heads that are followed", *_TRAIL),
         drawn("likeliest", "row col pair", "each patch's likeliest class and its cosine", "patchwise"),
         as_json("legend", "the colours of the classes", "patchwise"),
@@ -179,15 +181,15 @@ class Evidence(View):
     )
 
     charted = (*_TRAIL, "show", "part", "layer", "paths", "tried")
-    also = (*compute.ONE_ONLY.values(), *(text for _, text in (*truth.INTO, *truth.PARTS_AS)))
+    extra_strings = (*compute.ONE_ONLY.values(), *(text for _, text in (*truth.INTO, *truth.PARTS_AS)))
     differs = ("map", "explained", "heads", "mlps", "biases", "lines", "sources", "direct")
 
-    def chart(self, subject: Subject, settings: Settings) -> Chart:
+    def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """What stands beside the map; what parts taken away cost, of the layers from `layer` on."""
         show = "account" if settings["difference"] == "on" else settings["show"]
         return CHARTS.get(show, charts.account)(self, subject, settings)
 
-    def offered(self, subject: Subject) -> tuple[Control, ...]:
+    def offered(self, subject: ViewContext) -> tuple[Control, ...]:
         trace, given, offered = subject.trace, sentences.several(subject), []
         values = trace is not None and trace.head_type == "value"  # which predict no class
         fits = {"sentences": given, "smallest": not values}
@@ -200,29 +202,29 @@ class Evidence(View):
                 offered.append(one)
         return tuple(offered)
 
-    def unsupported(self, subject: Subject) -> str | None:
+    def unsupported(self, subject: ViewContext) -> str | None:
         if subject.trace.logits is None:
-            return Sentence(_NO_HEAD, checkpoint=subject.checkpoint)
+            return LocalizedText(_NO_HEAD, checkpoint=subject.checkpoint)
         try:
             ledger_of(subject)
         except VitvizError as error:
-            return Sentence("There is no account of this answer: {reason}", reason=said(error))
+            return LocalizedText("There is no account of this answer: {reason}", reason=said(error))
         return None
 
-    def summary(self, subject: Subject) -> dict[str, Any]:
+    def summary(self, subject: ViewContext) -> dict[str, Any]:
         top = subject.trace.logits.topk(min(compute.SHOWN, subject.trace.logits.numel()))
         classes = subject.trace.classes
         return {
             "top": top.indices.tolist(),
             "prefix": list(subject.grid.prefix_names),
             "patches": compute.patches_are(subject),
-            "refusal": travelling(Sentence(WHOLE))
+            "refusal": travelling(LocalizedText(WHOLE))
             if subject.trace.without
             else None,  # of what goes by steps
             **({} if classes is None else {"scale": classes.scale, "bias": classes.bias}),
         }
 
-    def likely(self, subject: Subject, name: str) -> tuple[str, ...]:
+    def likely(self, subject: ViewContext, name: str) -> tuple[str, ...]:
         layers = range(1, subject.about.layers + 1)
         ends = ("", "embedding", "positions", "constant")
         heads = [f".{head}" for head in range(1, subject.about.heads + 1)]
@@ -234,7 +236,7 @@ class Evidence(View):
             "target": ("top", *map(str, self.summary(subject)["top"])),
         }.get(name, ())
 
-    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         trace = subject.trace
         if name in _MADE:
             return _MADE[name](subject, settings)
@@ -269,10 +271,10 @@ class Evidence(View):
             return np.asarray([by_token[prefix:].nansum().item(), *by_token[:prefix].tolist()])
         return (account.mlps if name == "mlps" else account.projection_biases).numpy()
 
-    def found(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def found(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         return self.item(subject, name, settings)  # a difference is an account of its own
 
-    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+    def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         account, in_turn = compute.account(subject, settings), {}
         if settings["show"] == "effects" and not subject.trace.without:
             effects = compute.all_effects(subject, settings)
@@ -293,8 +295,8 @@ class Evidence(View):
             "by_source": account.sources.numpy(),  # layer head token
         }
 
-    def over_layers(self, settings: Settings, about: About) -> Film:
+    def over_layers(self, settings: Settings, about: ModelShape) -> FrameSettings:
         if settings["method"] != "ledger" or settings["show"] == "sentences":
-            raise VitvizError(Sentence(ONE_MAP))
+            raise VitvizError(LocalizedText(ONE_MAP))
         whole = {**settings, "chosen": "", "patches": ()}
         return growing(1, about.layers, lambda last: {**whole, "until": last})

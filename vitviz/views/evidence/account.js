@@ -34,8 +34,8 @@ export function drawWall(self, made, { values, most, title, room, width, chosen 
   const figure = {
     values: rows,
     scale: { colours: 'balance', low: -most, high: most, label: '' },
-    along: t('layer'),
-    down: t('head'),
+    x_label: t('layer'),
+    y_label: t('head'),
     title,
     rows: [],
     cols: [],

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from vitviz.charts.chart import BLUE, GREY, ORANGE, SEVERAL, Bars, Chart, Series, roomy
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.evidence import compute
 from vitviz.views.printing import fixed, joined, signed, writer_name
 from vitviz.views.shared import class_name
@@ -18,26 +18,26 @@ HELD = (
     " biases {biases}; attention and norms held."
 )
 LEGEND = (
-    (ORANGE, Sentence("for, by attention")),
-    (BLUE, Sentence("against, by attention")),
-    (PALE[ORANGE], Sentence("for, by an MLP")),
-    (PALE[BLUE], Sentence("against, by an MLP")),
+    (ORANGE, LocalizedText("for, by attention")),
+    (BLUE, LocalizedText("against, by attention")),
+    (PALE[ORANGE], LocalizedText("for, by an MLP")),
+    (PALE[BLUE], LocalizedText("against, by an MLP")),
 )
 NO_CORRELATION = "There is no correlation: there are too few, or all are alike."
 MARKED = 3  # dots whose distance from the diagonal is drawn
 
 
-def sum_name(subject, settings) -> Sentence:
+def sum_name(subject, settings) -> LocalizedText:
     """What the account adds up to: one class's logit or value, or by how much it lies above another's."""
     if subject.trace.head_type == "value":
         if settings.get("difference") == "on":
             pair = "change of the difference of values"
-            return Sentence(pair) if "-" in settings["target"] else Sentence("change of the value")
-        return Sentence("difference of values") if "-" in settings["target"] else Sentence("value")
+            return LocalizedText(pair) if "-" in settings["target"] else LocalizedText("change of the value")
+        return LocalizedText("difference of values") if "-" in settings["target"] else LocalizedText("value")
     if settings.get("difference") == "on":
         pair = "change of the difference of logits"
-        return Sentence(pair) if "-" in settings["target"] else Sentence("change of the logit")
-    return Sentence("difference of logits") if "-" in settings["target"] else Sentence("logit")
+        return LocalizedText(pair) if "-" in settings["target"] else LocalizedText("change of the logit")
+    return LocalizedText("difference of logits") if "-" in settings["target"] else LocalizedText("logit")
 
 
 def account(view, subject, settings) -> Chart:
@@ -47,7 +47,7 @@ def account(view, subject, settings) -> Chart:
     lines = np.asarray(view.item(subject, "lines", settings), float)
     (start, pooling, norm, head, _, total), scaled = lines[:6], lines[6:].sum()
     steps = [start, *np.stack([heads + biases, mlps], axis=1).ravel(), norm + head + pooling]
-    constants = [Sentence("biases"), *([Sentence("norm")] if scaled else [])]
+    constants = [LocalizedText("biases"), *([LocalizedText("norm")] if scaled else [])]
     steps += [scaled] if scaled else []
     after, total_is = np.cumsum(steps), sum_name(subject, settings)
     before = after - steps
@@ -57,22 +57,22 @@ def account(view, subject, settings) -> Chart:
     place = np.arange(len(steps) + 1.0)
     parts = []
     for layer in range(1, len(heads) + 1):
-        parts += [Sentence("Layer {layer}, attention", layer=layer), writer_name("mlp", layer)]
-    said = {"said": tuple(map(signed, (*steps, total))), "told": (Sentence("{part}"),)}
-    said["also"] = {"part": [Sentence("start"), *parts, *constants, total_is]}
+        parts += [LocalizedText("Layer {layer}, attention", layer=layer), writer_name("mlp", layer)]
+    said = {"said": tuple(map(signed, (*steps, total))), "told": (LocalizedText("{part}"),)}
+    said["also"] = {"part": [LocalizedText("start"), *parts, *constants, total_is]}
     bars = Bars(place, np.append(before, 0.0), np.append(after, total), (*colours, GREY), **said)
     low, high = min(0.0, before.min(), after.min()), max(0.0, before.max(), after.max())
     every = max(1, len(heads) // 12)
     ticks = tuple((2.0 * i + 1.5, str(i + 1)) for i in range(0, len(heads), every))
     spare = 0.04 * (high - low) or 1.0
-    along = Sentence(
+    along = LocalizedText(
         "start, layers, biases, norm, {sum}" if scaled else "start, layers, biases, {sum}", sum=total_is
     )
-    title = Sentence("The account, from the start to the {sum}", sum=total_is)
+    title = LocalizedText("The account, from the start to the {sum}", sum=total_is)
     ends = (-0.7, place[-1] + 0.7), (low - spare if low < 0 else 0.0, high + spare)
     like = {"bars": bars, "ticks": ticks, "named": LEGEND, "aspect": 0.78}
     like["question"] = f"{settings['target']}/{settings['relative']}/{settings['difference']}"
-    return Chart(along, Sentence("Share of the {sum}", sum=total_is), *ends, title, **like)
+    return Chart(along, LocalizedText("Share of the {sum}", sum=total_is), *ends, title, **like)
 
 
 def written(view, subject, settings) -> Chart:
@@ -93,7 +93,7 @@ def written(view, subject, settings) -> Chart:
     writer = ["" if one[0] in ("heads", "biases") else key for one, key in zip(names, lit, strict=True)]
     values, place = np.asarray(values, float), np.arange(len(bars), dtype=float)
     colours = [ORANGE if value >= 0 else BLUE for value in values]
-    hints = [Sentence("Click to see its patches") if name else "" for name in writer]
+    hints = [LocalizedText("Click to see its patches") if name else "" for name in writer]
     low, high = min(0.0, values.min()), max(0.0, values.max()) or 1e-6
     every = max(1, layer // 12)
     parts = {"embedding": found.embedding, "positions": found.positions or 0.0, "heads": heads.sum()}
@@ -102,14 +102,14 @@ def written(view, subject, settings) -> Chart:
     shades = tuple(PALE[c] if one[0] == "mlp" else c for one, c in zip(names, colours, strict=True))
     also = {"name": [writer_name(*one) for one in names], "hint": hints}
     told = {"of": {"writer": writer, "lit": lit}, "said": tuple(map(signed, values)), "also": also}
-    told["told"] = (Sentence("{name}"), Sentence("{hint}"))
-    along = Sentence("patch, place, layers (heads, MLP pale), biases")
-    up = Sentence("Share of the {sum}", sum=sum_name(subject, settings))
-    title = Sentence("{head}: who wrote what it reads", head=writer_name("head", layer, head))
+    told["told"] = (LocalizedText("{name}"), LocalizedText("{hint}"))
+    along = LocalizedText("patch, place, layers (heads, MLP pale), biases")
+    up = LocalizedText("Share of the {sum}", sum=sum_name(subject, settings))
+    title = LocalizedText("{head}: who wrote what it reads", head=writer_name("head", layer, head))
     ticks = tuple((ends + 2.0 * one + 0.5, str(one + 1)) for one in range(0, layer - 1, every))
     like = {"bars": Bars(place, np.zeros(len(bars)), values, shades, **told), "ticks": ticks, "named": LEGEND}
     like["question"] = f"{settings['target']}/{settings['relative']}/{followed}"
-    like["notes"] = (Sentence(HELD, sum=fixed(found.total), share=fixed(found.share), **said),)
+    like["notes"] = (LocalizedText(HELD, sum=fixed(found.total), share=fixed(found.share), **said),)
     return Chart(along, up, (-0.7, len(bars) - 0.3), (low, high), title, aspect=0.78, **like)
 
 
@@ -118,18 +118,18 @@ def forming(view, subject, settings) -> Chart:
     forming = np.asarray(view.item(subject, "forming", settings), float)
     depth = np.arange(len(forming))
     names = [class_name(subject.trace, one) for one in view.summary(subject)["top"]]
-    told = {"of": {"depth": depth}, "told": (Sentence("{name}"),)}
+    told = {"of": {"depth": depth}, "told": (LocalizedText("{name}"),)}
     series = tuple(
         Series(depth, forming[:, i], name, SEVERAL[i], True, True, also={"name": [name] * len(depth)}, **told)
         for i, name in enumerate(names)
     )
-    along, across = Sentence("after so many layers"), (0, len(forming) - 1)
+    along, across = LocalizedText("after so many layers"), (0, len(forming) - 1)
     if subject.trace.head_type == "value":
-        title = Sentence("The answer forming: value if the model ended there")
-        return Chart(along, Sentence("Value"), across, roomy(forming, 0.06), title, series, aspect=0.78)
-    title = Sentence("The answer forming: probability if the model ended there")
+        title = LocalizedText("The answer forming: value if the model ended there")
+        return Chart(along, LocalizedText("Value"), across, roomy(forming, 0.06), title, series, aspect=0.78)
+    title = LocalizedText("The answer forming: probability if the model ended there")
     like = {"percent": True, "aspect": 0.78}
-    return Chart(along, Sentence("Probability"), across, (0.0, 1.0), title, series, **like)
+    return Chart(along, LocalizedText("Probability"), across, (0.0, 1.0), title, series, **like)
 
 
 def dots(view, subject, settings) -> Chart:
@@ -144,13 +144,16 @@ def dots(view, subject, settings) -> Chart:
     apart = (Series(x[[i, i]], np.array([x[i], y[i]]), "", ORANGE, line=True) for i in far)
     layer, *head = places.T + 1
     also = {"layer": layer, "share": [signed(one) for one in x]}
-    told = (*(() if heads else (Sentence("Layer {layer}, MLP"),)), Sentence("its own share {share}"))
-    said = [Sentence("without it the answer loses {effect}", effect=signed(one)) for one in y]
+    told = (
+        *(() if heads else (LocalizedText("Layer {layer}, MLP"),)),
+        LocalizedText("its own share {share}"),
+    )
+    said = [LocalizedText("without it the answer loses {effect}", effect=signed(one)) for one in y]
     of = {"layer": layer, "head": head[0]} if heads else {}
-    named = Sentence("one head") if heads else Sentence("one MLP")
+    named = LocalizedText("one head") if heads else LocalizedText("one MLP")
     parts = Series(x, y, named, BLUE, dots=True, of=of, said=said, told=told, also=also)
-    along, up = Sentence("its own share, in logits"), Sentence("lost without it, in logits")
-    title = Sentence("Its own share, and what the answer loses without it")
+    along, up = LocalizedText("its own share, in logits"), LocalizedText("lost without it, in logits")
+    title = LocalizedText("Its own share, and what the answer loses without it")
     like = {"whole": False, "aspect": 0.78, "square": True}
     like["question"] = f"{settings['target']}/{settings['relative']}/{settings['part']}"
     notes = (_notes(subject, settings, shares, effects),)
@@ -160,22 +163,22 @@ def dots(view, subject, settings) -> Chart:
 def alike(*values: np.ndarray) -> tuple[Series, tuple[float, float]]:
     """Where effect and share are the same, and from where to where values and zero lie."""
     ends = np.array(roomy(np.concatenate(values), 0.06))
-    return Series(ends, ends, Sentence("lost as much as its own share"), GREY, line=True), tuple(ends)
+    return Series(ends, ends, LocalizedText("lost as much as its own share"), GREY, line=True), tuple(ends)
 
 
-def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Sentence:
+def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> LocalizedText:
     """The correlation, once all are known, and where both disagree most."""
     alike = []
     if settings["layer"] == 1:
         found = compute.agreement(subject, settings)[0 if settings["part"] == "heads" else 1]
-        known = Sentence("Correlation of share and loss: {value}", value=fixed(found, 2))
-        alike.append(Sentence(NO_CORRELATION) if math.isnan(found) else known)
+        known = LocalizedText("Correlation of share and loss: {value}", value=fixed(found, 2))
+        alike.append(LocalizedText(NO_CORRELATION) if math.isnan(found) else known)
     apart = np.abs(effects - shares)
     if not np.isfinite(apart).any():
         return joined(*alike)
     at = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
     name = writer_name("head" if len(at) > 1 else "mlp", *(int(one) + 1 for one in at))
-    worst = Sentence(
+    worst = LocalizedText(
         "{name} is furthest from the line: {share} itself, {effect} lost without it. Later layers read"
         " what it wrote, and react when it is gone; and the mean over other pictures that takes its place"
         " still says something.",

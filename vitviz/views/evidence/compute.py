@@ -8,11 +8,19 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.errors import UnsupportedModel, WrongSetting
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
 from vitviz.views.base import before
-from vitviz.views.shared import Target, ledger_of, packed, relevance_of, taken_away, target_of, writers_of
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.shared import (
+    ClassTarget,
+    ledger_of,
+    packed,
+    relevance_of,
+    taken_away,
+    target_of,
+    writers_of,
+)
+from vitviz.views.subject import Settings, ViewContext
 
 TRAIL = r"|\d{1,3}\.\d{1,3}(-\d{1,3}\.\d{1,3}){0,11}"  # heads from the answer back, counted from 1
 WRITER = r"|embedding|positions|constant|(bias|mlp)\.\d{1,3}|head\.\d{1,3}\.\d{1,3}"
@@ -34,7 +42,7 @@ ONE_ONLY = {  # by readout, why a patch alone cannot be read
 }
 
 
-def target(subject: Subject, settings: Settings) -> Target:
+def target(subject: ViewContext, settings: Settings) -> ClassTarget:
     """The class that is asked about, or (a, b): a rather than b."""
     return target_of(subject, settings["target"])
 
@@ -46,7 +54,7 @@ def compares_with_mean(trace) -> bool:
     return trace.head_type == "softmax" or trace.classes is not None
 
 
-def of_target(subject: Subject, settings: Settings, table):
+def of_target(subject: ViewContext, settings: Settings, table):
     """One target's column of (row, class): of a alone, of a rather than b, or against the mean class."""
     asked = target(subject, settings)
     if isinstance(asked, tuple):
@@ -54,17 +62,17 @@ def of_target(subject: Subject, settings: Settings, table):
     return table[:, asked] - (table.mean(dim=-1) if settings["relative"] == "yes" else 0)
 
 
-def account(subject: Subject, settings: Settings):
+def account(subject: ViewContext, settings: Settings):
     asked, relative = target(subject, settings), settings["relative"] == "yes"
 
-    def of(one: Subject):
+    def of(one: ViewContext):
         name = f"account {asked} {relative}"
         return one.once(name, lambda: analyses.account_of(ledger_of(one), asked, relative))
 
     return of(subject).minus(of(before(subject))) if settings.get("difference") == "on" else of(subject)
 
 
-def map_of(subject: Subject, settings: Settings) -> np.ndarray:
+def map_of(subject: ViewContext, settings: Settings) -> np.ndarray:
     """The account's map, of all heads, of those up to a layer, of a layer's or of one."""
     found, chosen, until = account(subject, settings), settings["chosen"], settings["until"]
     if not chosen and not until:
@@ -80,15 +88,15 @@ def map_of(subject: Subject, settings: Settings) -> np.ndarray:
     return by_patch(subject, sources)
 
 
-def by_patch(subject: Subject, sources) -> np.ndarray:
+def by_patch(subject: ViewContext, sources) -> np.ndarray:
     """Numbers by token of the patches alone: row, col."""
     return sources[subject.grid.prefix :].reshape(subject.grid.rows, subject.grid.cols).numpy()
 
 
-def relevance(subject: Subject, settings: Settings):
+def relevance(subject: ViewContext, settings: Settings):
     """Another method's map; each makes passes of its own, of the untouched model."""
     if subject.trace.without:
-        raise UnsupportedModel(Sentence(EDITED))
+        raise UnsupportedModel(LocalizedText(EDITED))
     found = relevance_of(subject, target(subject, settings), settings["method"])
     if settings.get("difference") != "on":
         return found
@@ -99,31 +107,31 @@ def relevance(subject: Subject, settings: Settings):
     return replace(found, map=found.map - was.map, **changed)
 
 
-def lens(subject: Subject, form: str):
+def lens(subject: ViewContext, form: str):
     """The logits (depth, class) of what the classifier reads "now", or the "share" of them so far."""
     return subject.once(f"lens {form}", lambda: lazy.attribution.lens(subject.inspector, subject.trace, form))
 
 
-def patches_are(subject: Subject) -> str:
+def patches_are(subject: ViewContext) -> str:
     """What a patch's own answer is: "reading", "probe", or the sentence why there is none."""
     tail = subject.inspector.tail(subject.grid.pixels)
     return ONE_ONLY.get(tail.pooling.kind) or analyses.lens_kind(tail)
 
 
-def _answers(subject: Subject, depth: int):
+def _answers(subject: ViewContext, depth: int):
     """Every patch's own probabilities, or values, at a depth: class, row, col."""
     if patches_are(subject) not in ("reading", "probe"):
-        raise UnsupportedModel(Sentence(patches_are(subject)))
+        raise UnsupportedModel(LocalizedText(patches_are(subject)))
     return analyses.lens_probabilities(ledger_of(subject), depth)
 
 
-def own(subject: Subject, settings: Settings) -> np.ndarray:
+def own(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Every patch's own probability, or value, of the class that is asked about, at a depth: row, col."""
     asked = target(subject, settings)
     return _answers(subject, settings["depth"])[asked[0] if isinstance(asked, tuple) else asked].numpy()
 
 
-def best(subject: Subject, settings: Settings) -> np.ndarray:
+def best(subject: ViewContext, settings: Settings) -> np.ndarray:
     """The likeliest classes of every patch at a depth, each with its probability, or value: row, col, rank,
     pair. Of a patch that was left out the probability is -1, and the value not a number.
     """
@@ -134,25 +142,25 @@ def best(subject: Subject, settings: Settings) -> np.ndarray:
     return np.moveaxis(pairs, 0, 2)
 
 
-def effects(subject: Subject, settings: Settings) -> np.ndarray:
+def effects(subject: ViewContext, settings: Settings) -> np.ndarray:
     """What the target that is asked about loses without each part of a layer: its heads, then its MLP."""
     return of_target(subject, settings, taken_away(subject, settings["layer"] - 1).double()).numpy()
 
 
-def all_effects(subject: Subject, settings: Settings):
-    """The effects of all layers as `vitviz.analyses.Effects`."""
+def all_effects(subject: ViewContext, settings: Settings):
+    """The effects of all layers as `vitviz.analyses.AblationEffects`."""
     each = (taken_away(subject, layer).double() for layer in range(subject.about.layers))
     found = lazy.torch.stack([of_target(subject, settings, one) for one in each])
     logit, reference = account(subject, settings).logit, subject.inspector.reference().sentence
-    return analyses.Effects(logit, found[:, :-1], found[:, -1], "mean", reference)
+    return analyses.AblationEffects(logit, found[:, :-1], found[:, -1], "mean", reference)
 
 
-def agreement(subject: Subject, settings: Settings) -> np.ndarray:
+def agreement(subject: ViewContext, settings: Settings) -> np.ndarray:
     """How well direct shares foretell the effects: Pearson's correlation over heads, over MLPs."""
     return np.asarray(analyses.agreement(all_effects(subject, settings), account(subject, settings)))
 
 
-def trail(subject: Subject, settings: Settings) -> list[tuple[int, int]]:
+def trail(subject: ViewContext, settings: Settings) -> list[tuple[int, int]]:
     """The heads that are followed, from the answer back, from 0: as set, as chosen, or that of most share."""
     text = settings["trail"] or (settings["chosen"] if "." in settings["chosen"] else "")
     if not text:
@@ -169,20 +177,20 @@ def trail(subject: Subject, settings: Settings) -> list[tuple[int, int]]:
     return found
 
 
-def writers(subject: Subject, settings: Settings, steps: int | None = None):
+def writers(subject: ViewContext, settings: Settings, steps: int | None = None):
     """The writers of the last head of the trail, or of one that leads there."""
     *via, (layer, head) = trail(subject, settings)[:steps]
     asked, relative = target(subject, settings), settings["relative"] == "yes"
     return writers_of(subject, asked, layer, head, via, relative)
 
 
-def trail_told(subject: Subject, settings: Settings) -> np.ndarray:
+def trail_told(subject: ViewContext, settings: Settings) -> np.ndarray:
     """The trail with the share that flows along it, as JSON: [layer, head, share], from 1."""
     found = enumerate(trail(subject, settings), 1)
     return packed([[layer + 1, head + 1, writers(subject, settings, n).share] for n, (layer, head) in found])
 
 
-def writer_arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+def writer_arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     """Positions are not a number where there are none."""
     found = writers(subject, settings)
     positions = np.nan if found.positions is None else found.positions
@@ -194,7 +202,7 @@ def writer_arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]
     }
 
 
-def writer_map(subject: Subject, settings: Settings) -> np.ndarray:
+def writer_map(subject: ViewContext, settings: Settings) -> np.ndarray:
     """What one writer gave, by the patch at which the head reads it; of no writer, all together."""
     found, chosen = writers(subject, settings).by_token, settings["writer"]
     kind, *numbers = chosen.split(".")

@@ -6,8 +6,8 @@ import numpy as np
 
 from vitviz.analyses.protocol import TITLES
 from vitviz.charts.chart import balanced
-from vitviz.charts.mpl.spec import NARROW, WIDE, Mark, Matrix, Plate, Scale
-from vitviz.traces.localized_text import Sentence
+from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Matrix, PatchFrame, Scale
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.evidence import charts, compute, sentences, truth
 from vitviz.views.printing import fixed, joined, over, prefix_name, signed, writer_name
 from vitviz.views.shared import target_name
@@ -18,7 +18,7 @@ HELD = (
 )
 
 
-def plate(view, subject, settings, asked) -> Plate:
+def plate(view, subject, settings, asked) -> FigureSpec:
     """What spoke for and against the class, patch by patch, and what it all adds up to."""
     settings = {**settings, "show": "account"} if settings["difference"] == "on" else settings
     if settings["show"] == "sentences":
@@ -26,9 +26,9 @@ def plate(view, subject, settings, asked) -> Plate:
     deeper = settings["show"] == "writers"
     values = np.asarray(view.item(subject, "writer_map" if deeper else "map", settings), float)
     most, direct = balanced(values), settings["method"] == "ledger"
-    label = Sentence("Relevance of each patch, as the method gives it")
+    label = LocalizedText("Relevance of each patch, as the method gives it")
     label = _share(subject, settings) if direct else label
-    marks = tuple(Mark(patch, "#111111") for patch in settings["patches"])
+    marks = tuple(PatchFrame(patch, "#111111") for patch in settings["patches"])
     what = _written(subject, settings) if deeper else _what(settings)
     title = joined(target_name(subject, settings["target"]), what)
     main = over(subject, asked, values, Scale("balance", -most, most, label), title, marks)
@@ -36,44 +36,44 @@ def plate(view, subject, settings, asked) -> Plate:
         return _writers(view, subject, settings, main, asked)
     notes = tuple(_notes(view, subject, settings))
     if not asked.detail:
-        return Plate(((main,),), notes, width=NARROW)
+        return FigureSpec(((main,),), notes, width=NARROW)
     beside, below = view.chart(subject, settings), _walls(view, subject, settings)
     rows = (main, beside), *([below] if below else [])
-    return Plate(rows, (*notes, *beside.notes), width=WIDE)
+    return FigureSpec(rows, (*notes, *beside.notes), width=WIDE)
 
 
 def _written(subject, settings) -> str:
     """The head that reads, and whose part is in view."""
     reader = writer_name("head", *(one + 1 for one in compute.trail(subject, settings)[-1]))
     kind, *place = settings["writer"].split(".")
-    writer = writer_name(kind, *place) if kind else Sentence("all writers")
-    return Sentence("{head}: {writer}, by patch", head=reader, writer=writer)
+    writer = writer_name(kind, *place) if kind else LocalizedText("all writers")
+    return LocalizedText("{head}: {writer}, by patch", head=reader, writer=writer)
 
 
-def _writers(view, subject, settings, main, asked) -> Plate:
+def _writers(view, subject, settings, main, asked) -> FigureSpec:
     """Who wrote what a head reads: the sum, and with detail all writers, and every earlier head's part."""
     heads = np.asarray(view.item(subject, "writer_heads", settings), float)
     chart = view.chart(subject, settings)
     if not asked.detail or not np.isfinite(heads).any():
-        return Plate(((main,),), chart.notes, width=NARROW)
+        return FigureSpec(((main,),), chart.notes, width=NARROW)
     most = balanced(heads)
-    title = Sentence("Every earlier head, up to {most}", most=signed(most))
+    title = LocalizedText("Every earlier head, up to {most}", most=signed(most))
     label = _share(subject, settings)
     wall = _cells(heads, {**settings, "chosen": ""}, most, title, label)
     held = (truth.chart(subject, settings),) if settings["beside"] == "truth" else ()
     notes = (*chart.notes, *(note for one in held for note in one.notes))
-    return Plate(((main, chart), (*held, wall)), notes, width=WIDE)
+    return FigureSpec(((main, chart), (*held, wall)), notes, width=WIDE)
 
 
 def _what(settings) -> str:
     if settings["method"] != "ledger":
         return TITLES[settings["method"]]
     if settings["until"] and not settings["chosen"]:
-        return Sentence("All heads of layers 1 to {layer}", layer=settings["until"])
+        return LocalizedText("All heads of layers 1 to {layer}", layer=settings["until"])
     layer, *head = settings["chosen"].split(".")
     if head:
         return writer_name("head", layer, *head)
-    return Sentence("All heads of layer {layer}" if layer else "All heads, by source patch", layer=layer)
+    return LocalizedText("All heads of layer {layer}" if layer else "All heads, by source patch", layer=layer)
 
 
 def _notes(view, subject, settings) -> list[str]:
@@ -83,19 +83,21 @@ def _notes(view, subject, settings) -> list[str]:
     if settings["method"] != "ledger":
         explained, rest = np.asarray(view.item(subject, "explained", settings), float)
         if np.isnan(explained):
-            return [Sentence("The sum of this map means nothing: its numbers only order the patches.")]
-        said = Sentence("Map, prefix and constants together; {rest} is left unexplained.", rest=fixed(rest))
+            return [LocalizedText("The sum of this map means nothing: its numbers only order the patches.")]
+        said = LocalizedText(
+            "Map, prefix and constants together; {rest} is left unexplained.", rest=fixed(rest)
+        )
         return [_balance(subject, settings, explained, logit), said]
     patches, *prefix = np.asarray(view.item(subject, "sources", settings), float)
     mlps, biases = (float(np.sum(view.item(subject, name, settings))) for name in ("mlps", "biases"))
-    lines = [(Sentence("patches"), patches)]
+    lines = [(LocalizedText("patches"), patches)]
     for name, value in zip(subject.grid.prefix_names, prefix, strict=True):
-        lines.append((Sentence("the {name} token", name=prefix_name(name)), value))
-    lines += [(Sentence("start"), start), (Sentence("MLPs"), mlps)]
-    lines += [(Sentence("biases"), biases + norm + head)]
-    lines += [(Sentence("attention pooling"), pooling)] if pooling else []
-    lines += [(Sentence("norm"), scaled)] if scaled else []
-    held = [Sentence(HELD)] if settings["difference"] == "on" else []
+        lines.append((LocalizedText("the {name} token", name=prefix_name(name)), value))
+    lines += [(LocalizedText("start"), start), (LocalizedText("MLPs"), mlps)]
+    lines += [(LocalizedText("biases"), biases + norm + head)]
+    lines += [(LocalizedText("attention pooling"), pooling)] if pooling else []
+    lines += [(LocalizedText("norm"), scaled)] if scaled else []
+    held = [LocalizedText(HELD)] if settings["difference"] == "on" else []
     parts = [joined(_added(value, i), name, by=" ") for i, (name, value) in enumerate(lines)]
     return [joined(_balance(subject, settings, total, logit), joined(*parts, by=" "), by=" = "), *held]
 
@@ -106,19 +108,23 @@ def _added(value: float, place: int) -> str:
     return f"{sign}{abs(value):.2f}"
 
 
-def _balance(subject, settings, total: float, logit: float) -> Sentence:
+def _balance(subject, settings, total: float, logit: float) -> LocalizedText:
     classes, pair = subject.trace.classes, "-" in settings["target"]
     change = settings["difference"] == "on"
-    name = Sentence("Difference of logits") if pair else Sentence("Logit")
+    name = LocalizedText("Difference of logits") if pair else LocalizedText("Logit")
     if subject.trace.head_type == "value":
         name = charts.sum_name(subject, settings)
     elif change:
-        name = Sentence("Change of the difference of logits") if pair else Sentence("Change of the logit")
-    told = joined(name, Sentence("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), by=": ")
+        name = (
+            LocalizedText("Change of the difference of logits")
+            if pair
+            else LocalizedText("Change of the logit")
+        )
+    told = joined(name, LocalizedText("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), by=": ")
     if classes is None or change or settings["relative"] == "yes":
         return told
     rest = 0.0 if pair else classes.bias  # which two have in common
-    cosine = Sentence("difference of cosines") if pair else Sentence("cosine")
+    cosine = LocalizedText("difference of cosines") if pair else LocalizedText("cosine")
     parts = [f"{classes.scale:.3g} ×", cosine, fixed((logit - rest) / classes.scale, 4)]
     return joined(told, joined(*parts, *([_added(rest, 1)] if rest else []), by=" "), by=" = ")
 
@@ -132,12 +138,15 @@ def _walls(view, subject, settings) -> tuple[Matrix, ...]:
     else:
         return ()
     most = balanced(np.stack([shares, *losses]))
-    lost = Sentence("What the answer loses without each head, up to {most}", most=f"±{most:.2f}")
+    lost = LocalizedText("What the answer loses without each head, up to {most}", most=f"±{most:.2f}")
     chosen = settings["patches"] and not losses
     own = "Of the chosen patches, up to {most}" if chosen else "The share of every head, up to {most}"
     return (
-        *(_cells(one, settings, most, lost, Sentence("Loss of the logit: against, for")) for one in losses),
-        _cells(shares, settings, most, Sentence(own, most=f"±{most:.2f}"), _share(subject, settings)),
+        *(
+            _cells(one, settings, most, lost, LocalizedText("Loss of the logit: against, for"))
+            for one in losses
+        ),
+        _cells(shares, settings, most, LocalizedText(own, most=f"±{most:.2f}"), _share(subject, settings)),
     )
 
 
@@ -148,9 +157,9 @@ def _cells(values: np.ndarray, settings, most: float, title: str, label: str) ->
         layer, head = (int(one) for one in settings["chosen"].split("."))
         chosen = (head - 1) * len(values) + layer - 1
     scale = Scale("balance", -most, most, label)
-    return Matrix(values.T, scale, Sentence("layer"), Sentence("head"), title, chosen)
+    return Matrix(values.T, scale, LocalizedText("layer"), LocalizedText("head"), title, chosen)
 
 
-def _share(subject, settings) -> Sentence:
+def _share(subject, settings) -> LocalizedText:
     """The label of a scale of shares of it."""
-    return Sentence("Share of the {sum}: against, for", sum=charts.sum_name(subject, settings))
+    return LocalizedText("Share of the {sum}: against, for", sum=charts.sum_name(subject, settings))

@@ -8,12 +8,12 @@ from collections import defaultdict
 import numpy as np
 
 from vitviz.charts.chart import BLUE, GREY, ORANGE, Chart, Series
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
 from vitviz.views.evidence import compute
 from vitviz.views.printing import counted, fixed, signed, writer_name
 from vitviz.views.shared import recorded
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.subject import Settings, ViewContext
 
 MOST = 60  # paths that can be asked for
 THICK = (0.25, 1.9)  # mm, of the smallest and the largest edge
@@ -32,7 +32,7 @@ LARGEST_FOUND = "The {count} largest paths found into the answer"
 HELD = "An MLP ends a path; attention and norms are held."
 
 
-def found(subject: Subject, settings: Settings):
+def found(subject: ViewContext, settings: Settings):
     """Return the largest paths, as many as are asked for, of a search whose work is bounded."""
     asked, relative, trace = compute.target(subject, settings), settings["relative"] == "yes", subject.trace
     opened = min(OPENED, int(WORK // (subject.about.layers * subject.about.heads * trace.length**2)))
@@ -52,11 +52,11 @@ def steps(path) -> list[tuple]:
     return [*([writer] if writer else []), *heads, ("answer",)]
 
 
-def named(step: tuple) -> Sentence:
-    return Sentence("the answer") if step == ("answer",) else writer_name(*step)
+def named(step: tuple) -> LocalizedText:
+    return LocalizedText("the answer") if step == ("answer",) else writer_name(*step)
 
 
-def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     paths = found(subject, settings)
     names = [" > ".join(".".join(map(str, step)) for step in steps(one)) for one in paths.paths]
     return {
@@ -67,7 +67,7 @@ def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
     }
 
 
-def chart(view, subject: Subject, settings: Settings) -> Chart:
+def chart(view, subject: ViewContext, settings: Settings) -> Chart:
     """The graph of as many paths as are asked for."""
     paths, about = found(subject, settings), subject.about
     shown = paths.paths
@@ -97,24 +97,24 @@ def chart(view, subject: Subject, settings: Settings) -> Chart:
         some = [step for step in nodes if (step in trails) == heads]
         x, y = np.asarray([place(step) for step in some], float).reshape(-1, 2).T
         of = {"show": ["writers"] * len(some), "trail": [trails[step] for step in some]} if heads else {}
-        hint = Sentence("Click to see who wrote what it reads") if heads else ""
+        hint = LocalizedText("Click to see who wrote what it reads") if heads else ""
         also = {"name": [named(step) for step in some], "hint": [hint] * len(some)}
-        told = (Sentence("{name}"), Sentence("{hint}"))
+        told = (LocalizedText("{name}"), LocalizedText("{hint}"))
         said = [signed(nodes[step]) for step in some]
         series.append(Series(x, y, "", GREY, dots=True, of=of, said=said, told=told, also=also))
-    last = Sentence("MLPs"), Sentence("biases")
-    names = [Sentence("patch"), Sentence("place"), *map(str, rows[2:-2]), *last]
+    last = LocalizedText("MLPs"), LocalizedText("biases")
+    names = [LocalizedText("patch"), LocalizedText("place"), *map(str, rows[2:-2]), *last]
     told = {"shown": paths.total - paths.left_out, "rest": paths.left_out, "total": paths.total}
     bound = {"bound": fixed(math.ceil(100 * paths.bound) / 100, 2), "opened": str(paths.opened)}
-    sums = Sentence(SUMS, count=len(shown), **{name: signed(one) for name, one in told.items()})
-    claim = Sentence(PROVEN if paths.proven else FOUND, **bound)
-    like = {"notes": (sums, claim, Sentence(HELD)), "aspect": 0.78}
+    sums = LocalizedText(SUMS, count=len(shown), **{name: signed(one) for name, one in told.items()})
+    claim = LocalizedText(PROVEN if paths.proven else FOUND, **bound)
+    like = {"notes": (sums, claim, LocalizedText(HELD)), "aspect": 0.78}
     like["ticks"] = tuple((float(one), str(one)) for one in range(1, about.layers + 1))
-    like["rungs"] = tuple((-float(i), name) for i, name in enumerate(names))
-    like["named"] = (ORANGE, Sentence("for")), (BLUE, Sentence("against"))
-    axes = Sentence("the input, layers, the answer"), Sentence("head")
+    like["y_ticks"] = tuple((-float(i), name) for i, name in enumerate(names))
+    like["named"] = (ORANGE, LocalizedText("for")), (BLUE, LocalizedText("against"))
+    axes = LocalizedText("the input, layers, the answer"), LocalizedText("head")
     ends = (-0.4, about.layers + 1.4), (0.6 - len(rows), 0.6)
-    title = Sentence(LARGEST if paths.proven else LARGEST_FOUND, count=len(shown))
+    title = LocalizedText(LARGEST if paths.proven else LARGEST_FOUND, count=len(shown))
     return Chart(*axes, *ends, title, tuple(series), **like)
 
 
@@ -131,6 +131,6 @@ def _edge(ends: tuple, size: float, share: float, begin, end) -> tuple[float, Se
     thick = THICK[0] + (THICK[1] - THICK[0]) * abs(size)
     return abs(size), Series(
         x, y + bow * 4 * at * (1 - at), "", ORANGE if share >= 0 else BLUE, line=True, thick=thick,
-        said=[signed(share)] * len(at), told=(Sentence("from {writer} to {reader}"),), also=names,
+        said=[signed(share)] * len(at), told=(LocalizedText("from {writer} to {reader}"),), also=names,
         key=" > ".join(".".join(map(str, one)) for one in ends),
     )  # fmt: skip

@@ -10,14 +10,14 @@ import numpy as np
 
 from vitviz.analyses.protocol import TITLES
 from vitviz.charts.chart import GREY, Series, number
-from vitviz.charts.mpl.spec import NARROW, Map, Plate, Table
+from vitviz.charts.mpl.spec import NARROW, FigureSpec, Map, TextTable
 from vitviz.errors import UnsupportedModel
-from vitviz.traces.localized_text import Sentence, not_applicable
+from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.views import lazy
 from vitviz.views.evidence.compute import EDITED
 from vitviz.views.printing import seen, shape_of
 from vitviz.views.shared import passes_of
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.subject import Settings, ViewContext
 
 COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7")  # Okabe and Ito
 FEW = "it takes two given classes at least, such as sentences, to say which is the likeliest"
@@ -25,19 +25,19 @@ TITLE = "Each patch’s likeliest class, by {method}"
 ADDS = "Cosines of each patch alone with each class: they add up to nothing."
 
 
-def several(subject: Subject) -> bool:
+def several(subject: ViewContext) -> bool:
     """Whether there is a choice: two given classes at least."""
     classes = subject.trace and subject.trace.classes
     return classes is not None and len(classes.labels) > 1
 
 
-def likeliest(subject: Subject, settings: Settings) -> np.ndarray:
+def likeliest(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Every patch's likeliest class and its cosine: row, col, pair."""
     classes, method = subject.trace.classes, settings["patchwise"]
     if not several(subject):
-        raise UnsupportedModel(not_applicable(subject.checkpoint, Sentence(FEW)))
+        raise UnsupportedModel(not_applicable(subject.checkpoint, LocalizedText(FEW)))
     if subject.trace.without:
-        raise UnsupportedModel(Sentence(EDITED))
+        raise UnsupportedModel(LocalizedText(EDITED))
 
     def make():
         scores = lazy.dense.patch_scores(passes_of(subject, 0), method)
@@ -47,39 +47,39 @@ def likeliest(subject: Subject, settings: Settings) -> np.ndarray:
     return subject.once_by_passes(f"likeliest {method}", make)
 
 
-def entries(subject: Subject, settings: Settings) -> list[tuple[int | None, str, str]]:
+def entries(subject: ViewContext, settings: Settings) -> list[tuple[int | None, str, str]]:
     """The legend: classes with names and colours; last, as None, all that have no colour of their own."""
     labels, found = subject.trace.labels, likeliest(subject, settings)[..., 0].astype(int)
     most = np.argsort(-np.bincount(found.ravel(), minlength=len(labels)), kind="stable")[: len(COLOURS)]
     named = [(i, labels[i], one) for i, one in zip(sorted(most.tolist()), COLOURS, strict=False)]
     others = len(labels) - len(named)
-    return named + ([(None, Sentence("{count} other classes", count=others), GREY)] if others else [])
+    return named + ([(None, LocalizedText("{count} other classes", count=others), GREY)] if others else [])
 
 
-def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     """As they are taken home: -1 where the largest cosine is below the threshold."""
     found, cosines = np.moveaxis(likeliest(subject, settings).astype(float), -1, 0)
     shown = np.where(cosines >= settings["least"], found, -1).astype(int)
     return {"likeliest": shown, "cosines": cosines, "class_names": np.asarray(subject.trace.labels)}
 
 
-def plate(subject: Subject, settings: Settings, asked) -> Plate:
+def plate(subject: ViewContext, settings: Settings, asked) -> FigureSpec:
     """The classes over the photograph in grey, and the legend with each one's share of the patches."""
     named, found = entries(subject, settings), arrays(subject, settings)
     own = [one for one, *_ in named]
     places = [-1 if i < 0 else own.index(i if i in own else None) for i in found["likeliest"].flat]
     shown = np.reshape(places, found["likeliest"].shape)
     colours = np.asarray([[*bytes.fromhex(colour[1:])] for *_, colour in named], np.uint8)
-    title = Sentence(TITLE, method=TITLES[settings["patchwise"]])
+    title = LocalizedText(TITLE, method=TITLES[settings["patchwise"]])
     values, grey = np.where(shown < 0, np.nan, found["cosines"]), seen(subject, asked, grey=True)
     drawn = Map(title, grey, values, colours[shown], opacity=0.72, aspect=shape_of(subject.grid))
-    none = Sentence("None: below {least}", least=number(settings["least"]))
+    none = LocalizedText("None: below {least}", least=number(settings["least"]))
     rows, samples = [], []
     for place, (_, name, colour) in enumerate((*named, (None, none, ""))):
-        first, *more = [name] if isinstance(name, Sentence) else wrap(name, 48) or [name]
+        first, *more = [name] if isinstance(name, LocalizedText) else wrap(name, 48) or [name]
         share = np.mean(shown == (place if colour else -1))
         rows += [(first, f"{number(100 * share)} %"), *((line, "") for line in more)]
         sample = Series(np.empty(0), np.empty(0), colour=colour, thick=2.0)
         samples += [sample] * bool(colour) * (1 + len(more))
-    table = Table((Sentence("Class"), Sentence("Patches")), tuple(rows), series=tuple(samples))
-    return Plate(((drawn,), (table,)), (Sentence(ADDS),), width=NARROW)
+    table = TextTable((LocalizedText("Class"), LocalizedText("Patches")), tuple(rows), series=tuple(samples))
+    return FigureSpec(((drawn,), (table,)), (LocalizedText(ADDS),), width=NARROW)

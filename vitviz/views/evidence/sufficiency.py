@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from vitviz.charts.chart import BLUE, GREY, ORANGE, Chart, Level, Series, roomy
+from vitviz.charts.chart import BLUE, GREY, ORANGE, Chart, ReferenceLine, Series, roomy
 from vitviz.errors import UnsupportedModel
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
 from vitviz.views.evidence import compute
 from vitviz.views.printing import fixed, signed
 from vitviz.views.shared import WHOLE
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.subject import Settings, ViewContext
 
 STEPS, DRAWS = 11, 3  # counts of edges that are tried, in turn; random orders
 PRESERVE = (
@@ -25,10 +25,10 @@ NONE = "Another class is ahead with all edges kept, so there is no prediction to
 RANDOM = "at random, {count} orders"
 
 
-def ranked(subject: Subject, settings: Settings):
+def ranked(subject: ViewContext, settings: Settings):
     """All edges and what flows along them, the largest first."""
     if subject.trace.without:
-        raise UnsupportedModel(Sentence(WHOLE))
+        raise UnsupportedModel(LocalizedText(WHOLE))
     lazy.circuits.require_prediction(subject.trace)
     asked = compute.target(subject, settings)
     return subject.once_by_passes(
@@ -36,7 +36,7 @@ def ranked(subject: Subject, settings: Settings):
     )
 
 
-def margins(subject: Subject, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
+def margins(subject: ViewContext, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
     """How many edges were kept, and the margins of (order, count): by share, then at random."""
     edges, _ = ranked(subject, settings)
     asked, counts = (
@@ -53,42 +53,44 @@ def margins(subject: Subject, settings: Settings) -> tuple[np.ndarray, np.ndarra
     return np.asarray(counts), np.asarray(found).T
 
 
-def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     counts, found = margins(subject, settings)
     return {"edges_kept": counts, "margins": found, "edge_shares": ranked(subject, settings)[1].numpy()}
 
 
-def chart(view, subject: Subject, settings: Settings) -> Chart:
+def chart(view, subject: ViewContext, settings: Settings) -> Chart:
     """The margin over the share of edges that are kept."""
     counts, found = margins(subject, settings)
     edges = len(ranked(subject, settings)[0])
     x = 100 * counts / edges
     also = {"count": [f"{one}" for one in counts], "edges": [f"{edges}"] * len(counts)}
-    told = {"told": (Sentence("{count} of {edges} edges kept"),), "also": also}
+    told = {"told": (LocalizedText("{count} of {edges} edges kept"),), "also": also}
 
-    def line(y: np.ndarray, name: Sentence, colour: str, band: tuple | None = None) -> Series:
+    def line(y: np.ndarray, name: LocalizedText, colour: str, band: tuple | None = None) -> Series:
         return Series(x, y, name, colour, True, True, band, said=list(map(signed, y)), **told)
 
-    by_share = line(found[0], Sentence("by the largest share"), BLUE)
-    band, name = (found[1:].min(axis=0), found[1:].max(axis=0)), Sentence(RANDOM, count=DRAWS)
+    by_share = line(found[0], LocalizedText("by the largest share"), BLUE)
+    band, name = (found[1:].min(axis=0), found[1:].max(axis=0)), LocalizedText(RANDOM, count=DRAWS)
     chance = line(found[1:].mean(axis=0), name, GREY, band)
     one = subject.trace.logits.numel() == 1 and subject.trace.head_type == "sigmoid"  # a yes or no
-    along, up = Sentence("edges kept, in %"), Sentence(ONE_AHEAD if one else AHEAD)
-    title = Sentence("What is left of the answer with some edges alone")
-    level = Level(0.0, Sentence(OTHER if one else "below, another class is the answer"), colour=ORANGE)
+    along, up = LocalizedText("edges kept, in %"), LocalizedText(ONE_AHEAD if one else AHEAD)
+    title = LocalizedText("What is left of the answer with some edges alone")
+    level = ReferenceLine(
+        0.0, LocalizedText(OTHER if one else "below, another class is the answer"), colour=ORANGE
+    )
     like = {"whole": False, "aspect": 0.78, "question": f"{settings['target']}/smallest"}
     like["notes"] = _notes(counts, found, edges) if len(counts) == STEPS else ()
     ends = (0.0, 100.0), roomy(found, 0.06)
     return Chart(along, up, *ends, title, (chance, by_share), levels=(level,), **like)
 
 
-def _notes(counts: np.ndarray, found: np.ndarray, edges: int) -> tuple[Sentence, ...]:
+def _notes(counts: np.ndarray, found: np.ndarray, edges: int) -> tuple[LocalizedText, ...]:
     """Return which of the tried sizes preserve the prediction, by share and in each random order."""
     (smallest, stable), *chance = (
         lazy.sufficient_edges.preserving(counts.tolist(), row.tolist()) for row in found
     )
     if stable is None:
-        return (Sentence(NONE),)
+        return (LocalizedText(NONE),)
 
     def percent(size: int) -> str:
         return fixed(100 * size / edges, 0)
@@ -96,5 +98,5 @@ def _notes(counts: np.ndarray, found: np.ndarray, edges: int) -> tuple[Sentence,
     told = {"count": str(smallest), "share": percent(smallest), "tried": str(len(counts))}
     sizes = sorted(edges if size is None else size for size, _ in chance)
     first = " · ".join(f"{percent(size)} %" for size in sizes)
-    own = Sentence(PRESERVE, **told, stable=str(stable), part=percent(stable))
-    return own, Sentence(CHANCE, chance=first), Sentence(UNTRIED)
+    own = LocalizedText(PRESERVE, **told, stable=str(stable), part=percent(stable))
+    return own, LocalizedText(CHANCE, chance=first), LocalizedText(UNTRIED)

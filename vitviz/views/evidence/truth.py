@@ -8,13 +8,13 @@ import numpy as np
 
 from vitviz.charts.chart import BLUE, Chart, Series, travelled
 from vitviz.errors import UnsupportedModel
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
 from vitviz.views.evidence import compute
 from vitviz.views.evidence.charts import NO_CORRELATION, alike
 from vitviz.views.printing import counted, fixed, signed, writer_name
 from vitviz.views.shared import WHOLE, packed
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.subject import Settings, ViewContext
 
 BATCH, MOST = 8, 48  # edges that are run at once, and of one head
 INTO = (("value", "its values"), ("query", "its queries"), ("key", "its keys"))
@@ -26,17 +26,17 @@ CORRELATION = "Correlation of share and effect: {value}."
 ALONG = "Shares are along the path in view, effects on all ways to the answer."
 
 
-def edges(subject: Subject, settings: Settings) -> tuple[list, int]:
+def edges(subject: ViewContext, settings: Settings) -> tuple[list, int]:
     """The seeded sample of edges into the head that is followed, and how many there are."""
     if subject.trace.without:
-        raise UnsupportedModel(Sentence(WHOLE))
+        raise UnsupportedModel(LocalizedText(WHOLE))
     found = compute.writers(subject, settings)
     positions = found.positions is not None and settings["parts_as"] == "zero"  # their mean is themselves
     every = lazy.effects.edges_into(found.layer, found.head, subject.about.heads, settings["into"], positions)
     return lazy.effects.sampled(every, MOST, 0), len(every)
 
 
-def found(subject: Subject, settings: Settings) -> tuple[list, np.ndarray, np.ndarray]:
+def found(subject: ViewContext, settings: Settings) -> tuple[list, np.ndarray, np.ndarray]:
     """The edges that have been run, with their shares (NaN for queries and keys) and effects, in logits."""
     some, effects = edges(subject, settings)[0], []
     for first in range(0, min(len(some), BATCH * settings["tried"]), BATCH):
@@ -53,19 +53,19 @@ def found(subject: Subject, settings: Settings) -> tuple[list, np.ndarray, np.nd
     return run, np.asarray(shares, float), np.asarray(effects, float)
 
 
-def arrays(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     run, shares, effects = found(subject, settings)
     names = [".".join(map(str, counted(one.writer))) for one in run]
     return {"edge_writers": np.asarray(names), "edge_lines": shares, "edge_effects": effects}
 
 
-def item(subject: Subject, settings: Settings) -> np.ndarray:
+def item(subject: ViewContext, settings: Settings) -> np.ndarray:
     """The chart as it travels, with how many edges were run, and are to be."""
     drawn = travelled(chart(subject, settings))
     return packed({**drawn, "done": len(drawn["series"][-1]["y"]), "count": len(edges(subject, settings)[0])})
 
 
-def chart(subject: Subject, settings: Settings) -> Chart:
+def chart(subject: ViewContext, settings: Settings) -> Chart:
     """A dot an edge: its share and effect; of queries and keys, whose writers have no share, who wrote it."""
     (run, shares, effects), valued = found(subject, settings), settings["into"] == "value"
     names = [counted(one.writer) for one in run]
@@ -74,28 +74,36 @@ def chart(subject: Subject, settings: Settings) -> Chart:
     keys = [".".join(map(str, one)) for one in names]
     bars = [f"heads.{one[1]}" if one[0] == "head" else key for one, key in zip(names, keys, strict=True)]
     also = {"name": [writer_name(*one) for one in names], "share": [signed(one) for one in shares]}
-    told = (Sentence("{name}"), *([Sentence("its own share {share}")] if valued else []))
-    said = [Sentence("without it the answer loses {effect}", effect=signed(one)) for one in effects]
+    told = (LocalizedText("{name}"), *([LocalizedText("its own share {share}")] if valued else []))
+    said = [LocalizedText("without it the answer loses {effect}", effect=signed(one)) for one in effects]
     of = {"writer": keys, "lit": bars}
-    dots = Series(x, effects, Sentence("one writer"), BLUE, dots=True, of=of, said=said, told=told, also=also)
-    along = Sentence("its own share, in logits" if valued else "layer that wrote it")
-    axes = along, Sentence("effect, in logits"), ends, ends if valued else alike(effects)[1]
+    dots = Series(
+        x, effects, LocalizedText("one writer"), BLUE, dots=True, of=of, said=said, told=told, also=also
+    )
+    along = LocalizedText("its own share, in logits" if valued else "layer that wrote it")
+    axes = along, LocalizedText("effect, in logits"), ends, ends if valued else alike(effects)[1]
     asked = (str(settings[one]) for one in ("target", "relative", "trail", "into", "parts_as"))
     like = {"whole": not valued, "aspect": 0.78, "square": valued, "question": "/".join(asked)}
     series, notes = (line, dots) if valued else (dots,), _notes(subject, settings, shares, effects)
-    return Chart(*axes, Sentence("Held against the truth"), series, notes=notes, **like)
+    return Chart(*axes, LocalizedText("Held against the truth"), series, notes=notes, **like)
 
 
-def _notes(subject: Subject, settings, shares: np.ndarray, effects: np.ndarray) -> tuple[Sentence, ...]:
+def _notes(
+    subject: ViewContext, settings, shares: np.ndarray, effects: np.ndarray
+) -> tuple[LocalizedText, ...]:
     """What was run and how it correlates, once all is there."""
     from_numpy = lazy.torch.from_numpy
     some, of = edges(subject, settings)
     if len(effects) < len(some):
         return ()
-    ran = Sentence(ALL if len(some) == of else RUN, count=len(some), of=of)
+    ran = LocalizedText(ALL if len(some) == of else RUN, count=len(some), of=of)
     if settings["into"] != "value":
-        return ran, Sentence("With attention held, what a query or a key reads has no share.")
+        return ran, LocalizedText("With attention held, what a query or a key reads has no share.")
     value = lazy.effects.pearson(from_numpy(effects), from_numpy(shares))
-    alike = Sentence(NO_CORRELATION) if math.isnan(value) else Sentence(CORRELATION, value=fixed(value, 2))
-    along = [Sentence(ALONG)] if len(compute.trail(subject, settings)) > 1 else []
-    return Sentence(WHY), alike, ran, *along
+    alike = (
+        LocalizedText(NO_CORRELATION)
+        if math.isnan(value)
+        else LocalizedText(CORRELATION, value=fixed(value, 2))
+    )
+    along = [LocalizedText(ALONG)] if len(compute.trail(subject, settings)) > 1 else []
+    return LocalizedText(WHY), alike, ran, *along

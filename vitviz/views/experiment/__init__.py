@@ -15,17 +15,17 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, WAYS
-from vitviz.charts.chart import GREY, SEVERAL, Chart, Level, Series, roomy, spoken
-from vitviz.charts.mpl.spec import NARROW, WIDE, Map, Plate
+from vitviz.charts.chart import GREY, SEVERAL, Chart, ReferenceLine, Series, roomy, spoken
+from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map
 from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.traces.grid import Grid
-from vitviz.traces.localized_text import Sentence, said, travelling
+from vitviz.traces.localized_text import LocalizedText, said, travelling
 from vitviz.views import lazy
-from vitviz.views.base import Item, View, Words, as_json, drawn
-from vitviz.views.controls import Choice, Whole
-from vitviz.views.printing import Asked, joined
+from vitviz.views.base import Item, View, ViewTexts, as_json, drawn
+from vitviz.views.controls import Choice, IntSetting
+from vitviz.views.printing import PrintStyle, joined
 from vitviz.views.shared import likeliest, packed, score_text
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.subject import Settings, ViewContext
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,11 +40,11 @@ TOLD = 3  # likeliest classes of a draw
 MOST = 16  # the last step of the longest: eighths of two patches
 
 
-class Experiment(View):
+class PerturbationsView(View):
     title = "Experiment"
     on_request = True
     every_patch = True
-    words = Words.of(r"""
+    words = ViewTexts.of(r"""
         What does the answer hang on? Patches go or move at random, or the picture is changed step by step.
 
         Choose what is done, draw your guess, press the button, then move along the curve.
@@ -79,9 +79,9 @@ class Experiment(View):
             "score", "Watched", options=(("probability", "Probability"), ("kept", "Answer kept")),
             of_values=(("logit", "Value"),),
         ),
-        Whole("step", maximum=MOST, default=5),  # the point of the curves that is looked at
-        Whole("draw", minimum=1, maximum=DRAWS, default=1),
-        Whole("known", maximum=MOST + 1, passing=True),  # up to which point the chart goes
+        IntSetting("step", maximum=MOST, default=5),  # the point of the curves that is looked at
+        IntSetting("draw", minimum=1, maximum=DRAWS, default=1),
+        IntSetting("known", maximum=MOST + 1, passing=True),  # up to which point the chart goes
     )  # fmt: skip
     items = (
         Item(
@@ -110,27 +110,27 @@ class Experiment(View):
     )  # fmt: skip
 
     charted = ("kind", "score", "known")
-    also = (NO_HEAD, EDITED, ONE_PATCH, *{text for kind in KINDS.values() for text in kind.texts()},
+    extra_strings = (NO_HEAD, EDITED, ONE_PATCH, *{text for kind in KINDS.values() for text in kind.texts()},
             *(name for names in DRAWN.values() for name in names))  # fmt: skip
 
-    def unsupported(self, subject: Subject) -> str | None:
+    def unsupported(self, subject: ViewContext) -> str | None:
         return lazy.perturbation.why_not(subject.trace)
 
-    def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
+    def drawn_from(self, subject: ViewContext) -> tuple[Item, ...]:
         return tuple(self.declared(name) for name in ("orders", "plan", "point", "chart"))
 
-    def at_hand(self, subject: Subject, settings: Settings) -> bool:
+    def at_hand(self, subject: ViewContext, settings: Settings) -> bool:
         kind = settings["kind"]
         steps = range(1, len(lazy.perturbation.steps_of(subject.grid, kind)))
         return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
 
-    def likely(self, subject: Subject, name: str) -> tuple[str, ...]:
+    def likely(self, subject: ViewContext, name: str) -> tuple[str, ...]:
         return PATCHES if name == "kind" else ()  # whose pictures a cell's script draws by itself
 
-    def summary(self, subject: Subject) -> dict[str, Any]:
+    def summary(self, subject: ViewContext) -> dict[str, Any]:
         return {"answer": likeliest(subject.trace, 1)[0]}
 
-    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         kind, grid = settings["kind"], subject.grid
         if name == "orders":
             return lazy.perturbation.orders_of(grid, kind)
@@ -151,24 +151,24 @@ class Experiment(View):
             raise WrongSetting(f"Given step={settings['step']}; expected one of 0 to {len(steps) - 1}.")
         return packed(answered(subject, kind, settings["step"]))
 
-    def chart(self, subject: Subject, settings: Settings) -> Chart:
+    def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """Mean and band of every way, at as many points as are known."""
         kind, score, known = settings["kind"], settings["score"], settings["known"]
         told, grid = KINDS[kind], subject.grid
         names, x = step_names(grid, kind), lazy.perturbation.places_of(grid, kind)
         answer, label = int(subject.trace.logits.argmax()), likeliest(subject.trace, 1)[0]["name"]
         of_values = subject.trace.head_type == "value"
-        of = Sentence("value of {class}" if of_values else "probability of {class}", **{"class": label})
-        of = Sentence("draws that keep the answer") if score == "kept" else of
+        of = LocalizedText("value of {class}" if of_values else "probability of {class}", **{"class": label})
+        of = LocalizedText("draws that keep the answer") if score == "kept" else of
         done = [done_at(grid, kind, step) for step in range(len(x))]
         series, notes = [], []
         if told.over:
-            notes.append(Sentence(told.over, count=len(draw_names(subject, kind))))
+            notes.append(LocalizedText(told.over, count=len(draw_names(subject, kind))))
         for way, colour in zip(WAYS[kind], SEVERAL, strict=False):
             found = [_answers(subject, way, step) for step in range(min(known, len(x)))]
             refused = next((one for one in found if isinstance(one, str)), None)
             if refused is not None:
-                notes.append(Sentence("{name}: {value}", name=way_name(way), value=refused))
+                notes.append(LocalizedText("{name}: {value}", name=way_name(way), value=refused))
                 continue
             scores = (lazy.perturbation.scores_of(one, answer, subject.trace) for one in found)
             means = [analyses.mean_and_error(one[score]) for one in scores]
@@ -185,51 +185,60 @@ class Experiment(View):
             places = np.asarray(x[: len(found)], float)
             series.append(Series(places, mean, way_name(way), colour, True, True, **more))
         wide = grid.patch[1]
-        marks = [(wide, Sentence("a patch")), (2 * wide, Sentence("two patches"))] if kind == "shift" else ()
+        marks = (
+            [(wide, LocalizedText("a patch")), (2 * wide, LocalizedText("two patches"))]
+            if kind == "shift"
+            else ()
+        )
         shuffle = kind == "shuffle"
         across = (0.7, len(x) + 0.3) if shuffle else (-0.02 * x[-1], 1.06 * x[-1])
-        title = Sentence("{name}: {value}", name=Sentence("The answer to the whole picture"), value=label)
-        levels = tuple(Level(float(at), name, upright=True, colour=GREY) for at, name in marks)
+        title = LocalizedText(
+            "{name}: {value}", name=LocalizedText("The answer to the whole picture"), value=label
+        )
+        levels = tuple(ReferenceLine(float(at), name, upright=True, colour=GREY) for at, name in marks)
         ticks = tuple(zip(x, names, strict=True))[:: 1 if shuffle else max(1, len(x) // 4)]
         like = {"levels": levels, "percent": not of_values, "ticks": ticks, "notes": tuple(notes)}
         every = [end for one in series for end in one.band] if of_values else []
         up = roomy(np.concatenate([np.zeros(1), *every]), 0.06) if any(map(len, every)) else (0.0, 1.0)
-        return Chart(Sentence(told.along), of, across, up, title, tuple(series), **like)
+        return Chart(LocalizedText(told.along), of, across, up, title, tuple(series), **like)
 
-    def plate(self, subject: Subject, settings: Settings, asked: Asked) -> Plate:
+    def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
         """The curves; with detail also the pictures of the draw and step in view, with what was answered."""
         chart = self.chart(subject, {**settings, "known": MOST + 1})
         if not asked.detail:
-            return Plate(((chart,),), chart.notes, width=NARROW + 14)
+            return FigureSpec(((chart,),), chart.notes, width=NARROW + 14)
         kind, ways = settings["kind"], WAYS[settings["kind"]]
         places, draws = lazy.perturbation.places_of(subject.grid, kind), draw_names(subject, kind)
         step, draw = min(settings["step"], len(places) - 1), min(settings["draw"], len(draws)) - 1
         done = done_at(subject.grid, kind, step)
-        here = Level(float(places[step]), done, upright=True, colour=GREY)
+        here = ReferenceLine(float(places[step]), done, upright=True, colour=GREY)
         shown = zip(ways, self.item(subject, "shown", settings), strict=True)
         maps = tuple(Map(way_name(way), one) for way, one in shown)
-        notes = [*chart.notes, Sentence("Shown: {what}, draw {draw}.", what=done, draw=Sentence(draws[draw]))]
+        notes = [
+            *chart.notes,
+            LocalizedText("Shown: {what}, draw {draw}.", what=done, draw=LocalizedText(draws[draw])),
+        ]
         for way, answers in zip(ways, answered(subject, kind, step), strict=True):
             if "tops" in answers:
                 named = (f"{name} {score_text(one, subject)}" for name, one in answers["tops"][draw])
                 named = joined(*named)
-                notes.append(Sentence("{name}: {value}", name=way_name(way), value=named))
+                notes.append(LocalizedText("{name}: {value}", name=way_name(way), value=named))
         panels = replace(chart, levels=(*chart.levels, here)), *maps
-        return Plate((panels,), tuple(notes), ((2.4, *[1.0] * len(maps)),), width=WIDE)
+        return FigureSpec((panels,), tuple(notes), ((2.4, *[1.0] * len(maps)),), width=WIDE)
 
 
-def way_name(way: str) -> Sentence:
+def way_name(way: str) -> LocalizedText:
     """How patches are taken away, or moved, or what else is done."""
-    return Sentence(NAMES[way] if way in NAMES else KINDS[way].name)
+    return LocalizedText(NAMES[way] if way in NAMES else KINDS[way].name)
 
 
-def done_at(grid: Grid, kind: str, step: int) -> Sentence:
+def done_at(grid: Grid, kind: str, step: int) -> LocalizedText:
     """What was done at a point of the curves."""
     if step == 0:
-        return Sentence("the whole picture")
+        return LocalizedText("the whole picture")
     count, patches = int(lazy.perturbation.steps_of(grid, kind)[step]), grid.patches
     told = {"share": lazy.perturbation.places_of(grid, kind)[step], "count": count, "patches": patches}
-    return Sentence(KINDS[kind].done, side=round((patches / count) ** 0.5), **told)
+    return LocalizedText(KINDS[kind].done, side=round((patches / count) ** 0.5), **told)
 
 
 def step_names(grid: Grid, kind: str) -> list[str]:
@@ -238,7 +247,7 @@ def step_names(grid: Grid, kind: str) -> list[str]:
     return [f"{one}{KINDS[kind].unit}" for one in places(grid, kind)]
 
 
-def draw_names(subject: Subject, kind: str) -> tuple[str, ...]:
+def draw_names(subject: ViewContext, kind: str) -> tuple[str, ...]:
     """What the draws of a kind are called: numbers, directions, or the titles of other pictures."""
     if others := _others(subject, kind):
         return tuple(others)
@@ -248,7 +257,7 @@ def draw_names(subject: Subject, kind: str) -> tuple[str, ...]:
     return DRAWN.get(kind, ("1",))[: None if tall == wide else 2]
 
 
-def _plan(subject: Subject, kind: str) -> dict[str, Any]:
+def _plan(subject: ViewContext, kind: str) -> dict[str, Any]:
     """What the page needs to know of a kind before anything is asked."""
     names = step_names(subject.grid, kind)
     return {
@@ -261,14 +270,14 @@ def _plan(subject: Subject, kind: str) -> dict[str, Any]:
     }
 
 
-def _others(subject: Subject, kind: str) -> dict[str, np.ndarray]:
+def _others(subject: ViewContext, kind: str) -> dict[str, np.ndarray]:
     """The other pictures by title, where a kind has a use for them."""
     if kind not in ("ground", "texture"):
         return {}
     return subject.once("others", lambda: lazy.perturbation_study.others_of(subject.inspector, subject.trace))
 
 
-def _shown(subject: Subject, way: str, step: int, draw: int) -> np.ndarray:
+def _shown(subject: ViewContext, way: str, step: int, draw: int) -> np.ndarray:
     """The picture as the model got it, height width channel: what was left out is see-through."""
     grid, picture = subject.grid, subject.trace.view.picture
     whole = np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
@@ -290,7 +299,7 @@ def _shown(subject: Subject, way: str, step: int, draw: int) -> np.ndarray:
     return whole
 
 
-def _answers(subject: Subject, way: str, step: int) -> Tensor | str:
+def _answers(subject: ViewContext, way: str, step: int) -> Tensor | str:
     """Logits, draw x class, or why this way does not exist; made once and kept with the picture."""
 
     def asked() -> Tensor | str:
@@ -309,7 +318,7 @@ def _name(way: str, step: int) -> str:
     return f"experiment {way} {step}"
 
 
-def _known(subject: Subject, way: str, step: int) -> Tensor:
+def _known(subject: ViewContext, way: str, step: int) -> Tensor:
     """The same; UnsupportedModel where there are none."""
     found = _answers(subject, way, step)
     if isinstance(found, str):
@@ -317,7 +326,7 @@ def _known(subject: Subject, way: str, step: int) -> Tensor:
     return found
 
 
-def answered(subject: Subject, kind: str, step: int) -> list[dict[str, Any]]:
+def answered(subject: ViewContext, kind: str, step: int) -> list[dict[str, Any]]:
     """By way: mean and error of each score, every draw's, and its likeliest classes with their shares; or
     "refused", why it does not exist.
     """

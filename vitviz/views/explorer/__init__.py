@@ -8,12 +8,12 @@ import numpy as np
 from vitviz import analyses
 from vitviz.charts.chart import travelled
 from vitviz.errors import TooMuch
-from vitviz.views.base import Item, View, Words, as_json, changed, drawn
-from vitviz.views.controls import About, Choice, Query, Slider, Whole, Wholes, placed
+from vitviz.views.base import Item, View, ViewTexts, as_json, changed, drawn
+from vitviz.views.controls import Choice, IntListSetting, IntSetting, ModelShape, QuerySetting, Slider, placed
 from vitviz.views.explorer import score
-from vitviz.views.printing import Film, each
+from vitviz.views.printing import FrameSettings, each
 from vitviz.views.shared import distances_of, packed
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.subject import Settings, ViewContext
 
 WHOLE = 600  # up to so many tokens a layer is handed out whole, so that hovering asks for nothing
 _LINE = ("layer", "head", "direction")
@@ -30,10 +30,10 @@ def require_whole(trace) -> None:
         )
 
 
-class Explorer(View):
+class AttentionView(View):
     title = "Attention"
     endpoint = "patch_attention"
-    words = Words.of_paper(r"""
+    words = ViewTexts.of_paper(r"""
         In each layer, every head lets each token look at all others and decide how much of each to take over.
 
         Move over the picture to see where a patch looks, click to hold it; the wall has the same in all
@@ -81,11 +81,11 @@ class Explorer(View):
             only={"beside": ("wall",)},
         ),
         Choice("scale", "Colour scale", options=(("own", "each map alone"), ("shared", "one for all"))),
-        Whole("token", maximum="tokens", default="middle", tokens=True),
-        Wholes("pins", maximum="tokens", tokens=True),
+        IntSetting("token", maximum="tokens", default="middle", tokens=True),
+        IntListSetting("pins", maximum="tokens", tokens=True),
         Choice("beside", options=(("wall", "All layers and heads"), ("score", "Why it looks there"))),
-        Query("key"),  # of the score that is told; none: that of the largest weight
-        Query("against", default="mean"),  # the key with whose score it is compared
+        QuerySetting("key"),  # of the score that is told; none: that of the largest weight
+        QuerySetting("against", default="mean"),  # the key with whose score it is compared
     )
     items = (
         drawn("layer", "head query key", "attention of a whole layer", "layer", dtype="float16"),
@@ -97,20 +97,20 @@ class Explorer(View):
         drawn("entropy", "head", "mean entropy of a head's rows, nats", "layer"),
         drawn("rollout", "row col", "rollout with the token as its query", "token"),
         as_json(
-            "score", "a score by writers", *_LINE, "token", "key", "against", opened=(("beside", "score"),)
+            "score", "a score by writers", *_LINE, "token", "key", "against", only_when=(("beside", "score"),)
         ),
     )
 
     differs = ("layer", "line", "pinned", "rollout", "wall", "wallmax")
 
-    def summary(self, subject: Subject) -> dict[str, Any]:
+    def summary(self, subject: ViewContext) -> dict[str, Any]:
         return {"whole": subject.grid.tokens <= WHOLE}
 
-    def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
+    def drawn_from(self, subject: ViewContext) -> tuple[Item, ...]:
         other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("layer",)
         return tuple(item for item in self.items if item.name not in other)
 
-    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         trace, layer = subject.trace, settings["layer"] - 1
         token, way = settings["token"], settings["direction"]
         if name == "layer":
@@ -137,16 +137,16 @@ class Explorer(View):
         shares = wall / np.maximum(most, 1e-30)[..., None]
         return most if name == "wallmax" else np.round(255 * ((shares + 1) / 2 if differs else shares))
 
-    def found(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def found(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         if name in ("wall", "wallmax"):  # by the largest of the change itself
             return self.item(subject, name, settings)
         return super().found(subject, name, settings)
 
-    def over_layers(self, settings: Settings, about: About) -> Film:
+    def over_layers(self, settings: Settings, about: ModelShape) -> FrameSettings:
         # a rollout is the same at every layer
         return () if settings["show"] == "rollout" else each("layer", settings, about)
 
-    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+    def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         trace, layer = subject.trace, settings["layer"] - 1
         picked = [settings["token"], *settings["pins"]]
         found = score.arrays(self, subject, settings) if settings["beside"] == "score" else {}
@@ -154,7 +154,7 @@ class Explorer(View):
             maps = [self.found(subject, "rollout", {**settings, "token": one}) for one in picked]
             found["rollout"] = np.stack(maps)
 
-        def lines_of(one: Subject) -> np.ndarray:
+        def lines_of(one: ViewContext) -> np.ndarray:
             return np.stack([_lines(one.trace, layer, at, settings["direction"]).numpy() for at in picked])
 
         return {
@@ -165,7 +165,7 @@ class Explorer(View):
             "grid": np.asarray([trace.grid.rows, trace.grid.cols]),
         }
 
-    def _wall(self, subject: Subject, token: int, way: str) -> np.ndarray:
+    def _wall(self, subject: ViewContext, token: int, way: str) -> np.ndarray:
         """Layer x head x patch: one token's weights over the patches everywhere; 0 of what was left out."""
         trace = subject.trace
         layers, prefix = range(len(trace.layers)), trace.grid.prefix

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from vitviz.charts.mpl.spec import NARROW, WIDE, Map, Mark, Plate, Scale, Tiles
-from vitviz.traces.localized_text import Sentence
+from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale, Tiles
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.explorer import score
 from vitviz.views.printing import PINS, fixed, joined, over, prefix_name, scaled, shape_of, token_name
 
 
-def plate(view, subject, settings, asked) -> Plate:
+def plate(view, subject, settings, asked) -> FigureSpec:
     """The map in view, those of pinned tokens below it, and with detail the wall."""
     tokens = [settings["token"], *settings["pins"]]
     lines = _lines(view, subject, settings)
@@ -24,7 +24,7 @@ def plate(view, subject, settings, asked) -> Plate:
         weights.append((1.0,) * len(rows[-1]))
     notes = tuple(_told(subject, settings, lines[0])) if len(tokens) == 1 else ()
     wide = asked.detail or len(tokens) > 2
-    return Plate(tuple(rows), notes, tuple(weights), WIDE if wide else NARROW)
+    return FigureSpec(tuple(rows), notes, tuple(weights), WIDE if wide else NARROW)
 
 
 def _lines(view, subject, settings) -> np.ndarray:
@@ -43,23 +43,25 @@ def _map(view, subject, settings, asked, token: int, line: np.ndarray, colour: s
     rollout = settings["show"] == "rollout"
     shared = settings["scale"] == "shared" and not rollout
     most = float(view.item(subject, "wallmax", settings).max() if shared else np.nanmax(values, initial=0.0))
-    label = Sentence("Share of attention over all layers") if rollout else Sentence("Attention weight")
+    label = (
+        LocalizedText("Share of attention over all layers") if rollout else LocalizedText("Attention weight")
+    )
     reach = np.array([-most, most]) if shared else values
     scale = scaled(settings, reach, Scale("viridis", 0.0, most or 1.0, label))
-    marks = (Mark(token - grid.prefix, colour),) if token >= grid.prefix else ()
+    marks = (PatchFrame(token - grid.prefix, colour),) if token >= grid.prefix else ()
     asks = settings["direction"] == "column" and not rollout
     named = token_name(grid, token)
-    what = Sentence("who attends to: {token}" if asks else "what it attends to: {token}", token=named)
+    what = LocalizedText("who attends to: {token}" if asks else "what it attends to: {token}", token=named)
     title = joined(_where(settings), what)
     return over(subject, asked, values, scale, title, marks)
 
 
 def _where(settings) -> str:
     if settings["show"] == "rollout":
-        return Sentence("Rollout")
+        return LocalizedText("Rollout")
     if settings["show"] == "mean":
-        return Sentence("Layer {layer}, mean of heads", layer=settings["layer"])
-    return Sentence("Layer {layer}, head {head}", layer=settings["layer"], head=settings["head"])
+        return LocalizedText("Layer {layer}, mean of heads", layer=settings["layer"])
+    return LocalizedText("Layer {layer}, head {head}", layer=settings["layer"], head=settings["head"])
 
 
 def _told(subject, settings, line: np.ndarray) -> list[str]:
@@ -67,15 +69,15 @@ def _told(subject, settings, line: np.ndarray) -> list[str]:
     grid = subject.grid
     share = float(np.nansum(line[grid.prefix :]))  # a patch that was left out is none of it
     if settings["difference"] == "on":
-        return [Sentence("The change of all patches together: {share}.", share=fixed(share))]
+        return [LocalizedText("The change of all patches together: {share}.", share=fixed(share))]
     if settings["show"] == "rollout" or settings["direction"] == "row":
-        said = Sentence("On patches: {share}.", share=fixed(share))
+        said = LocalizedText("On patches: {share}.", share=fixed(share))
     else:
-        said = Sentence("The patches give it {share} in sum.", share=f"{share:.3g}")
+        said = LocalizedText("The patches give it {share} in sum.", share=f"{share:.3g}")
     if settings["show"] == "rollout" or not 0 < grid.prefix <= 2:
         return [said]
     named = [
-        Sentence("{name}: {value}", name=prefix_name(name), value=fixed(float(line[i]), 4))
+        LocalizedText("{name}: {value}", name=prefix_name(name), value=fixed(float(line[i]), 4))
         for i, name in enumerate(grid.prefix_names)
     ]
     return [said, joined(*named)]
@@ -95,18 +97,18 @@ def _wall(view, subject, settings) -> Tiles:
     order, names = np.tile(np.arange(heads), (layers, 1)), [str(i + 1) for i in range(heads)]
     if settings["order"] == "distance":
         order = np.argsort(view.item(subject, "distances", settings), axis=1, kind="stable")
-        names = [Sentence("near"), *[""] * (heads - 2), *[Sentence("far")] * (heads > 1)]
+        names = [LocalizedText("near"), *[""] * (heads - 2), *[LocalizedText("far")] * (heads > 1)]
     shown = np.concatenate([np.take_along_axis(shown, order[..., None], axis=1), mean[:, None]], axis=1)
     high = float(most.max()) if shared else 1.0
-    own = Sentence("Share of each map’s own largest weight")
-    label = Sentence("Attention weight, one scale for all") if shared else own
+    own = LocalizedText("Share of each map’s own largest weight")
+    label = LocalizedText("Attention weight, one scale for all") if shared else own
     scale = scaled(settings, np.array([-high, high]), Scale("viridis", 0.0, high, label))
     tiles = (high * shown.swapaxes(0, 1)).reshape(-1, grid.rows, grid.cols)
     chosen, layer = None, settings["layer"] - 1
     if settings["show"] != "rollout":
         place = list(order[layer]).index(settings["head"] - 1) if settings["show"] == "head" else heads
         chosen = int(place) * layers + layer
-    title = joined(Sentence("All layers and heads"), token_name(grid, settings["token"]))
+    title = joined(LocalizedText("All layers and heads"), token_name(grid, settings["token"]))
     cols = tuple(str(i + 1) for i in range(layers))
-    named = cols, (*names, Sentence("mean")), Sentence("layer"), Sentence("head")
+    named = cols, (*names, LocalizedText("mean")), LocalizedText("layer"), LocalizedText("head")
     return Tiles(tiles, layers, title, (), *named, aspect=shape_of(grid), scale=scale, chosen=chosen)

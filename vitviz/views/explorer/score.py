@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 
 from vitviz.charts.chart import Matrix, Scale, balanced, table
-from vitviz.charts.mpl.spec import NARROW, WIDE, Plate
+from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec
 from vitviz.errors import UnsupportedModel
-from vitviz.traces.localized_text import Sentence, said
+from vitviz.traces.localized_text import LocalizedText, said
 from vitviz.views import lazy
 from vitviz.views.controls import placed, sequential
 from vitviz.views.printing import counted, fixed, joined, patch_name, signed, token_name, writer_name
 from vitviz.views.shared import recorded
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.subject import Settings, ViewContext
 
 FEW = 48  # writers that can be told apart as rows; of more a layer's heads stand together
 FOUR = "Query × key: content × content {cc}, content × place {cp}, place × content {pc}, place × place {pp}."
@@ -22,7 +22,7 @@ RAW = "The score itself adds up to {total} of {score}; norms held."
 NOBODY = ("auto", "mean")  # where the settings name no token: the largest weight's, the mean over keys
 
 
-def account(view, subject: Subject, settings: Settings):
+def account(view, subject: ViewContext, settings: Settings):
     """The account of a score; and who asks, whose key it is, and with whose compared, as people name them."""
     trace, layer, head = subject.trace, settings["layer"] - 1, settings["head"] - 1
     other = settings["key"]
@@ -40,7 +40,7 @@ def account(view, subject: Subject, settings: Settings):
     return found, names
 
 
-def arrays(view, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+def arrays(view, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     found, names = account(view, subject, settings)
     relative = found.relative.sum().item() + found.relative_rest
     return {
@@ -52,10 +52,10 @@ def arrays(view, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
     }
 
 
-def panel(view, subject: Subject, settings: Settings) -> dict[str, Any]:
+def panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any]:
     """What is drawn and said of it; where there is no such sum, the reason alone."""
     if settings["head"] - 1 in subject.trace.layers[settings["layer"] - 1].replaced:
-        return {"notes": (Sentence("This head was taken away from this pass, so it asked nothing."),)}
+        return {"notes": (LocalizedText("This head was taken away from this pass, so it asked nothing."),)}
     try:
         found, names = account(view, subject, settings)
     except UnsupportedModel as error:
@@ -66,7 +66,11 @@ def panel(view, subject: Subject, settings: Settings) -> dict[str, Any]:
     writers = sorted(set(every), key=lambda one: (one == ("biases",), every.index(one)))
     groups = np.asarray([[float(one == each) for one in every] for each in writers])
     begun = {one[1]: one for one in reversed(writers) if len(one) > 1}  # the first of each layer
-    short = {"embedding": Sentence("patch"), "positions": Sentence("place"), "biases": Sentence("biases")}
+    short = {
+        "embedding": LocalizedText("patch"),
+        "positions": LocalizedText("place"),
+        "biases": LocalizedText("biases"),
+    }
     rows = [short.get(one[0]) or (str(one[1]) if begun[one[1]] == one else "") for one in writers]
     numbers = ["" if one[0] in short else row for one, row in zip(writers, rows, strict=True)]
     cols = rows if all(rows) else numbers
@@ -75,47 +79,50 @@ def panel(view, subject: Subject, settings: Settings) -> dict[str, Any]:
     query, key, *other = (
         patch_name(one - prefix) if one >= prefix else token_name(subject.grid, one) for one in places
     )
-    other = other[0] if other else Sentence("the mean over all keys")
-    slots = [("token", Sentence("Query: {token}", token=query)), ("key", Sentence("Key: {token}", token=key))]
+    other = other[0] if other else LocalizedText("the mean over all keys")
+    slots = [
+        ("token", LocalizedText("Query: {token}", token=query)),
+        ("key", LocalizedText("Key: {token}", token=key)),
+    ]
     if settings["direction"] == "column":
         slots = [("key", slots[0][1]), ("token", slots[1][1])]
     four, rest = found.content_position, found.relative_rest
-    above = Sentence("This model adds no position embedding, so content and place are not told apart.")
+    above = LocalizedText("This model adds no position embedding, so content and place are not told apart.")
     if four is not None:
         parts = map(signed, four.flatten().tolist())
-        above = Sentence(FOUR, **dict(zip(("cc", "cp", "pc", "pp"), parts, strict=True)))
-    notes = [Sentence(SUM, sum=signed(found.relative.sum().item() + rest), other=other)]
-    notes += [Sentence(BIAS, bias=signed(rest))] if subject.trace.layers[0].bias is not None else []
+        above = LocalizedText(FOUR, **dict(zip(("cc", "cp", "pc", "pp"), parts, strict=True)))
+    notes = [LocalizedText(SUM, sum=signed(found.relative.sum().item() + rest), other=other)]
+    notes += [LocalizedText(BIAS, bias=signed(rest))] if subject.trace.layers[0].bias is not None else []
     question = [settings[one] for one in ("layer", "head", "direction")] + places
     return {
-        "slots": (*slots, ("against", Sentence("Compared with: {token}", token=other))),
+        "slots": (*slots, ("against", LocalizedText("Compared with: {token}", token=other))),
         "places": places,
         "above": above,
         "matrix": _matrix(groups @ found.relative.numpy() @ groups.T, writers, (rows, cols), question),
         "heads": [dict(zip(("layer", "head"), one[1:], strict=False)) for one in writers],
-        "notes": (*notes, Sentence(RAW, total=fixed(found.total), score=fixed(found.score))),
+        "notes": (*notes, LocalizedText(RAW, total=fixed(found.total), score=fixed(found.score))),
     }
 
 
 def _matrix(values: np.ndarray, writers, names, question) -> Matrix:
     """Parts of the score by writer, even about zero."""
     most, who = balanced(values), [writer_name(*one) for one in writers]
-    scale = Scale("balance", -most, most, Sentence("Part of the score: against, for"))
-    title = Sentence("Who wrote query and key")
-    along, down = Sentence("who wrote the key"), Sentence("who wrote the query")
+    scale = Scale("balance", -most, most, LocalizedText("Part of the score: against, for"))
+    title = LocalizedText("Who wrote query and key")
+    along, down = LocalizedText("who wrote the key"), LocalizedText("who wrote the query")
     told = (
-        Sentence("{value}", value=table(values, fixed)),
-        Sentence("query: {writer}", writer=[[one] for one in who]),
-        Sentence("key: {writer}", writer=[who]),
+        LocalizedText("{value}", value=table(values, fixed)),
+        LocalizedText("query: {writer}", writer=[[one] for one in who]),
+        LocalizedText("key: {writer}", writer=[who]),
     )
     like = {"told": told, "question": str(question)}
     return Matrix(values, scale, along, down, title, rows=tuple(names[0]), cols=tuple(names[1]), **like)
 
 
-def plate(view, subject: Subject, settings: Settings, main) -> Plate:
+def plate(view, subject: ViewContext, settings: Settings, main) -> FigureSpec:
     """The map of who is looked at, and beside it the matrix of writers."""
     told = panel(view, subject, settings)
     if "matrix" not in told:
-        return Plate(((main,),), told["notes"], width=NARROW)
+        return FigureSpec(((main,),), told["notes"], width=NARROW)
     asked = joined(*(one for _, one in told["slots"]))
-    return Plate(((main, told["matrix"]),), (asked, told["above"], *told["notes"]), width=WIDE)
+    return FigureSpec(((main, told["matrix"]),), (asked, told["above"], *told["notes"]), width=WIDE)

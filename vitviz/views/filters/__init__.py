@@ -6,12 +6,12 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.charts.chart import BLUE, Bars, Chart
-from vitviz.charts.mpl.spec import NARROW, WIDE, Plate, Tiles
-from vitviz.traces.localized_text import Sentence
-from vitviz.views.base import Item, Needs, View, Words
+from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Tiles
+from vitviz.traces.localized_text import LocalizedText
+from vitviz.views.base import Item, Needs, View, ViewTexts
 from vitviz.views.controls import Choice
-from vitviz.views.printing import Asked
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.printing import PrintStyle
+from vitviz.views.subject import Settings, ViewContext
 
 ACROSS, RAW_ACROSS = 7, 32  # pictures in a row of a figure for print
 _NONE = (
@@ -24,12 +24,12 @@ _HYBRID = (
 )
 
 
-class Filters(View):
+class FiltersView(View):
     title = "Filters"
     endpoint = "filters"
     needs = Needs.WEIGHTS
-    soon = True
-    words = Words.of_paper(r"""
+    needs_no_pass = True
+    words = ViewTexts.of_paper(r"""
         Before any attention, each patch is compared with the same learned patterns, like a classic filter
         bank.
 
@@ -56,17 +56,17 @@ class Filters(View):
         Item("raw", "filter y x channel", "all filters, largest norm first"),
         Item("norms", "filter", "Euclidean norm of each"),
     )
-    also = (_HYBRID,)
+    extra_strings = (_HYBRID,)
 
-    def unsupported(self, subject: Subject) -> str | None:
-        return Sentence(_NONE, checkpoint=subject.checkpoint) if self._weight(subject) is None else None
+    def unsupported(self, subject: ViewContext) -> str | None:
+        return LocalizedText(_NONE, checkpoint=subject.checkpoint) if self._weight(subject) is None else None
 
-    def summary(self, subject: Subject) -> dict[str, Any]:
+    def summary(self, subject: ViewContext) -> dict[str, Any]:
         weight = self._weight(subject)
         note = _HYBRID if subject.inspector.patch_filters() is None else ""
         return {"count": weight.shape[0], "patch": list(weight.shape[2:]), "note": note}
 
-    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         if name in ("raw", "norms"):  # sorting is quick; only the decomposition is worth waiting for
             raw, norms = subject.once_of_weights(
                 "raw filters", lambda: analyses.raw_filters(self._weight(subject))
@@ -75,40 +75,45 @@ class Filters(View):
         made = subject.once_of_weights("principal", lambda: analyses.principal_filters(self._weight(subject)))
         return (made.pictures if name == "components" else made.variance).numpy()
 
-    def chart(self, subject: Subject, settings: Settings) -> Chart | None:
+    def chart(self, subject: ViewContext, settings: Settings) -> Chart | None:
         """The share of variance of each component, as bars."""
         if settings["kind"] == "raw":
             return None
         shares = np.asarray(self.item(subject, "variance", settings), float)
-        place, said = np.arange(1, len(shares) + 1), Sentence("Component {number} of {count}")
+        place, said = np.arange(1, len(shares) + 1), LocalizedText("Component {number} of {count}")
         also = {"number": place, "count": [len(place)] * len(place)}
         bars = Bars(place, 0 * shares, shares, (BLUE,) * len(place), told=(said,), also=also)
-        along, up = Sentence("Principal component"), Sentence("Share of the variance of all filters")
+        along, up = (
+            LocalizedText("Principal component"),
+            LocalizedText("Share of the variance of all filters"),
+        )
         ends = (0.4, len(place) + 0.6), (0.0, 1.08 * float(shares.max()) or 1.0)
         return Chart(along, up, *ends, bars=bars, percent=True, aspect=0.68)
 
-    def plate(self, subject: Subject, settings: Settings, asked: Asked) -> Plate:
+    def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
         """Every filter scaled alone; components with shares of the variance, with detail as bars too."""
         raw = settings["kind"] == "raw"
         filters = self.item(subject, "raw" if raw else "components", settings)
         aspect, note = filters.shape[1] / filters.shape[2], self.summary(subject)["note"]
         notes = (
             *([note] if note else []),
-            Sentence("Every filter is scaled alone, from its lowest weight (black) to its highest (white)."),
+            LocalizedText(
+                "Every filter is scaled alone, from its lowest weight (black) to its highest (white)."
+            ),
         )
         across = min(RAW_ACROSS if raw else ACROSS, len(filters))
         if raw:
-            title = Sentence("All {count} filters, largest norm first", count=len(filters))
+            title = LocalizedText("All {count} filters, largest norm first", count=len(filters))
             tiles = Tiles(scaled(filters), across, title, gap=0.06, aspect=aspect)
-            return Plate(((tiles,),), notes, width=WIDE)
+            return FigureSpec(((tiles,),), notes, width=WIDE)
         shares = np.asarray(self.item(subject, "variance", settings), float)
-        title = Sentence("The first {count} principal components", count=len(filters))
+        title = LocalizedText("The first {count} principal components", count=len(filters))
         tiles = Tiles(scaled(filters), across, title, tuple(map(percent, shares)), gap=0.1, aspect=aspect)
         if not asked.detail:
-            return Plate(((tiles,),), notes, width=NARROW)
-        return Plate(((tiles, self.chart(subject, settings)),), notes, width=WIDE)
+            return FigureSpec(((tiles,),), notes, width=NARROW)
+        return FigureSpec(((tiles, self.chart(subject, settings)),), notes, width=WIDE)
 
-    def _weight(self, subject: Subject):
+    def _weight(self, subject: ViewContext):
         filters = subject.inspector.patch_filters()
         return subject.inspector.stem_filters() if filters is None else filters
 

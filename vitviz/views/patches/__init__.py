@@ -5,23 +5,23 @@ from typing import Any
 import numpy as np
 
 from vitviz.charts.chart import ends
-from vitviz.charts.mpl.spec import NARROW, WIDE, Map, Plate, Scale, Tiles
+from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, Scale, Tiles
 from vitviz.traces.grid import Grid
-from vitviz.traces.localized_text import Sentence
-from vitviz.views.base import View, Words, drawn
+from vitviz.traces.localized_text import LocalizedText
+from vitviz.views.base import View, ViewTexts, drawn
 from vitviz.views.controls import Choice, Slider
-from vitviz.views.printing import Asked, prefix_name, shape_of
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.printing import PrintStyle, prefix_name, shape_of
+from vitviz.views.subject import Settings, ViewContext
 
 NUMBERED = 28  # patches in a row; of more the numbers would be too small to read
 CUT = 0.04  # of a patch: the gap that a figure has at least, since paper has no pointer to find the edges
 MORE = "{sum} patches of {height} × {width} pixels + {prefix} ({names}) = {tokens} tokens"
 
 
-class Patches(View):
+class PatchesView(View):
     title = "Patches"
-    soon = True  # all but the norms
-    words = Words.of_paper(r"""
+    needs_no_pass = True  # all but the norms
+    words = ViewTexts.of_paper(r"""
         A Vision Transformer reads a picture like a sentence: equal squares, each treated as one word.
 
         Point at a square for its place in the sequence; click it for the numbers that the model reads there.
@@ -51,7 +51,7 @@ class Patches(View):
     }
     items = (drawn("norms", "stage patch", "norm of the embedding, before and after E_pos"),)
 
-    def summary(self, subject: Subject) -> dict[str, Any]:
+    def summary(self, subject: ViewContext) -> dict[str, Any]:
         preprocessing = subject.inspector.preprocessing
         return {
             "mean": list(preprocessing.mean),
@@ -59,7 +59,7 @@ class Patches(View):
             "width": subject.inspector.model.embed_dim,
         }
 
-    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         trace = subject.trace
         before = trace.patch_embedding.norm(dim=-1).numpy()
         after = np.full_like(before, np.nan)
@@ -67,7 +67,7 @@ class Patches(View):
             after = trace.position_embedded.norm(dim=-1).numpy()
         return np.stack([before, after])
 
-    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+    def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         (before, after), trace = self.item(subject, "norms", settings), subject.trace
         found = {
             "input_pixels": trace.view.picture,
@@ -80,7 +80,7 @@ class Patches(View):
             found["position_embedded"] = trace.position_embedded.numpy()
         return found
 
-    def plate(self, subject: Subject, settings: Settings, asked: Asked) -> Plate:
+    def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
         """The patches as the model gets them; with detail the norms of their embeddings."""
         grid, picture = subject.grid, subject.trace.view.picture
         (high, wide), rows, cols, sequence = grid.patch, grid.rows, grid.cols, settings["form"] == "sequence"
@@ -90,24 +90,24 @@ class Patches(View):
         if sequence:
             across = min(grid.patches, max(20, int(np.ceil(np.sqrt(2 * grid.patches)))))
             numbers = tuple(str(i + 1) for i in range(grid.patches)) if across <= NUMBERED else ()
-            title = Sentence("In the order of the sequence")
+            title = LocalizedText("In the order of the sequence")
             main = Tiles(patches, across, title, numbers, gap=max(gap, 0.1), aspect=aspect)
         else:
             numbers = [tuple(str(i + 1) for i in range(count)) for count in (cols, rows)]
-            along, down = Sentence("Input patch column"), Sentence("Input patch row")
+            along, down = LocalizedText("Input patch column"), LocalizedText("Input patch row")
             main = Tiles(patches, cols, "", (), *numbers, along, down, gap, aspect)
         if not asked.detail:
-            return Plate(((main,),), notes, width=WIDE if sequence else NARROW)
+            return FigureSpec(((main,),), notes, width=WIDE if sequence else NARROW)
         norms = np.asarray(self.item(subject, "norms", settings), float).reshape(2, rows, cols)
-        titles = (Sentence("Norm of its embedding"), Sentence("… with position embedding"))
+        titles = (LocalizedText("Norm of its embedding"), LocalizedText("… with position embedding"))
         maps = tuple(
             Map("", None, one, None, Scale("viridis", *ends(one), title), aspect=shape_of(grid))
             for one, title in zip(norms, titles, strict=True)
             if np.isfinite(one).any()
         )
         if sequence:
-            return Plate(((main,), maps), notes, width=WIDE)
-        return Plate(((main, *maps),), notes, ((1.5, *[1.0] * len(maps)),), WIDE)
+            return FigureSpec(((main,), maps), notes, width=WIDE)
+        return FigureSpec(((main, *maps),), notes, ((1.5, *[1.0] * len(maps)),), WIDE)
 
 
 def _counted(grid: Grid) -> str:
@@ -115,6 +115,6 @@ def _counted(grid: Grid) -> str:
     whole, (tall, wide) = f"{grid.rows} × {grid.cols} = {grid.patches}", grid.patch
     told = {"sum": whole, "height": tall, "width": wide, "tokens": grid.tokens}
     if not grid.prefix:
-        return Sentence("{sum} patches of {height} × {width} pixels: {tokens} tokens", **told)
+        return LocalizedText("{sum} patches of {height} × {width} pixels: {tokens} tokens", **told)
     names = prefix_name(grid.prefix_names[0]) if grid.prefix == 1 else ", ".join(grid.prefix_names)
-    return Sentence(MORE, prefix=grid.prefix, names=names, **told)
+    return LocalizedText(MORE, prefix=grid.prefix, names=names, **told)

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.charts.mpl.spec import WIDE, Map, Mark, Matrix, Plate, Scale, Tiles
-from vitviz.traces.localized_text import Sentence
-from vitviz.views.base import Needs, View, Words, drawn
+from vitviz.charts.mpl.spec import WIDE, FigureSpec, Map, Matrix, PatchFrame, Scale, Tiles
+from vitviz.traces.localized_text import LocalizedText
+from vitviz.views.base import Needs, View, ViewTexts, drawn
 from vitviz.views.controls import Choice
-from vitviz.views.printing import Asked, joined, patch_name, place_name, shape_of
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.printing import PrintStyle, joined, patch_name, place_name, shape_of
+from vitviz.views.subject import Settings, ViewContext
 
 _NONE = (
     "{checkpoint} has no learned table of absolute position embeddings: {how}. So there is no similarity of"
@@ -27,12 +27,12 @@ _INSTEAD = {
 MOST = 1024  # patches of which a whole film's similarities are made: a second
 
 
-class Positions(View):
+class PositionsView(View):
     title = "Positions"
     endpoint = "position_similarity"
     needs = Needs.WEIGHTS
-    soon = True
-    words = Words.of_paper(r"""
+    needs_no_pass = True
+    words = ViewTexts.of_paper(r"""
         Nobody tells the model which patches are neighbours: their order has to emerge in learned vectors.
 
         Look in each tile, one a patch, for a bright spot with its row and column: there the order was
@@ -54,23 +54,23 @@ class Positions(View):
     )
     arrays = {"similarity": "row col row col", "position_embeddings": "patch width"}
     items = (drawn("similarity", "patch patch", "cosine of two position embeddings", dtype="float16"),)
-    also = (*_INSTEAD.values(),)
+    extra_strings = (*_INSTEAD.values(),)
 
-    def unsupported(self, subject: Subject) -> str | None:
+    def unsupported(self, subject: ViewContext) -> str | None:
         kind = subject.inspector.position_kind()
         if subject.inspector.position_table() is not None:
             return None
-        how = _INSTEAD.get(kind) or Sentence("it uses {kind} positions", kind=kind)
-        return Sentence(_NONE, checkpoint=subject.checkpoint, how=how)
+        how = _INSTEAD.get(kind) or LocalizedText("it uses {kind} positions", kind=kind)
+        return LocalizedText(_NONE, checkpoint=subject.checkpoint, how=how)
 
-    def summary(self, subject: Subject) -> dict[str, Any]:
+    def summary(self, subject: ViewContext) -> dict[str, Any]:
         """The ends of the cosines of different patches over the whole film of the training: whichever moment
         is in view, and however one came there, its colours mean the same. At large sizes of this moment.
         """
         low, high = subject.once_of_weights("ends", lambda: self._ends(subject)).tolist()
         return {"minimum": low, "maximum": high, "kind": subject.inspector.position_kind()}
 
-    def _ends(self, subject: Subject) -> np.ndarray:
+    def _ends(self, subject: ViewContext) -> np.ndarray:
         grid, ends = subject.grid, []
         few = grid.patches <= MOST
         for table in subject.inspector.position_tables(grid.pixels) if few else [self._table(subject)]:
@@ -81,36 +81,36 @@ class Positions(View):
         low, high = min(ends), max(ends)
         return np.array((low, high) if low < high else (-1.0, 1.0))
 
-    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         return subject.once_of_weights("similarity", lambda: _cosines(self._table(subject), subject.grid))
 
-    def plate(self, subject: Subject, settings: Settings, asked: Asked) -> Plate:
+    def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
         """All patches with all others, as tiles or one matrix; with detail the middle patch's, enlarged."""
         grid = subject.grid
         similarity = np.asarray(self.item(subject, "similarity", settings), np.float32)
         each = similarity.reshape(grid.patches, grid.rows, grid.cols)
         told = self.summary(subject) if settings["scale"] == "data" else {"minimum": -1.0, "maximum": 1.0}
-        scale = Scale("viridis", told["minimum"], told["maximum"], Sentence("Cosine similarity"))
+        scale = Scale("viridis", told["minimum"], told["maximum"], LocalizedText("Cosine similarity"))
         if settings["form"] == "matrix":
-            said = Sentence("Input patch number")
+            said = LocalizedText("Input patch number")
             main = Matrix(similarity, scale, said, said, step=grid.cols)
         else:
             numbers = [tuple(str(i + 1) for i in range(count)) for count in (grid.cols, grid.rows)]
-            along, down = Sentence("Input patch column"), Sentence("Input patch row")
+            along, down = LocalizedText("Input patch column"), LocalizedText("Input patch row")
             main = Tiles(each, grid.cols, "", (), *numbers, along, down, 0.08, grid.rows / grid.cols, scale)
         if not asked.detail:
-            return Plate(((main,),), width=112.0)
+            return FigureSpec(((main,),), width=112.0)
         middle = grid.rows // 2 * grid.cols + grid.cols // 2
         title = joined(patch_name(middle), place_name(grid, middle))
-        one = Map(title, None, each[middle], None, scale, marks=(Mark(middle),), aspect=shape_of(grid))
-        return Plate(((main, one),), weights=((1.9, 1.0),), width=WIDE)
+        one = Map(title, None, each[middle], None, scale, marks=(PatchFrame(middle),), aspect=shape_of(grid))
+        return FigureSpec(((main, one),), weights=((1.9, 1.0),), width=WIDE)
 
-    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+    def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         grid = subject.grid
         similarity = self.item(subject, "similarity", settings).reshape(2 * (grid.rows, grid.cols))
         return {"similarity": similarity, "position_embeddings": self._table(subject).numpy()}
 
-    def _table(self, subject: Subject):
+    def _table(self, subject: ViewContext):
         return subject.inspector.position_table(subject.grid.pixels)
 
 

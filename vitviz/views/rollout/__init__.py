@@ -7,14 +7,14 @@ import numpy as np
 from vitviz import analyses
 from vitviz.charts.chart import balanced, ends
 from vitviz.charts.encode import encoded
-from vitviz.charts.mpl.spec import NARROW, WIDE, Map, Mark, Plate, Scale, Tiles, tinted
+from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale, Tiles, tinted
 from vitviz.charts.overlay import faded, overlay
-from vitviz.traces.localized_text import Sentence
-from vitviz.views.base import File, View, Words, drawn
-from vitviz.views.controls import About, Choice, LayerRange, Query, Slider, Whole, sequential
+from vitviz.traces.localized_text import LocalizedText
+from vitviz.views.base import File, View, ViewTexts, drawn
+from vitviz.views.controls import Choice, IntSetting, LayerRange, ModelShape, QuerySetting, Slider, sequential
 from vitviz.views.printing import (
-    Asked,
-    Film,
+    FrameSettings,
+    PrintStyle,
     box_on,
     fixed,
     growing,
@@ -24,7 +24,7 @@ from vitviz.views.printing import (
     shape_of,
     token_name,
 )
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.subject import Settings, ViewContext
 
 AUTO = {
     "class": "class token",
@@ -43,10 +43,10 @@ _HEAT = {"overlay": ("heat",)}
 _ASKED = ("query", "fusion", "discard", "residual", "layers")
 
 
-class Rollout(View):
+class RolloutView(View):
     title = "Rollout"
     endpoint = "rollout"
-    words = Words.of_paper(r"""
+    words = ViewTexts.of_paper(r"""
         Attention mixes the patches in every layer; rollout multiplies the layers to ask what reached the
         answer.
 
@@ -66,17 +66,23 @@ class Rollout(View):
     """)
     arrays = {"rollout": "row col", "mean_attention_by_layer": "layer row col", "crop_box": "edge"}
     controls = (
-        Query("query", "Query"),
+        QuerySetting("query", "Query"),
         Choice(
             "fusion", "Heads fused by", options=(("mean", "Mean"), ("max", "Maximum"), ("min", "Minimum"))
         ),
         Slider(
-            "discard", "Discard", "share of the smallest attention that is set to zero",
-            maximum=0.99, step=0.01,
+            "discard",
+            "Discard",
+            "share of the smallest attention that is set to zero",
+            maximum=0.99,
+            step=0.01,
         ),
         Slider(
-            "residual", "Residual weight", "how much of each layer is its skip connection",
-            step=0.05, default=0.5,
+            "residual",
+            "Residual weight",
+            "how much of each layer is its skip connection",
+            step=0.05,
+            default=0.5,
         ),
         LayerRange("layers", "Layers"),
         Choice("overlay", "Overlay", options=(("heat", "Heat map"), ("paper", "As in the paper"))),
@@ -86,67 +92,68 @@ class Rollout(View):
             "scale", "Scale", options=(("data", "From lowest to highest"), ("zero", "From zero")), only=_HEAT
         ),
         Choice("smooth", "Edges", options=(("on", "Smooth"), ("off", "Patches"))),
-        Whole("alone", maximum="layers"),  # the one layer in view instead of the rollout, from 1; 0 for none
-    )  # fmt: skip
+        # the one layer in view instead of the rollout, from 1; 0 for none
+        IntSetting("alone", maximum="layers"),
+    )
     items = (
         drawn("map", "row col", "share of attention over all layers", *_ASKED),
         drawn("layers", "layer row col", "mean attention of the query, by layer", "query"),
     )
     differs = ("map", "layers")
     files = (File("overlay.png", "Overlay, full size (PNG)", "image/png"),)
-    also = (*AUTO.values(),)
+    extra_strings = (*AUTO.values(),)
 
-    def summary(self, subject: Subject) -> dict[str, Any]:
+    def summary(self, subject: ViewContext) -> dict[str, Any]:
         pool = subject.trace.pool
         read = "class" if "class" in subject.grid.prefix_names else "average"  # where no classifier decides
         return {"auto": AUTO.get(pool, AUTO[read]), "pool": pool}
 
-    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         if name == "layers":
             return analyses.mean_attention(subject.trace, settings["query"]).numpy()
         layers = settings["layers"] and tuple(layer - 1 for layer in settings["layers"])
         asked = {name: settings[name] for name in _ASKED}
         return analyses.rollout(subject.trace, **{**asked, "layers": layers}).numpy()
 
-    def over_layers(self, settings: Settings, about: About) -> Film:
+    def over_layers(self, settings: Settings, about: ModelShape) -> FrameSettings:
         first, last = settings["layers"] or (1, about.layers)
         return growing(first, last, lambda to: {**settings, "layers": (first, to), "alone": 0})
 
-    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+    def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         return {
             "rollout": self.found(subject, "map", settings),
             "mean_attention_by_layer": self.found(subject, "layers", settings),
             "crop_box": np.asarray(subject.trace.view.box),
         }
 
-    def plate(self, subject: Subject, settings: Settings, asked: Asked) -> Plate:
+    def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
         """The rollout, or one layer alone, over the upload; with detail every layer's own attention."""
         whole, layers = (np.asarray(self.found(subject, one, settings), float) for one in self.differs)
         alone = settings["alone"]
         values = layers[alone - 1] if alone else whole
-        what = Sentence("Layer {layer} alone", layer=alone) if alone else Sentence("Rollout")
+        what = LocalizedText("Layer {layer} alone", layer=alone) if alone else LocalizedText("Rollout")
         main = _laid(subject, settings, asked, values, joined(what, self._asking(subject, settings["query"])))
         notes = (_share(subject, settings, values),)
         if not asked.detail:
-            return Plate(((main,),), notes, width=NARROW)
+            return FigureSpec(((main,),), notes, width=NARROW)
         colours = "grey" if settings["overlay"] == "paper" else settings["colormap"]
         scales = [scaled(settings, one, Scale(colours, 0.0, float(one.max()) or 1.0, "")) for one in layers]
         each = np.stack([tinted(*one) for one in zip(layers, scales, strict=True)])
         across = int(np.ceil(np.sqrt(1.6 * len(layers))))
         names = tuple(str(layer + 1) for layer in range(len(layers)))
-        said = Sentence("Each layer alone: mean over its heads, every map scaled by itself")
+        said = LocalizedText("Each layer alone: mean over its heads, every map scaled by itself")
         strip = Tiles(each, across, said, names, gap=0.08, aspect=shape_of(subject.grid))
-        return Plate(((main, strip),), notes, width=WIDE)
+        return FigureSpec(((main, strip),), notes, width=WIDE)
 
-    def _asking(self, subject: Subject, query: str | int) -> str:
+    def _asking(self, subject: ViewContext, query: str | int) -> str:
         """Whose collected attention it is."""
         if query == "auto":
             return self.summary(subject)["auto"]
         if query == "mean":
-            return Sentence("all tokens, on average")
+            return LocalizedText("all tokens, on average")
         return token_name(subject.grid, sequential(str(query), subject.grid))
 
-    def file(self, subject: Subject, name: str, settings: Settings, upload: Any = None) -> bytes:
+    def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
         """The overlay as it stands in the page, with as many pixels as `upload` has, on a light page."""
         alone = settings["alone"]
         laid = self.found(subject, "layers" if alone else "map", settings)
@@ -166,13 +173,13 @@ def _laid(subject, settings, asked, values: np.ndarray, title: str) -> Map:
     picture = view.picture if asked.upload is None else asked.upload
     box = None if asked.upload is None else box_on(asked.upload, view)
     (low, high), smooth = ends(values), settings["smooth"] == "on"
-    marks = (Mark(settings["query"]),) if isinstance(settings["query"], int) else ()
+    marks = (PatchFrame(settings["query"]),) if isinstance(settings["query"], int) else ()
     aspect = shape_of(subject.grid) if box is None else None
     if settings["overlay"] == "paper" and settings["difference"] != "on":
-        scale = Scale("grey", 0.0, high or 1.0, Sentence("Brightness: share of attention, per patch"))
+        scale = Scale("grey", 0.0, high or 1.0, LocalizedText("Brightness: share of attention, per patch"))
         return Map(title, picture, values, None, scale, box, smooth=smooth, aspect=aspect, lit=True)
     low = low if settings["scale"] == "data" and low < high else 0.0
-    scale = Scale(settings["colormap"], low, high or 1.0, Sentence("Share of attention, per patch"))
+    scale = Scale(settings["colormap"], low, high or 1.0, LocalizedText("Share of attention, per patch"))
     scale, picture = scaled(settings, values, scale), faded(picture, box)
     return Map(title, picture, values, None, scale, box, settings["opacity"], smooth, marks, aspect)
 
@@ -181,11 +188,11 @@ def _share(subject, settings, values: np.ndarray) -> str:
     """How much of it the patches hold."""
     share, names = float(np.nansum(values)), subject.grid.prefix_names
     if settings["difference"] == "on":
-        return Sentence("The change of all patches together: {share}.", share=fixed(share))
+        return LocalizedText("The change of all patches together: {share}.", share=fixed(share))
     if not names:
-        return Sentence("The patches hold all of it: {share}.", share=f"{share:.3g}")
-    tokens = Sentence("the prefix tokens ({names})", names=joined(*map(prefix_name, names), by=", "))
-    tokens = Sentence("the {name} token", name=names[0]) if len(names) == 1 else tokens
-    return Sentence(
+        return LocalizedText("The patches hold all of it: {share}.", share=f"{share:.3g}")
+    tokens = LocalizedText("the prefix tokens ({names})", names=joined(*map(prefix_name, names), by=", "))
+    tokens = LocalizedText("the {name} token", name=names[0]) if len(names) == 1 else tokens
+    return LocalizedText(
         "The patches hold {share} of it; the rest is on {tokens}.", share=f"{share:.2f}", tokens=tokens
     )

@@ -4,30 +4,42 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.charts.chart import BLUE, GREY, Bars, Chart, Level, Matrix, Scale, ends, number, table, travelled
+from vitviz.charts.chart import (
+    BLUE,
+    GREY,
+    Bars,
+    Chart,
+    Matrix,
+    ReferenceLine,
+    Scale,
+    ends,
+    number,
+    table,
+    travelled,
+)
 from vitviz.errors import WrongSetting
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.samples import samples
-from vitviz.views.base import Item, View, Words, as_json, drawn
-from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
-from vitviz.views.printing import Film, each, prefix_name, token_name
+from vitviz.views.base import Item, View, ViewTexts, as_json, drawn
+from vitviz.views.controls import Choice, IntListSetting, IntSetting, ModelShape, Slider, Text
+from vitviz.views.printing import FrameSettings, each, prefix_name, token_name
 from vitviz.views.shared import packed
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.subject import Settings, ViewContext
 from vitviz.views.tokens import compute
 
 WHOLE = 1025  # tokens up to which the cosines of all pairs are handed out, so that hovering asks for nothing
 LONG = "Patches of two photographs are compared up to {count} tokens. Choose a smaller input size."
 BINS, FEW = 36, 4  # of the histogram; prefix tokens that it names
-HEAD, BLOCK = Sentence("head"), Sentence("block")
+HEAD, BLOCK = LocalizedText("head"), LocalizedText("block")
 _TOKENS = ("depth", "norm", "mean")
 _BASIS = ("norm", "basis", "other")
 _MADE = "cosines by_depth across facing photo tints other_tints components shares".split()
 
 
-class Tokens(View):
+class RepresentationsView(View):
     title = "Tokens"
     sided = True
-    words = Words.of(r"""
+    words = ViewTexts.of(r"""
         Every layer rewrites each patch’s vector: those that mean the same come close, and a few grow far
         longer.
 
@@ -88,10 +100,10 @@ class Tokens(View):
             "alike", "Likeness of heads", options=(("cosine", "Cosine"), ("divergence", "Jensen-Shannon"))
         ),
         Slider("opacity", "Opacity", step=0.05, default=0.8),
-        Whole("token", maximum="tokens", default="middle", tokens=True),
-        Wholes("pins", maximum="tokens", tokens=True),
+        IntSetting("token", maximum="tokens", default="middle", tokens=True),
+        IntListSetting("pins", maximum="tokens", tokens=True),
         Text("other", fits=r"[a-z]{0,20}|[0-9a-f]{40}"),  # the second photograph: a sample, a picture's key
-        Whole("partner", maximum="patches"),  # the patch of it that is held
+        IntSetting("partner", maximum="patches"),  # the patch of it that is held
     )  # fmt: skip
     items = (
         drawn("cosines", "query key", "cosine of every two tokens", *_TOKENS, dtype="float16"),
@@ -132,18 +144,18 @@ class Tokens(View):
 
     charted = ("show", "depth")
     differs = ("cosines", "line", "pinned", "by_depth", "similarity")
-    still = {"tint": "plain", "basis": "own"}
+    video_defaults = {"tint": "plain", "basis": "own"}
 
-    def summary(self, subject: Subject) -> dict[str, Any]:
+    def summary(self, subject: ViewContext) -> dict[str, Any]:
         told = [[one.name, one.title] for one in samples()]
         return {"whole": subject.grid.tokens <= WHOLE, "samples": told}
 
-    def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
+    def drawn_from(self, subject: ViewContext) -> tuple[Item, ...]:
         other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("cosines",)
         gone = {*other, "similarity", "sinks", "entropy", "prefix_entropy", "cosine", "divergence"}
         return tuple(item for item in self.items if item.name not in gone)
 
-    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         trace, depth = subject.trace, settings["depth"]
         if name == "cosines" and trace.grid.tokens > WHOLE:
             raise WrongSetting(
@@ -158,7 +170,7 @@ class Tokens(View):
         if name == "pinned":
             return compute.lines(subject, settings, settings["pins"])
         if name == "across" and trace.grid.tokens > WHOLE:
-            raise WrongSetting(Sentence(LONG, count=WHOLE))
+            raise WrongSetting(LocalizedText(LONG, count=WHOLE))
         if name in _MADE:
             return getattr(compute, name)(subject, settings)
         if name in ("received", "cosine", "divergence"):
@@ -169,7 +181,7 @@ class Tokens(View):
             return compute.entropies(subject, name)
         return compute.of_trace(subject)[name]
 
-    def chart(self, subject: Subject, settings: Settings) -> Chart | None:
+    def chart(self, subject: ViewContext, settings: Settings) -> Chart | None:
         """How many patches have which norm, and the prefix tokens'; without the limit, which is dragged."""
         if settings["show"] != "norms":
             return None
@@ -180,25 +192,29 @@ class Tokens(View):
         patches = norms[grid.prefix :]
         patches = patches[np.isfinite(patches)]  # some may have been left out
         counts, edges = np.histogram(patches, BINS, (max(0.0, low - spare), high + spare))
-        middle, across = (edges[1:] + edges[:-1]) / 2, Sentence("Norm of the token")
+        middle, across = (edges[1:] + edges[:-1]) / 2, LocalizedText("Norm of the token")
         between = [f"{number(one)} – {number(other)}" for one, other in zip(edges, edges[1:], strict=False)]
-        told = {"told": (Sentence("{name}: {value}"),), "also": {"name": [across] * BINS, "value": between}}
+        told = {
+            "told": (LocalizedText("{name}: {value}"),),
+            "also": {"name": [across] * BINS, "value": between},
+        }
         wide = 0.9 * float(edges[1] - edges[0])
         bars = Bars(middle, np.zeros(BINS), counts.astype(float), (BLUE,) * BINS, wide, **told)
         prefix = zip(norms, map(prefix_name, grid.prefix_names), strict=False)
         named = [
-            (float(one), Sentence("{name}: {value}", name=name, value=number(one))) for one, name in prefix
+            (float(one), LocalizedText("{name}: {value}", name=name, value=number(one)))
+            for one, name in prefix
         ]
         reach = (float(edges[0]), float(edges[-1])), (0.0, 1.08 * float(counts.max()) or 1.0)
-        axes, title = (across, Sentence("Patches"), *reach), Sentence("Norms of the patches")
-        levels = tuple(Level(*one, upright=True, colour=GREY) for one in named[:FEW])
+        axes, title = (across, LocalizedText("Patches"), *reach), LocalizedText("Norms of the patches")
+        levels = tuple(ReferenceLine(*one, upright=True, colour=GREY) for one in named[:FEW])
         return Chart(*axes, title, bars=bars, levels=levels, whole=False, aspect=0.75)
 
-    def over_layers(self, settings: Settings, about: About) -> Film:
+    def over_layers(self, settings: Settings, about: ModelShape) -> FrameSettings:
         # all heads are in one figure
         return () if settings["show"] == "heads" else each("depth", settings, about)
 
-    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+    def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         names = {
             "similarity": ("similarity", "line", "pinned"),
             "components": ("components", "shares", "tints"),
@@ -225,17 +241,17 @@ def _widths(view, subject, settings) -> Matrix:
     looked, tokens = settings["measure"] == "looked", subject.grid.tokens
     nats, own = (np.asarray(view.item(subject, f"{one}entropy", settings)).T for one in ("", "prefix_"))
     if looked:
-        text, low, high = Sentence("Tokens that each head looks at"), 1.0, float(tokens)
-        label = Sentence("Tokens looked at, of {count}", count=tokens)
+        text, low, high = LocalizedText("Tokens that each head looks at"), 1.0, float(tokens)
+        label = LocalizedText("Tokens looked at, of {count}", count=tokens)
     else:
-        text, low = Sentence("Entropy of each head’s attention, patches as queries"), 0.0
+        text, low = LocalizedText("Entropy of each head’s attention, patches as queries"), 0.0
         high = float(np.log(tokens))
-        label = Sentence("Entropy in nats; even attention has {most}", most=number(high))
+        label = LocalizedText("Entropy in nats; even attention has {most}", most=number(high))
     counted = {"count": table(np.exp(nats), number), "value": table(nats, number)}
-    told = [_named(nats), Sentence("{count} tokens looked at, entropy {value} nats", **counted)]
+    told = [_named(nats), LocalizedText("{count} tokens looked at, entropy {value} nats", **counted)]
     for token, one in enumerate(own[:2]):
         like = {"token": token_name(subject.grid, token), "value": table(one, number)}
-        told.append(Sentence("{token} as the query: {value} nats", **like))
+        told.append(LocalizedText("{token} as the query: {value} nats", **like))
     scale, column = Scale("viridis", low, high, label), max(settings["depth"], 1) - 1
     return Matrix(np.exp(nats) if looked else nats, scale, BLOCK, HEAD, text, told=tuple(told), column=column)
 
@@ -244,15 +260,19 @@ def _pairs(view, subject, settings) -> Matrix:
     block, heads = max(settings["depth"], 1), range(1, subject.about.heads + 1)
     alike = np.asarray(view.item(subject, settings["alike"], settings), float)
     if settings["alike"] == "cosine":
-        title = Sentence("Likeness of the heads of block {block}: cosine of their attention", block=block)
-        scale = Scale("viridis", 0.0, 1.0, Sentence("Cosine"))
-        said = Sentence("cosine {value}", value=table(alike, lambda one: f"{one:.3f}"))
+        title = LocalizedText(
+            "Likeness of the heads of block {block}: cosine of their attention", block=block
+        )
+        scale = Scale("viridis", 0.0, 1.0, LocalizedText("Cosine"))
+        said = LocalizedText("cosine {value}", value=table(alike, lambda one: f"{one:.3f}"))
     else:
-        title = Sentence("Difference of the heads of block {block}: Jensen-Shannon divergence", block=block)
+        title = LocalizedText(
+            "Difference of the heads of block {block}: Jensen-Shannon divergence", block=block
+        )
         most = float(np.log(2))
-        scale = Scale("magma", 0.0, most, Sentence("Nats, at most {most}", most=number(most)))
-        said = Sentence("{value} nats apart", value=table(alike, number))
-    both = Sentence("Heads {one} and {other}", one=[[one] for one in heads], other=[heads])
+        scale = Scale("magma", 0.0, most, LocalizedText("Nats, at most {most}", most=number(most)))
+        said = LocalizedText("{value} nats apart", value=table(alike, number))
+    both = LocalizedText("Heads {one} and {other}", one=[[one] for one in heads], other=[heads])
     return Matrix(alike, scale, HEAD, HEAD, title, told=(both, said))
 
 
@@ -260,14 +280,14 @@ def _sinks(view, subject, settings) -> Matrix:
     shares, tokens = np.asarray(view.item(subject, "sinks", settings), float).transpose(2, 1, 0)
     share = table(100 * shares, lambda one: f"{number(one)} %")
     at = table(tokens, lambda one: token_name(subject.grid, int(one)))
-    even = Sentence("an even share is {even}", even=f"{number(100 / subject.grid.tokens)} %")
-    told = (_named(shares), Sentence("{share} arrives at {token}", share=share, token=at), even)
-    label = Sentence("Largest share of attention at one token")
+    even = LocalizedText("an even share is {even}", even=f"{number(100 / subject.grid.tokens)} %")
+    told = (_named(shares), LocalizedText("{share} arrives at {token}", share=share, token=at), even)
+    label = LocalizedText("Largest share of attention at one token")
     scale, column = Scale("viridis", 0.0, float(shares.max()) or 1.0, label), settings["depth"] - 1
     return Matrix(shares, scale, BLOCK, HEAD, told=told, column=column)
 
 
-def _named(values: np.ndarray) -> Sentence:
+def _named(values: np.ndarray) -> LocalizedText:
     """What each cell of a matrix (head, layer) is called."""
     heads, layers = (range(1, count + 1) for count in values.shape)
-    return Sentence("Layer {layer}, head {head}", layer=[layers], head=[[one] for one in heads])
+    return LocalizedText("Layer {layer}, head {head}", layer=[layers], head=[[one] for one in heads])

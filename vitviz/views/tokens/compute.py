@@ -14,7 +14,7 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.errors import WrongSetting
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from vitviz.engine import Inspector
     from vitviz.traces.trace import Trace
-    from vitviz.views.subject import Settings, Subject
+    from vitviz.views.subject import Settings, ViewContext
 
 LARGEST = 3  # numbers listed at each depth
 VIDEO = (
@@ -38,39 +38,39 @@ APART = (
 )
 
 
-def members(subject: Subject, settings: Settings) -> list[Subject]:
+def members(subject: ViewContext, settings: Settings) -> list[ViewContext]:
     """Those that share the basis, this one among them; WrongSetting where there is no other to be had."""
     basis = settings["basis"]
     if basis == "beside":
         if subject.beside is None or subject.beside.trace is None:
-            raise WrongSetting(Sentence(NO_SECOND))
+            raise WrongSetting(LocalizedText(NO_SECOND))
         found = [subject, subject.beside]
     elif basis == "photo":
         found = [subject, second(subject, settings)]
     elif basis == "film":
         found = list(subject.training())
         if not found:
-            raise WrongSetting(Sentence(NO_STEPS, checkpoint=subject.checkpoint))
+            raise WrongSetting(LocalizedText(NO_STEPS, checkpoint=subject.checkpoint))
     else:
         found = [subject]
     for one in found:
         if _shape(one) != _shape(subject):
             told = {"checkpoint": subject.checkpoint, "own": _said(subject)}
-            raise WrongSetting(Sentence(APART, **told, other=one.checkpoint, others=_said(one)))
+            raise WrongSetting(LocalizedText(APART, **told, other=one.checkpoint, others=_said(one)))
     return found
 
 
-def patches(subject: Subject, depth: int, settings: Settings) -> Tensor:
+def patches(subject: ViewContext, depth: int, settings: Settings) -> Tensor:
     """Of one depth, raw or through the final norm of its own checkpoint."""
     return analyses.patches_at(subject.trace, depth, norm_of(subject, settings))
 
 
-def norm_of(subject: Subject, settings: Settings) -> Inspector | None:
+def norm_of(subject: ViewContext, settings: Settings) -> Inspector | None:
     """Through which final norm tokens go; None for raw ones."""
     return subject.inspector if settings["norm"] == "final" else None
 
 
-def named(subject: Subject, settings: Settings) -> str:
+def named(subject: ViewContext, settings: Settings) -> str:
     """What a basis is kept under: all that it depends on besides the run."""
     other = {"photo": settings["other"]}.get(settings["basis"], "")
     if settings["basis"] == "beside" and subject.beside is not None and subject.beside.trace is not None:
@@ -79,14 +79,14 @@ def named(subject: Subject, settings: Settings) -> str:
     return f"{settings['norm']} {settings['basis']} {other}"
 
 
-def second(subject: Subject, settings: Settings) -> Subject:
+def second(subject: ViewContext, settings: Settings) -> ViewContext:
     """The second photograph; WrongSetting where none has been chosen."""
     if not settings["other"]:
-        raise WrongSetting(Sentence(NO_PHOTO))
+        raise WrongSetting(LocalizedText(NO_PHOTO))
     return subject.another(settings["other"])
 
 
-def across(subject: Subject, settings: Settings) -> np.ndarray:
+def across(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Every patch with every patch of the second photograph: patch, other."""
     if not settings["other"]:
         return np.zeros((subject.grid.patches, 0))
@@ -96,12 +96,12 @@ def across(subject: Subject, settings: Settings) -> np.ndarray:
     return found.flatten(2).flatten(0, 1).numpy()
 
 
-def photo(subject: Subject, settings: Settings) -> np.ndarray:
+def photo(subject: ViewContext, settings: Settings) -> np.ndarray:
     """The second photograph as the model gets it; empty where there is none."""
     return second(subject, settings).trace.view.picture if settings["other"] else np.zeros((0, 0, 3))
 
 
-def facing(subject: Subject, settings: Settings) -> np.ndarray:
+def facing(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Every patch with the chosen one of the second photograph; not a number where there is none."""
     grid = subject.grid
     if not settings["other"]:
@@ -112,16 +112,16 @@ def facing(subject: Subject, settings: Settings) -> np.ndarray:
     return found.numpy()
 
 
-def _shape(subject: Subject) -> tuple[int, int]:
+def _shape(subject: ViewContext) -> tuple[int, int]:
     return len(subject.trace.tokens), subject.trace.tokens[0].shape[-1]
 
 
-def _said(subject: Subject) -> Sentence:
+def _said(subject: ViewContext) -> LocalizedText:
     depths, width = _shape(subject)
-    return Sentence("{depths} depths of tokens {width} numbers wide", depths=depths, width=width)
+    return LocalizedText("{depths} depths of tokens {width} numbers wide", depths=depths, width=width)
 
 
-def cosines(subject: Subject, settings: Settings) -> np.ndarray:
+def cosines(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Every token with every other."""
     trace, centred = subject.trace, settings["mean"] == "out"
 
@@ -133,7 +133,7 @@ def cosines(subject: Subject, settings: Settings) -> np.ndarray:
 
 
 def lines(
-    subject: Subject, settings: Settings, tokens: Sequence[int], depth: int | None = None
+    subject: ViewContext, settings: Settings, tokens: Sequence[int], depth: int | None = None
 ) -> np.ndarray:
     """Some tokens with every other, by their places in the whole sequence."""
     trace, depth = subject.trace, settings["depth"] if depth is None else depth
@@ -146,14 +146,14 @@ def lines(
     return analyses.over_sequence(trace, found).numpy()
 
 
-def by_depth(subject: Subject, settings: Settings) -> np.ndarray:
+def by_depth(subject: ViewContext, settings: Settings) -> np.ndarray:
     """The chosen token with every patch at every depth."""
     grid, depths = subject.grid, range(len(subject.trace.tokens))
     found = [lines(subject, settings, [settings["token"]], depth)[0] for depth in depths]
     return np.stack(found)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
 
 
-def components(subject: Subject, settings: Settings) -> np.ndarray:
+def components(subject: ViewContext, settings: Settings) -> np.ndarray:
     """The scores at one depth, in the basis that was asked for; 0 for a component that there is not."""
     trace, depth = subject.trace, settings["depth"]
     basis = _bases(subject, settings)[depth]
@@ -161,25 +161,25 @@ def components(subject: Subject, settings: Settings) -> np.ndarray:
     return _three(analyses.over_grid(trace, scores).float().numpy())
 
 
-def shares(subject: Subject, settings: Settings) -> np.ndarray:
+def shares(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Of the variance, depth by depth; the same at each where they share a basis."""
     return np.stack([_three(basis.shares.float().numpy()) for basis in _bases(subject, settings)])
 
 
-def tints(subject: Subject, settings: Settings) -> np.ndarray:
+def tints(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Red, green and blue of every depth; black for a patch that was withheld."""
     checkpoints = [one.checkpoint for one in members(subject, settings)]
     return _tints(subject, settings)[checkpoints.index(subject.checkpoint)]
 
 
-def other_tints(subject: Subject, settings: Settings) -> np.ndarray:
+def other_tints(subject: ViewContext, settings: Settings) -> np.ndarray:
     """The same of the second photograph, where it shares the basis; empty where it does not."""
     if settings["basis"] != "photo" or not settings["other"]:
         return np.zeros((len(subject.trace.tokens), subject.grid.rows, subject.grid.cols, 0), np.uint8)
     return _tints(subject, settings)[1]
 
 
-def _tints(subject: Subject, settings: Settings) -> list[np.ndarray]:
+def _tints(subject: ViewContext, settings: Settings) -> list[np.ndarray]:
     """Of each that shares the basis."""
 
     def made() -> list[np.ndarray]:
@@ -205,13 +205,13 @@ def _laid(trace: Trace, scores: Sequence) -> np.ndarray:
     return np.nan_to_num(np.round(255 * np.stack(laid))).astype(np.uint8)
 
 
-def basis_taken(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+def basis_taken(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     """What scores are made with: score = (token - mean) · direction."""
     basis = _bases(subject, settings)[settings["depth"]]
     return {"basis": basis.directions.float().numpy(), "mean": basis.mean.float().numpy()}
 
 
-def of_trace(subject: Subject) -> dict[str, np.ndarray]:
+def of_trace(subject: ViewContext) -> dict[str, np.ndarray]:
     """What needs no setting: lengths and largest numbers at every depth."""
 
     def made() -> dict[str, np.ndarray]:
@@ -229,7 +229,7 @@ def of_trace(subject: Subject) -> dict[str, np.ndarray]:
     return subject.once("lengths", made)
 
 
-def of_block(subject: Subject, name: str, block: int) -> np.ndarray:
+def of_block(subject: ViewContext, name: str, block: int) -> np.ndarray:
     """Of one block's attention, counted from 0."""
     if name == "received":
         return analyses.over_sequence(subject.trace, _received(subject)[block]).numpy()
@@ -237,28 +237,28 @@ def of_block(subject: Subject, name: str, block: int) -> np.ndarray:
     return getattr(made, name).numpy()
 
 
-def sinks(subject: Subject) -> np.ndarray:
+def sinks(subject: ViewContext) -> np.ndarray:
     """The largest share that arrives in each head, and at which token of the sequence."""
     found = [one.max(dim=-1) for one in _received(subject)]
     return np.stack([np.stack([one.values, _tokens(subject.trace)[one.indices]], axis=-1) for one in found])
 
 
-def entropies(subject: Subject, name: str) -> np.ndarray:
+def entropies(subject: ViewContext, name: str) -> np.ndarray:
     """Of every block's heads: the mean of the patches, or each prefix token's own."""
     found = _by_block(subject, "entropies", analyses.head_entropy)
     return np.stack([(one.patches if name == "entropy" else one.prefix).numpy() for one in found])
 
 
-def _received(subject: Subject) -> list:
+def _received(subject: ViewContext) -> list:
     return _by_block(subject, "received", analyses.attention_received)
 
 
-def _by_block(subject: Subject, name: str, of: Callable) -> list:
+def _by_block(subject: ViewContext, name: str, of: Callable) -> list:
     trace = subject.trace
     return subject.once(name, lambda: [of(trace, block) for block in range(len(trace.layers))])
 
 
-def _bases(subject: Subject, settings: Settings) -> list[analyses.Basis]:
+def _bases(subject: ViewContext, settings: Settings) -> list[analyses.Basis]:
     """One for each depth, of all that are looked at together, or the same one for all depths."""
     if subject.fitted is not None:
         return subject.fitted(f"bases {settings['norm']}", lambda frames: _bases_over(frames, settings))
@@ -275,10 +275,10 @@ def _bases(subject: Subject, settings: Settings) -> list[analyses.Basis]:
     return subject.once(f"bases {named(subject, settings)}", made)
 
 
-def _bases_over(frames: Iterable[Subject], settings: Settings) -> list[analyses.Basis]:
+def _bases_over(frames: Iterable[ViewContext], settings: Settings) -> list[analyses.Basis]:
     """One basis a depth over a video's frames, one held at a time; WrongSetting for another basis or tint."""
     if settings["basis"] != "own" or settings["tint"] != "plain":
-        raise WrongSetting(Sentence(VIDEO))
+        raise WrongSetting(LocalizedText(VIDEO))
     scatters: list[analyses.Scatter] = []
     for one in frames:
         each = [patches(one, depth, settings) for depth in range(len(one.trace.tokens))]

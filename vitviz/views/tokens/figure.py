@@ -4,123 +4,127 @@ from dataclasses import replace
 
 import numpy as np
 
-from vitviz.charts.chart import BLUE, ORANGE, Chart, Level, balanced, ends, number
-from vitviz.charts.mpl.spec import NARROW, WIDE, Map, Mark, Plate, Scale, Tiles, tinted
-from vitviz.traces.localized_text import Sentence
+from vitviz.charts.chart import BLUE, ORANGE, Chart, ReferenceLine, balanced, ends, number
+from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale, Tiles, tinted
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.printing import PINS, joined, over, patch_name, prefix_name, scaled, shape_of
 from vitviz.views.tokens import matrices
 
 
-def plate(view, subject, settings, asked) -> Plate:
+def plate(view, subject, settings, asked) -> FigureSpec:
     kinds = {"similarity": _similarity, "components": _components, "norms": _norms, "heads": _heads}
     return kinds[settings["show"]](view, subject, settings, asked)
 
 
-def _similarity(view, subject, settings, asked) -> Plate:
+def _similarity(view, subject, settings, asked) -> FigureSpec:
     token, grid = settings["token"], subject.grid
     scale = _cosines(view, subject, settings)
     marks = _outliers(view, subject, settings) if settings["mark"] != "off" else ()
-    held = (Mark(token - grid.prefix),) if token >= grid.prefix else ()
-    title = joined(Sentence("Similarity to {token}", token=_name(grid, token)), _where(settings))
+    held = (PatchFrame(token - grid.prefix),) if token >= grid.prefix else ()
+    title = joined(LocalizedText("Similarity to {token}", token=_name(grid, token)), _where(settings))
     values = view.found(subject, "similarity", settings)
     main = over(subject, asked, values, scale, title, (*marks, *held), settings["opacity"])
     rows = [(main,)]
     if asked.detail:
         depths = np.asarray(view.found(subject, "by_depth", settings), float)
-        text = Sentence("{token} at every depth", token=_name(grid, token))
+        text = LocalizedText("{token} at every depth", token=_name(grid, token))
         rows = [(main, _strip(depths, text, grid, settings, scale))]
     if settings["pins"]:
         pinned = view.found(subject, "pinned", settings)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
         pins = ()
         for pin, line, colour in zip(settings["pins"], pinned, PINS * 4, strict=False):
-            mark = (Mark(pin - grid.prefix, colour),) if pin >= grid.prefix else ()
+            mark = (PatchFrame(pin - grid.prefix, colour),) if pin >= grid.prefix else ()
             pins += (over(subject, asked, line, scale, _name(grid, pin), mark),)
         rows.append(pins)
-    return Plate(tuple(rows), width=WIDE if asked.detail or len(settings["pins"]) > 2 else NARROW)
+    return FigureSpec(tuple(rows), width=WIDE if asked.detail or len(settings["pins"]) > 2 else NARROW)
 
 
 def _cosines(view, subject, settings) -> Scale:
     """About zero without the mean patch; else from the smallest cosine of any two tokens, as on the page."""
     every = view.found(subject, "cosines" if view.summary(subject)["whole"] else "line", settings)
     if settings["difference"] == "on":
-        return scaled(settings, every, Scale("", 0.0, 1.0, Sentence("Cosine")))
+        return scaled(settings, every, Scale("", 0.0, 1.0, LocalizedText("Cosine")))
     if settings["mean"] == "out":
-        return Scale("balance", -1.0, 1.0, Sentence("Cosine without the mean patch"))
+        return Scale("balance", -1.0, 1.0, LocalizedText("Cosine without the mean patch"))
     low, _ = ends(every)
-    return Scale("viridis", min(low, 0.99), 1.0, Sentence("Cosine"))
+    return Scale("viridis", min(low, 0.99), 1.0, LocalizedText("Cosine"))
 
 
-def _components(view, subject, settings, asked) -> Plate:
+def _components(view, subject, settings, asked) -> FigureSpec:
     grid, depth = subject.grid, settings["depth"]
     tints = view.item(subject, "tints", settings)
     scores = np.asarray(view.item(subject, "components", settings), float)
     shares = [f"{100 * share:.1f} %" for share in view.item(subject, "shares", settings)[depth]]
     marks = _outliers(view, subject, settings) if settings["mark"] != "off" else ()
-    title = joined(Sentence("Principal components"), _where(settings))
+    title = joined(LocalizedText("Principal components"), _where(settings))
     main = over(subject, asked, scores[..., 0], None, title, marks, settings["opacity"], tints[depth])
-    turned = Sentence("Red, green, blue: components 1, 2, 3.")
+    turned = LocalizedText("Red, green, blue: components 1, 2, 3.")
     if settings["tint"] == "steady":
-        turned = Sentence("Colours: the three together, turned to look like the depth before.")
+        turned = LocalizedText("Colours: the three together, turned to look like the depth before.")
     said = dict(zip(("first", "second", "third"), shares, strict=True))
-    notes = (Sentence("Shares of the variance: {first}, {second}, {third}.", **said), turned)
+    notes = (LocalizedText("Shares of the variance: {first}, {second}, {third}.", **said), turned)
     bases = {
-        "own": Sentence("Every depth, each in its own basis"),
-        "all": Sentence("Every depth, one basis for all"),
+        "own": LocalizedText("Every depth, each in its own basis"),
+        "all": LocalizedText("Every depth, one basis for all"),
     }
-    text = bases.get(settings["basis"], Sentence("Every depth, at each a basis in common"))
+    text = bases.get(settings["basis"], LocalizedText("Every depth, at each a basis in common"))
     if subject.fitted is not None:
-        text = Sentence("Every depth, at each one basis for the whole video")
+        text = LocalizedText("Every depth, at each one basis for the whole video")
         notes += (text,)
     if not asked.detail:
-        return Plate(((main,),), notes, width=NARROW)
+        return FigureSpec(((main,),), notes, width=NARROW)
     singles = ()
     for i, share in enumerate(shares):
         most = balanced(scores[..., i])
-        name = Sentence("Component {number}: {share}", number=i + 1, share=share)
-        own = Scale("balance", -most, most, Sentence("Score"))
+        name = LocalizedText("Component {number}: {share}", number=i + 1, share=share)
+        own = Scale("balance", -most, most, LocalizedText("Score"))
         singles += (Map(name, None, scores[..., i], None, own, aspect=shape_of(grid)),)
-    return Plate(((main, _strip(tints, text, grid, settings)), singles), notes, width=WIDE)
+    return FigureSpec(((main, _strip(tints, text, grid, settings)), singles), notes, width=WIDE)
 
 
-def _norms(view, subject, settings, asked) -> Plate:
+def _norms(view, subject, settings, asked) -> FigureSpec:
     grid, depth = subject.grid, settings["depth"]
     norms = np.asarray(view.item(subject, "norms", settings), float)
     median, mad = np.asarray(view.item(subject, "usual", settings), float)[depth]
     limit, marks = median + settings["k"] * mad, _outliers(view, subject, settings)
     patches = norms[depth, grid.prefix :]
     low, high = ends(patches)
-    scale = Scale("magma", min(low, median), high, Sentence("Norm of the token"))
-    title = joined(Sentence("Norms"), _where(settings))
+    scale = Scale("magma", min(low, median), high, LocalizedText("Norm of the token"))
+    title = joined(LocalizedText("Norms"), _where(settings))
     values = patches.reshape(grid.rows, grid.cols)
     main = over(subject, asked, values, scale, title, marks, settings["opacity"])
     told = {"median": number(median), "mad": number(mad), "limit": number(limit)}
     told |= {"count": len(marks), "all": int(np.isfinite(patches).sum())}
     notes = [
-        Sentence("Median {median}, MAD {mad}; above the limit of {limit}: {count} of {all} patches.", **told)
+        LocalizedText(
+            "Median {median}, MAD {mad}; above the limit of {limit}: {count} of {all} patches.", **told
+        )
     ]
     if 0 < grid.prefix <= 4:
         named = ((_name(grid, i), number(norms[depth, i])) for i in range(grid.prefix))
-        notes.append(joined(*(Sentence("{name}: {value}", name=name, value=value) for name, value in named)))
+        notes.append(
+            joined(*(LocalizedText("{name}: {value}", name=name, value=value) for name, value in named))
+        )
     if not asked.detail:
-        return Plate(((main,),), tuple(notes), width=NARROW)
+        return FigureSpec(((main,),), tuple(notes), width=NARROW)
     laid = norms[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
     each = np.stack([tinted(one, Scale("magma", *ends(one), "")) for one in laid])
-    strip = _strip(each, Sentence("Every depth, each scaled by itself"), grid, settings)
+    strip = _strip(each, LocalizedText("Every depth, each scaled by itself"), grid, settings)
     chart = _limited(view.chart(subject, settings), limit)
-    return Plate(((main, chart), (strip, *matrices(view, subject, settings))), tuple(notes), width=WIDE)
+    return FigureSpec(((main, chart), (strip, *matrices(view, subject, settings))), tuple(notes), width=WIDE)
 
 
-def _heads(view, subject, settings, asked) -> Plate:
+def _heads(view, subject, settings, asked) -> FigureSpec:
     """How much each head spreads over; with detail how alike the heads of a block are."""
     both = matrices(view, subject, settings)
-    return Plate((both,), width=WIDE) if asked.detail else Plate((both[:1],), width=NARROW)
+    return FigureSpec((both,), width=WIDE) if asked.detail else FigureSpec((both[:1],), width=NARROW)
 
 
 def _limited(chart: Chart, limit: float) -> Chart:
     """The histogram with the limit, and what lies above it in orange."""
     said = {"value": number(limit)}
-    name = Sentence("limit: {value}", **said)
-    level = Level(limit, name, True, beyond=Sentence("limit: {value}, beyond this axis", **said))
+    name = LocalizedText("limit: {value}", **said)
+    level = ReferenceLine(limit, name, True, beyond=LocalizedText("limit: {value}, beyond this axis", **said))
     colours = tuple(ORANGE if at > limit else BLUE for at in chart.bars.x)
     bars = replace(chart.bars, colours=colours)
     return replace(chart, bars=bars, levels=(level, *chart.levels))
@@ -134,18 +138,20 @@ def _strip(pictures: np.ndarray, title: str, grid, settings, scale: Scale | None
     return Tiles(pictures, across, title, names, chosen=settings["depth"], **like)
 
 
-def _outliers(view, subject, settings) -> tuple[Mark, ...]:
+def _outliers(view, subject, settings) -> tuple[PatchFrame, ...]:
     """Frames for the patches whose norm is above the limit."""
     depth = settings["depth"]
     norms = np.asarray(view.item(subject, "norms", settings), float)[depth, subject.grid.prefix :]
     median, mad = np.asarray(view.item(subject, "usual", settings), float)[depth]
-    return tuple(Mark(int(cell), ORANGE) for cell in np.flatnonzero(norms > median + settings["k"] * mad))
+    return tuple(
+        PatchFrame(int(cell), ORANGE) for cell in np.flatnonzero(norms > median + settings["k"] * mad)
+    )
 
 
 def _where(settings) -> str:
     final = settings["norm"] == "final" and settings["show"] != "norms"
     said = "depth {depth}, through the final norm" if final else "depth {depth}, raw"
-    return Sentence(said, depth=settings["depth"])
+    return LocalizedText(said, depth=settings["depth"])
 
 
 def _name(grid, token: int) -> str:

@@ -8,12 +8,12 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.charts.chart import GREY, ORANGE, Chart, Series
-from vitviz.traces.localized_text import Sentence
-from vitviz.views.base import View, Words, as_json, drawn
-from vitviz.views.controls import Whole, Wholes, placed
+from vitviz.traces.localized_text import LocalizedText
+from vitviz.views.base import View, ViewTexts, as_json, drawn
+from vitviz.views.controls import IntListSetting, IntSetting, placed
 from vitviz.views.printing import prefix_name
 from vitviz.views.shared import packed
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.subject import Settings, ViewContext
 from vitviz.views.tour import diagram
 from vitviz.views.tour import numbers as made
 from vitviz.views.tour.facts import Facts
@@ -21,20 +21,20 @@ from vitviz.views.tour.steps import steps, texts
 
 if TYPE_CHECKING:
     from vitviz.analyses import WorkedRow
-    from vitviz.engine.parts import Parts
+    from vitviz.engine.parts import ModelParts
     from vitviz.traces.trace import Trace
 
 TOLD = {"answer": made.answer, "sum": made.summed, "without": made.without, "path": made.followed}
 
 
-class Tour(View):
+class TourView(View):
     title = "Tour"
     every_patch = True
     unprinted = (
         "The tour has no figure for print, because it is a walk of many steps; the figures that it passes are"
         " those of the other views."
     )
-    words = Words.of_paper(r"""
+    words = ViewTexts.of_paper(r"""
         Thirteen steps lead from the photograph to the answer, along the paper’s figure 1 and its four
         equations.
 
@@ -71,13 +71,13 @@ class Tour(View):
         "logits": "class",
     }
     controls = (
-        Whole("step", minimum=1, maximum=13, default=1),
-        Whole("token", maximum="tokens", default="middle", tokens=True),
-        Whole("layer", minimum=1, maximum="layers", default=1),
-        Whole("head", minimum=1, maximum="heads", default=1),
-        Wholes("keys", maximum="tokens", tokens=True),
-        Whole("number"),  # of a filter of the embedding
-        Whole("seed", maximum=made.SEEDS),  # of an order of the patches; 0 before one was asked for
+        IntSetting("step", minimum=1, maximum=13, default=1),
+        IntSetting("token", maximum="tokens", default="middle", tokens=True),
+        IntSetting("layer", minimum=1, maximum="layers", default=1),
+        IntSetting("head", minimum=1, maximum="heads", default=1),
+        IntListSetting("keys", maximum="tokens", tokens=True),
+        IntSetting("number"),  # of a filter of the embedding
+        IntSetting("seed", maximum=made.SEEDS),  # of an order of the patches; 0 before one was asked for
     )
     charted = ()
     items = (
@@ -94,7 +94,7 @@ class Tour(View):
         as_json("experiment", "answers to shuffled patches", "seed"),
     )
 
-    def summary(self, subject: Subject) -> dict[str, Any]:
+    def summary(self, subject: ViewContext) -> dict[str, Any]:
         trace, inspector = subject.trace, subject.inspector
         parts = inspector.parts(trace.grid.pixels)
         facts = facts_of(subject, parts)
@@ -113,7 +113,7 @@ class Tour(View):
             "diagram": diagram.figure_one(facts),
         }
 
-    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         trace = subject.trace
         if name == "embedded":
             both = trace.patch_embedding, trace.position_embedded
@@ -134,25 +134,25 @@ class Tour(View):
         seed = settings["seed"]
         return packed(subject.once_by_passes(f"shuffled {seed}", lambda: made.experiment(subject, seed)))
 
-    def chart(self, subject: Subject, settings: Settings) -> Chart:
+    def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """The Euclidean length of the tokens in the stream, z_0 to z_L: prefix tokens', the patches' mean."""
         names, depth = subject.grid.prefix_names, np.arange(len(subject.trace.tokens))
         lengths = np.stack([tokens.norm(dim=-1).double().numpy() for tokens in subject.trace.tokens], axis=1)
         lines = [(prefix_name(name), lengths[i], GREY, "dashed") for i, name in enumerate(names)]
-        lines.append((Sentence("patches (mean)"), lengths[len(names) :].mean(axis=0), ORANGE, ""))
+        lines.append((LocalizedText("patches (mean)"), lengths[len(names) :].mean(axis=0), ORANGE, ""))
         series = tuple(
             Series(depth, values, name, colour, True, True, dash=dash, of={"depth": depth}, key=str(name),
-                   told=(Sentence("{name}"),), also={"name": [name] * len(depth)})
+                   told=(LocalizedText("{name}"),), also={"name": [name] * len(depth)})
             for name, values, colour, dash in lines
         )  # fmt: skip
         ends = (0.0, float(depth[-1])), (0.0, 1.05 * float(lengths.max()) or 1.0)
-        title = Sentence("Length of the tokens in the stream, layer by layer")
-        return Chart(Sentence("after layer (0: z₀)"), "", *ends, title, series, keyed=True)
+        title = LocalizedText("Length of the tokens in the stream, layer by layer")
+        return Chart(LocalizedText("after layer (0: z₀)"), "", *ends, title, series, keyed=True)
 
     def texts(self) -> set[str]:
         return super().texts() | set(texts())
 
-    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+    def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         trace, found = subject.trace, made.answer(subject)
         row = self._row(trace, settings)
         tensors = {name: getattr(row, name) for name in ("q", "k", "products", "bias", "scores")}
@@ -174,7 +174,7 @@ class Tour(View):
         return analyses.worked_row(trace, layer, head, placed(settings["token"], trace.grid))
 
 
-def facts_of(subject: Subject, parts: Parts) -> Facts:
+def facts_of(subject: ViewContext, parts: ModelParts) -> Facts:
     """What the words of the tour depend on."""
     trace = subject.trace
     grid, attention = trace.grid, trace.layers[0]

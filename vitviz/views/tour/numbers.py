@@ -13,11 +13,11 @@ from vitviz.errors import Unknown, VitvizError, WrongSetting
 from vitviz.traces.localized_text import said
 from vitviz.views.printing import counted, patch_name, writer_name
 from vitviz.views.shared import ledger_of, taken_away, writers_of
-from vitviz.views.subject import Subject
+from vitviz.views.subject import ViewContext
 
 if TYPE_CHECKING:
     from vitviz.analyses import WorkedRow
-    from vitviz.engine.parts import Parts
+    from vitviz.engine.parts import ModelParts
     from vitviz.traces.trace import Trace
 
 SEEDS = 999  # so many orders of the patches can be asked for
@@ -26,7 +26,7 @@ SHARES = 3  # heads whose shares are lines of their own
 ANSWERS = 3  # likeliest classes with and without the head
 
 
-def embedding_explained(trace: Trace, parts: Parts, preprocessing) -> bool:
+def embedding_explained(trace: Trace, parts: ModelParts, preprocessing) -> bool:
     """Whether E x_p + bias is what the model made of its first patch, so that a filter can be shown."""
     tall, wide = trace.grid.patch
     if parts.embedding is None or parts.embedding.weight.shape[1] != tall * wide * 3:
@@ -43,7 +43,7 @@ def classes_of(trace: Trace) -> int:
     return 0 if trace.logits is None else trace.logits.numel()
 
 
-def one_filter(subject: Subject, number: int) -> np.ndarray:
+def one_filter(subject: ViewContext, number: int) -> np.ndarray:
     """One row of E, then its bias."""
     embedding = subject.inspector.parts(subject.trace.grid.pixels).embedding
     if embedding is None:
@@ -65,7 +65,7 @@ def worked(row: WorkedRow) -> dict[str, Any]:
     return {**{name: listed(getattr(row, name)) for name in vectors}, **plain, "bias": bias}
 
 
-def answer(subject: Subject) -> dict[str, Any]:
+def answer(subject: ViewContext) -> dict[str, Any]:
     """From the last layer to the probabilities: what is read, y, and the likeliest classes worked out."""
     trace, parts = subject.trace, subject.inspector.parts(subject.trace.grid.pixels)
     y = subject.inspector.readout(trace).numpy().astype(np.float64)
@@ -100,7 +100,7 @@ def answer(subject: Subject) -> dict[str, Any]:
     return {**found, "top": rows, "total": total, "shift": shift, "each": not one_of}
 
 
-def accounted(subject: Subject) -> bool:
+def accounted(subject: ViewContext) -> bool:
     """Whether the first answer has an account that adds up."""
     if subject.trace.logits is None:
         return False
@@ -111,7 +111,7 @@ def accounted(subject: Subject) -> bool:
     return True
 
 
-def summed(subject: Subject) -> dict[str, Any]:
+def summed(subject: ViewContext) -> dict[str, Any]:
     """The first answer's logit: its largest shares of heads (layer and head from 1), the rest, their sum."""
     trace = subject.trace
     if not accounted(subject):
@@ -126,7 +126,7 @@ def summed(subject: Subject) -> dict[str, Any]:
     return {"name": trace.named(first), "lines": lines, **sums}
 
 
-def without(subject: Subject) -> dict[str, Any]:
+def without(subject: ViewContext) -> dict[str, Any]:
     """The answers without the head of the largest share, and what its logit loses; no more than the sum where
     something has been taken away already, as what goes then is another thing.
     """
@@ -142,7 +142,7 @@ def without(subject: Subject) -> dict[str, Any]:
     return {**found, "before": before, "after": after, **numbers}
 
 
-def followed(subject: Subject) -> dict[str, Any]:
+def followed(subject: ViewContext) -> dict[str, Any]:
     """One path back from the first answer: the head of the largest share, its largest writer, and the patch
     at which most of that is read. Each line is a part of the one above; `settings` open it in Evidence.
     """
@@ -174,7 +174,7 @@ def followed(subject: Subject) -> dict[str, Any]:
     }
 
 
-def experiment(subject: Subject, seed: int) -> dict[str, Any]:
+def experiment(subject: ViewContext, seed: int) -> dict[str, Any]:
     """The answers to the picture and to its shuffled patches, with E_pos and without."""
     if not 1 <= seed <= SEEDS:
         raise WrongSetting(f"Given seed={seed}; expected a whole number from 1 to {SEEDS}.")

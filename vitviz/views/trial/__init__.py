@@ -12,12 +12,12 @@ import numpy as np
 from vitviz.analyses.protocol import DENSE, TITLES, UNTRIED
 from vitviz.charts.chart import Chart, travelled
 from vitviz.errors import Unknown, quoted
-from vitviz.traces.localized_text import Sentence
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
-from vitviz.views.base import File, Item, View, Words, as_json
+from vitviz.views.base import File, Item, View, ViewTexts, as_json
 from vitviz.views.controls import Choice, Text
 from vitviz.views.shared import as_csv, likeliest, packed, target_of
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.subject import Settings, ViewContext
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that maps could be tried on."
 _EDITED = "Maps are tried on the whole model. Put back what was taken away."
@@ -56,16 +56,16 @@ def steps_of(settings: Settings) -> int | None:
     return None if settings["steps"] == "auto" else int(settings["steps"])
 
 
-class Trial(View):
+class FaithfulnessView(View):
     title = "Trial"
-    exact = True
+    float32_only = True
     endpoint = "trial"
     on_request = True
     every_patch = True
     averages = True
     set_control = "patches_as"
     most_pictures = 300
-    words = Words.of(r"""
+    words = ViewTexts.of(r"""
         Every method draws another map of what mattered; here each is tried by taking its patches away in
         order.
 
@@ -139,24 +139,24 @@ class Trial(View):
     files = (File("trial.csv", "Table (CSV)", "text/csv"),)
 
     charted = ("patches_as", "score")
-    also = (UNTRIED, *TITLES.values())
+    extra_strings = (UNTRIED, *TITLES.values())
 
-    def unsupported(self, subject: Subject) -> str | None:
+    def unsupported(self, subject: ViewContext) -> str | None:
         if subject.survey is not None:
             return None if "trial.most" in subject.survey.sums else UNTRIED
         if subject.trace.logits is None:
-            return Sentence(_NO_HEAD, checkpoint=subject.checkpoint)
-        return Sentence(_EDITED) if subject.trace.without else None
+            return LocalizedText(_NO_HEAD, checkpoint=subject.checkpoint)
+        return LocalizedText(_EDITED) if subject.trace.without else None
 
-    def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
+    def drawn_from(self, subject: ViewContext) -> tuple[Item, ...]:
         over = subject.survey is not None
         return tuple(item for item in self.items if (item.name in ("standing", "chart")) is over)
 
-    def chart(self, subject: Subject, settings: Settings) -> Chart | None:
+    def chart(self, subject: ViewContext, settings: Settings) -> Chart | None:
         """Of a set, how far each method lies ahead of chance; one picture's curves come one by one."""
         return None if subject.survey is None else lazy.trial_image_set.ahead(subject.survey, settings)
 
-    def summary(self, subject: Subject) -> dict[str, Any]:
+    def summary(self, subject: ViewContext) -> dict[str, Any]:
         methods = [[name, TITLES[name]] for name in self.order(subject)]
         if subject.survey is not None:
             return {"methods": methods, "pictures": subject.survey.images}
@@ -164,7 +164,7 @@ class Trial(View):
         top = subject.trace.logits.topk(min(2, subject.trace.logits.numel())).indices.tolist()
         return {"methods": methods, "pictures": None, "starts": PASSES * operations <= BY_ITSELF, "top": top}
 
-    def item(self, subject: Subject, name: str, settings: Settings) -> np.ndarray:
+    def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         made = lazy.trial_compute
         if (name == "standing") is not (subject.survey is not None):
             raise Unknown(OF_ONE if subject.survey is not None else OF_MANY)
@@ -195,31 +195,31 @@ class Trial(View):
         asked = settings["patches_as"], settings["method"], steps_of(settings)
         return packed(made.one(made.tried(subject, target, *asked)))
 
-    def at_hand(self, subject: Subject, settings: Settings) -> bool:
+    def at_hand(self, subject: ViewContext, settings: Settings) -> bool:
         if subject.survey is not None:
             return True
         target, order = target_of(subject, settings["target"]), self.order(subject)
         asked, steps = settings["patches_as"], steps_of(settings)
         return all(subject.made(lazy.trial_compute.named(target, asked, one, steps)) for one in order)
 
-    def order(self, subject: Subject) -> tuple[str, ...]:
+    def order(self, subject: ViewContext) -> tuple[str, ...]:
         """The methods that are tried; those that were made for sentences only where these are the classes."""
         given = subject.survey is not None or subject.trace.classes is not None
         return tuple(name for name in ORDER if given or name not in DENSE)
 
-    def whole(self, subject: Subject, settings: Settings, alone: bool = False):
+    def whole(self, subject: ViewContext, settings: Settings, alone: bool = False):
         """The trial of all methods, or of one `alone` beside chance, each made once."""
         methods = ("random", settings["method"]) if alone else self.order(subject)
         target = target_of(subject, settings["target"])
         asked = settings["patches_as"], tuple(dict.fromkeys(methods)), steps_of(settings)
         return lazy.trial_compute.whole(subject, target, *asked)
 
-    def numbers(self, subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+    def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         if subject.survey is not None:
             return lazy.trial_image_set.arrays(subject.survey, settings)
         return lazy.trial_compute.arrays(self.whole(subject, settings))
 
-    def file(self, subject: Subject, name: str, settings: Settings, upload: Any = None) -> bytes:
+    def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
         if subject.survey is not None:
             return as_csv(lazy.trial_image_set.rows(subject.survey, settings))
         return lazy.trial_compute.table(self.whole(subject, settings))

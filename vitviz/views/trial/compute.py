@@ -9,15 +9,15 @@ import torch
 
 from vitviz.analyses.correlation import agreement, spearman
 from vitviz.analyses.faithfulness.curves import beyond
-from vitviz.analyses.faithfulness.evaluation import CONVERGENCE, Trial, together, trial_of
+from vitviz.analyses.faithfulness.evaluation import CONVERGENCE, Faithfulness, together, trial_of
 from vitviz.analyses.faithfulness.ranking import CONTROLS, level, verdict
 from vitviz.analyses.protocol import TITLES
 from vitviz.charts.chart import GREY, SEVERAL, Chart, Matrix, Scale, Series, travelled
 from vitviz.errors import OutOfMemory, UnsupportedModel
-from vitviz.traces.localized_text import Sentence, travelling
+from vitviz.traces.localized_text import LocalizedText, travelling
 from vitviz.views.printing import fixed
-from vitviz.views.shared import Target, as_csv, passes_of, relevance_of, target_name
-from vitviz.views.subject import Settings, Subject
+from vitviz.views.shared import ClassTarget, as_csv, passes_of, relevance_of, target_name
+from vitviz.views.subject import Settings, ViewContext
 from vitviz.views.trial import STEPPED, group_of
 
 RANKS = "Spearman’s rank correlation, −1 blue to 1 orange; in the same order across and down."
@@ -25,23 +25,25 @@ LAST = "Last column: a method’s maps of this class and of {class}; 1 means tha
 DASHES = ("", "dashed", "dotted", "dash-dotted")
 SIDES = {
     "most": (
-        Sentence("Most relevant first: lower is better"),
-        Sentence("{share} % removed, most relevant first"),
+        LocalizedText("Most relevant first: lower is better"),
+        LocalizedText("{share} % removed, most relevant first"),
     ),
     "least": (
-        Sentence("Least relevant first: higher is better"),
-        Sentence("{share} % removed, least relevant first"),
+        LocalizedText("Least relevant first: higher is better"),
+        LocalizedText("{share} % removed, least relevant first"),
     ),
 }
-Beside = tuple[str, dict[str, float | None]]  # another class, and rank correlations by method
+RankingColumn = tuple[str, dict[str, float | None]]  # another class, and rank correlations by method
 
 
-def tried(subject: Subject, target: Target, patches_as: str, method: str, steps: int | None = None) -> Trial:
+def tried(
+    subject: ViewContext, target: ClassTarget, patches_as: str, method: str, steps: int | None = None
+) -> Faithfulness:
     """One method's part of the trial, made together with its group; what does not apply is in `refused`."""
     methods = group_of(method)
     steps = steps if STEPPED in methods else None
 
-    def make() -> Trial:
+    def make() -> Faithfulness:
         known = {}
         for name in methods:
             with suppress(UnsupportedModel, OutOfMemory):  # told once more below, and kept with its reason
@@ -52,19 +54,20 @@ def tried(subject: Subject, target: Target, patches_as: str, method: str, steps:
     return subject.once_by_passes(named(target, patches_as, method, steps), make).part(method)
 
 
-def named(target: Target, patches_as: str, method: str, steps: int | None = None) -> str:
+def named(target: ClassTarget, patches_as: str, method: str, steps: int | None = None) -> str:
     """What a method's part is kept under, with its group."""
     more = f" {steps}" if method == STEPPED else ""
     return f"trial {' '.join(group_of(method))} {target} {patches_as}{more}"
 
 
 def whole(
-    subject: Subject, target: Target, patches_as: str, methods: Sequence[str], steps: int | None = None
-) -> Trial:
+    subject: ViewContext, target: ClassTarget, patches_as: str, methods: Sequence[str],
+    steps: int | None = None
+) -> Faithfulness:  # fmt: skip
     return together([tried(subject, target, patches_as, method, steps) for method in methods])
 
 
-def one(trial: Trial) -> dict[str, Any]:
+def one(trial: Faithfulness) -> dict[str, Any]:
     """What the page draws of one method: its map, or why it is not applicable."""
     for reason in trial.refused.values():
         return {"refused": travelling(reason)}
@@ -80,7 +83,7 @@ def one(trial: Trial) -> dict[str, Any]:
     }
 
 
-def reach(trial: Trial, side: str, score: str) -> tuple[torch.Tensor, torch.Tensor]:
+def reach(trial: Faithfulness, side: str, score: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Between which ends 19 of 20 random maps run at every step, by Student's t of the draws; `side` is
     "most" or "least". Of shares and probabilities, no more than there are.
     """
@@ -92,7 +95,7 @@ def reach(trial: Trial, side: str, score: str) -> tuple[torch.Tensor, torch.Tens
 
 
 def panels(
-    trial: Trial, names: Sequence[str], subject: Subject, settings: Settings, held: str = ""
+    trial: Faithfulness, names: Sequence[str], subject: ViewContext, settings: Settings, held: str = ""
 ) -> tuple[Chart, Chart]:
     """Both, a line a method, the `held` one thick, on one scale: 0 to 1, logits as far as they go."""
     score = settings["score"]
@@ -100,42 +103,42 @@ def panels(
     every = [end for side in lines.values() for one in side for end in (one.y, *(one.band or ()))]
     low, high = (0.0, *map(np.min, every)), (1.0, *map(np.max, every))
     ends = (float(min(low)), float(max(high))) if score == "logit" else (0.0, 1.0)
-    axes = Sentence("patches taken away"), _watched(subject, settings), (-2.0, 106.0), ends
+    axes = LocalizedText("patches taken away"), _watched(subject, settings), (-2.0, 106.0), ends
     ticks = tuple((at, f"{at} %") for at in range(0, 101, 25))
     like = {"percent": score != "logit", "ticks": ticks, "keyed": True}
     return tuple(Chart(*axes, title, lines[side], **like) for side, (title, _) in SIDES.items())
 
 
-def _lines(trial: Trial, side: str, score: str, names: Sequence[str], held: str) -> tuple[Series, ...]:
+def _lines(trial: Faithfulness, side: str, score: str, names: Sequence[str], held: str) -> tuple[Series, ...]:
     """Five colours, first solid, then dashed, dotted, both; what knows no answer is grey."""
     styles = iter([(colour, dash) for dash in DASHES for colour in SEVERAL])
     grey, found = {"random": (GREY, "dashed"), "centre": (GREY, "dotted")}, []
-    told = (Sentence("{method}"), SIDES[side][1], Sentence("{whole}"))
+    told = (LocalizedText("{method}"), SIDES[side][1], LocalizedText("{whole}"))
     for name in names:
         y = getattr(trial.curves[name], side)[score].numpy()
         colour, dash = grey[name] if name in CONTROLS else next(styles)
         band = tuple(end.numpy() for end in reach(trial, side, score)) if name == "random" else None
-        title, x = Sentence(TITLES[name]), 100 * np.asarray(trial.shares)
+        title, x = LocalizedText(TITLES[name]), 100 * np.asarray(trial.shares)
         more = {"method": [title] * len(x), "share": np.rint(x).astype(int)}
-        more["whole"] = [Sentence("the whole picture"), *[""] * (len(x) - 1)]
+        more["whole"] = [LocalizedText("the whole picture"), *[""] * (len(x) - 1)]
         thick = 0.7 if name == held else 0.35
         line = Series(x, y, title, colour, True, False, band, dash, thick, told=told, also=more, key=name)
         found.append(line)
     return tuple(found)
 
 
-def _watched(subject: Subject, settings: Settings) -> Sentence:
+def _watched(subject: ViewContext, settings: Settings) -> LocalizedText:
     """What is watched, by name: a class, or one rather than another."""
     if settings["score"] == "kept":
-        return Sentence("Answer kept")
+        return LocalizedText("Answer kept")
     told = {"class": target_name(subject, settings["target"])}
     if settings["score"] != "logit":
-        return Sentence("probability of {class}", **told)
+        return LocalizedText("probability of {class}", **told)
     of_values = subject.about.head_type == "value"
-    return Sentence("value of {class}" if of_values else "logit of {class}", **told)
+    return LocalizedText("value of {class}" if of_values else "logit of {class}", **told)
 
 
-def told(trial: Trial, score: str) -> dict[str, Any]:
+def told(trial: Faithfulness, score: str) -> dict[str, Any]:
     """The ranking, the verdict, and how alike the maps are."""
     mean, deviation = trial.chance(score)
     beats, rows = trial.beats_chance(score), []
@@ -155,7 +158,7 @@ def told(trial: Trial, score: str) -> dict[str, Any]:
     }
 
 
-def alike(trial: Trial, names: Sequence[str]) -> np.ndarray:
+def alike(trial: Faithfulness, names: Sequence[str]) -> np.ndarray:
     """Rank correlations of every two methods' maps; not a number where a map has no order."""
     found = np.eye(len(names))
     for (a, b), value in agreement({name: trial.maps[name].map for name in names}).items():
@@ -164,31 +167,35 @@ def alike(trial: Trial, names: Sequence[str]) -> np.ndarray:
     return found
 
 
-def matrix(trial: Trial, score: str, beside: Beside | None = None) -> Matrix:
+def matrix(trial: Faithfulness, score: str, beside: RankingColumn | None = None) -> Matrix:
     """How alike the maps are, in the ranking's order; behind a gap how alike each method's are of the class
     that is explained and of another, whose name and numbers are `beside`.
     """
     names = [name for name, _ in trial.ranking(score)]
-    values, titles = alike(trial, names), [Sentence(TITLES[name]) for name in names]
-    cols, whose, notes = [str(place + 1) for place in range(len(names))], list(titles), (Sentence(RANKS),)
+    values, titles = alike(trial, names), [LocalizedText(TITLES[name]) for name in names]
+    cols, whose, notes = (
+        [str(place + 1) for place in range(len(names))],
+        list(titles),
+        (LocalizedText(RANKS),),
+    )
     if beside is not None:
         other, found = beside
         column = [np.nan if found.get(name) is None else found[name] for name in names]
         values = np.column_stack([values, np.full(len(names), np.nan), column])
-        cols, whose = [*cols, "", ""], [*whose, "", Sentence("the same of {class}", **{"class": other})]
-        notes += (Sentence(LAST, **{"class": other}),)
+        cols, whose = [*cols, "", ""], [*whose, "", LocalizedText("the same of {class}", **{"class": other})]
+        notes += (LocalizedText(LAST, **{"class": other}),)
     said = [
         [col and ("–" if np.isnan(one) else fixed(one, 2)) for one, col in zip(row, whose, strict=True)]
         for row in values
     ]
-    told = tuple(Sentence("{line}", line=table) for table in (said, [[one] for one in titles], [whose]))
-    scale = Scale("balance", -1.0, 1.0, Sentence("Agreement"))
-    title = Sentence("Rank correlations of the maps.")
+    told = tuple(LocalizedText("{line}", line=table) for table in (said, [[one] for one in titles], [whose]))
+    scale = Scale("balance", -1.0, 1.0, LocalizedText("Agreement"))
+    title = LocalizedText("Rank correlations of the maps.")
     like = {"told": told, "notes": notes, "unscaled": True}
     return Matrix(values, scale, "", "", title, rows=tuple(titles), cols=tuple(cols), **like)
 
 
-def sensitivity(subject: Subject, target: Target, methods: Sequence[str]) -> Beside:
+def sensitivity(subject: ViewContext, target: ClassTarget, methods: Sequence[str]) -> RankingColumn:
     """The likeliest other class, and how alike each method's maps of the class explained and of that are."""
     first = target[0] if isinstance(target, tuple) else target
     other = next(i for i in subject.trace.logits.argsort(descending=True).tolist() if i != first)
@@ -199,7 +206,7 @@ def sensitivity(subject: Subject, target: Target, methods: Sequence[str]) -> Bes
     return subject.trace.named(other), found
 
 
-def arrays(trial: Trial) -> dict[str, np.ndarray]:
+def arrays(trial: Faithfulness) -> dict[str, np.ndarray]:
     """What is taken home: methods by name; areas and curves by method, side (most, least first) and score."""
     names = list(trial.curves)
     return {
@@ -218,7 +225,7 @@ def arrays(trial: Trial) -> dict[str, np.ndarray]:
     }
 
 
-def table(trial: Trial) -> bytes:
+def table(trial: Faithfulness) -> bytes:
     """A row a method, best first."""
     named = ((TITLES[row["method"]], row) for row in trial.rows())
     return as_csv([{"checkpoint": trial.checkpoint, "title": title, **row} for title, row in named])

@@ -16,8 +16,8 @@ from vitviz.analyses.faithfulness.ranking import (
 )
 from vitviz.analyses.protocol import TITLES
 from vitviz.charts.chart import Series
-from vitviz.charts.mpl.spec import WIDE, Legend, Plate, Scale, Table, Tiles, tinted
-from vitviz.traces.localized_text import Sentence
+from vitviz.charts.mpl.spec import WIDE, FigureSpec, Legend, Scale, TextTable, Tiles, tinted
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.printing import fixed, joined, shape_of
 from vitviz.views.trial import image_set
 from vitviz.views.trial.compute import matrix, panels
@@ -33,7 +33,7 @@ SIGNED = "Orange for, blue against: logits up to {most}, other maps up to their 
 CLASSES = "Two classes: how alike a method’s maps of the two likeliest are; 1 means that it knows no class."
 
 
-def plate(view, subject, settings, asked) -> Plate:
+def plate(view, subject, settings, asked) -> FigureSpec:
     """Both panels with one legend; with detail the ranking, and what is beside it. Of a set: `_of_many`."""
     if subject.survey is not None:
         return _of_many(view, subject, settings, asked)
@@ -43,40 +43,47 @@ def plate(view, subject, settings, asked) -> Plate:
     lines = charts[0].series
     near, draws = level(trial, score), len(trial.draws)
     notes = [verdict(trial, score), *([near] if near else []), _removed(view, settings["patches_as"])]
-    notes.append(Sentence("Band: where 19 of 20 random maps run, by {count} of them.", count=draws))
+    notes.append(LocalizedText("Band: where 19 of 20 random maps run, by {count} of them.", count=draws))
     refused = trial.refused.items()
-    reasons = [Sentence("{name}: {value}", name=TITLES[name], value=reason) for name, reason in refused]
+    reasons = [LocalizedText("{name}: {value}", name=TITLES[name], value=reason) for name, reason in refused]
     if not asked.detail:
-        return Plate((charts, (Legend(lines),)), (*notes, *reasons), width=WIDE)
+        return FigureSpec((charts, (Legend(lines),)), (*notes, *reasons), width=WIDE)
     mean, reach = trial.chance(score)[0], trial.reach(score)
     unit = "" if score == "logit" else " %"
     chance = {"mean": _value(mean, score) + unit, "most": _value(mean + reach, score) + unit}
-    sets = Sentence("{sets} sets of patches were asked about.", sets=trial.sets)
+    sets = LocalizedText("{sets} sets of patches were asked about.", sets=trial.sets)
     rows, said = _beside(trial, _ranking(trial, score, lines), subject, settings)
     maps = trial.maps.items()
-    reached = [Sentence("{name}: {value}", name=TITLES[name], value=one.convergence) for name, one in maps
-               if one.convergence]  # fmt: skip
-    notes += [Sentence(STARS, **chance), sets, *said, *reached, *reasons]
+    reached = [
+        LocalizedText("{name}: {value}", name=TITLES[name], value=one.convergence)
+        for name, one in maps
+        if one.convergence
+    ]
+    notes += [LocalizedText(STARS, **chance), sets, *said, *reached, *reasons]
     weights = ((1.0, 1.0), (1.6, 1.0)) if settings["show"] == "agreement" else ()
-    return Plate((charts, *rows), tuple(notes), weights, WIDE)
+    return FigureSpec((charts, *rows), tuple(notes), weights, WIDE)
 
 
-def _ranking(trial, score: str, lines: tuple[Series, ...]) -> Table:
+def _ranking(trial, score: str, lines: tuple[Series, ...]) -> TextTable:
     """A row a method, best first, as on the page; with a star what cannot be told from chance."""
     beats, rows = trial.beats_chance(score), []
     for place, (name, gap) in enumerate(trial.ranking(score), start=1):
         rest = trial.maps[name].unexplained
         numbers = [_value(one, score) for one in (*trial.areas(name, score), gap)]
-        numbers += [fixed(trial.curves[name].saco, 2), Sentence("no sum") if rest is None else fixed(rest)]
+        numbers += [
+            fixed(trial.curves[name].saco, 2),
+            LocalizedText("no sum") if rest is None else fixed(rest),
+        ]
         rows.append((str(place), _starred(name, name in beats), *numbers))
-    return Table((*_columns(score), "SaCo", Sentence("Unexplained")), tuple(rows), 1, lines)
+    return TextTable((*_columns(score), "SaCo", LocalizedText("Unexplained")), tuple(rows), 1, lines)
 
 
-def _beside(trial, table: Table, subject, settings) -> tuple[tuple, tuple[Sentence, ...]]:
+def _beside(trial, table: TextTable, subject, settings) -> tuple[tuple, tuple[LocalizedText, ...]]:
     """The ranking with what is to stand beside the curves: rows of panels, and notes."""
     if settings["show"] == "agreement":
         both = matrix(trial, settings["score"])
-        numbered = replace(both, rows=(), along=Sentence("Rank"), down=Sentence("Rank"))  # as the table is
+        # as the table is
+        numbered = replace(both, rows=(), x_label=LocalizedText("Rank"), y_label=LocalizedText("Rank"))
         return ((table, numbered),), both.notes
     if settings["show"] == "ranking":
         return ((table,),), ()
@@ -85,17 +92,17 @@ def _beside(trial, table: Table, subject, settings) -> tuple[tuple, tuple[Senten
     return ((table,), (tiles,)), (note,)
 
 
-def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, Sentence]:
+def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, LocalizedText]:
     """Every map as the order in which it takes patches away, or as its values."""
-    maps, titles = [trial.maps[name] for name in names], [Sentence(TITLES[name]) for name in names]
-    nothing = Sentence("Nothing positive here.")
+    maps, titles = [trial.maps[name] for name in names], [LocalizedText(TITLES[name]) for name in names]
+    nothing = LocalizedText("Nothing positive here.")
     each = zip(titles, maps, strict=True)
     captions = tuple(joined(one, nothing) if found.nothing_positive else one for one, found in each)
-    title, like = Sentence("All maps"), {"captions": captions, "aspect": aspect}
+    title, like = LocalizedText("All maps"), {"captions": captions, "aspect": aspect}
     if ranked:
         order = [ranks(one.map.flatten()).view(one.map.shape) / max(1, one.map.numel() - 1) for one in maps]
-        scale = Scale("viridis", 0.0, 1.0, Sentence("Order of patches"))
-        return Tiles(np.stack(order), ACROSS, title, scale=scale, **like), Sentence(BRIGHT)
+        scale = Scale("viridis", 0.0, 1.0, LocalizedText("Order of patches"))
+        return Tiles(np.stack(order), ACROSS, title, scale=scale, **like), LocalizedText(BRIGHT)
     logits = [one.adds_up or name == "leave_one_out" for name, one in zip(names, maps, strict=True)]
     reach = [float(one.map.abs().max()) for one in maps]
     shared = max([most for most, one in zip(reach, logits, strict=True) if one], default=0.0) or 1.0
@@ -104,24 +111,26 @@ def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, 
         most = shared if logit else most or 1.0
         scale = Scale("balance", -most, most, "") if one.signed else Scale("viridis", 0.0, most, "")
         pictures.append(tinted(one.map.numpy(), scale))
-    return Tiles(np.stack(pictures), ACROSS, title, **like), Sentence(SIGNED, most=fixed(shared))
+    return Tiles(np.stack(pictures), ACROSS, title, **like), LocalizedText(SIGNED, most=fixed(shared))
 
 
-def _of_many(view, subject, settings, asked) -> Plate:
+def _of_many(view, subject, settings, asked) -> FigureSpec:
     """How far each method lies ahead of chance, with two standard errors; with detail also the ranking."""
     survey, score = subject.survey, settings["score"]
     place = image_set.protocol_of(survey, settings)
     rows = standing(survey, place, score)
     notes = [verdict_over(rows, survey.images), _removed(view, trial_in(survey).protocols[place])]
-    notes.append(Sentence("Lines: two standard errors of the difference, picture by picture."))
+    notes.append(LocalizedText("Lines: two standard errors of the difference, picture by picture."))
     charts = [(view.chart(subject, settings),)]
     if asked.detail:
         charts.append((_standing(rows, score),))
-        notes += [Sentence(SHARED), Sentence(CLASSES)]
-    return Plate(tuple(charts), (*notes, *said_of_refused(survey)), width=WIDE if asked.detail else 120.0)
+        notes += [LocalizedText(SHARED), LocalizedText(CLASSES)]
+    return FigureSpec(
+        tuple(charts), (*notes, *said_of_refused(survey)), width=WIDE if asked.detail else 120.0
+    )
 
 
-def _standing(rows, score: str) -> Table:
+def _standing(rows, score: str) -> TextTable:
     """A row a method, best first; who cannot be told apart shares a rank."""
 
     def both(row, name: str) -> str:
@@ -133,25 +142,25 @@ def _standing(rows, score: str) -> Table:
         numbers = [both(row, "most"), both(row, "least"), _value(row["gap"], score)]
         numbers.append("–" if math.isnan(row["alike"]) else fixed(row["alike"], 2))
         told.append((str(row["rank"]), _starred(row["method"], row["beats_chance"]), *numbers))
-    return Table((*_columns(score), Sentence("Two classes")), tuple(told), 1)
+    return TextTable((*_columns(score), LocalizedText("Two classes")), tuple(told), 1)
 
 
 def _columns(score: str) -> tuple[str, ...]:
-    numbers = (Sentence("Most first ↓"), Sentence("Least first ↑"), Sentence("Gap ↑"))
+    numbers = (LocalizedText("Most first ↓"), LocalizedText("Least first ↑"), LocalizedText("Gap ↑"))
     if score != "logit":
         numbers = tuple(joined(one, "%", by=" ") for one in numbers)
-    return Sentence("Rank"), Sentence("Method"), *numbers
+    return LocalizedText("Rank"), LocalizedText("Method"), *numbers
 
 
 def _starred(method: str, beats: bool) -> str:
-    title = Sentence(TITLES[method])
+    title = LocalizedText(TITLES[method])
     return title if beats else joined(title, "*", by=" ")
 
 
-def _removed(view, patches_as: str) -> Sentence:
+def _removed(view, patches_as: str) -> LocalizedText:
     """How patches were taken away, as the page's field says it."""
     field = next(control for control in view.controls if control.name == "patches_as")
-    return Sentence("{name}: {value}", name=field.label, value=dict(field.options)[patches_as])
+    return LocalizedText("{name}: {value}", name=field.label, value=dict(field.options)[patches_as])
 
 
 def _value(one: float, score: str) -> str:

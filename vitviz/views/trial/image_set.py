@@ -13,9 +13,9 @@ from vitviz.analyses.faithfulness.ranking import (
     verdict_over,
 )
 from vitviz.analyses.protocol import TITLES
-from vitviz.charts.chart import BLUE, GREY, Chart, Level, Series, spoken
+from vitviz.charts.chart import BLUE, GREY, Chart, ReferenceLine, Series, spoken
 from vitviz.traces.head_type import scores_named
-from vitviz.traces.localized_text import Sentence, travelling
+from vitviz.traces.localized_text import LocalizedText, travelling
 from vitviz.views.printing import joined
 from vitviz.views.subject import Settings
 
@@ -48,26 +48,29 @@ def ahead(survey: Any, settings: Settings) -> Chart:
     reach = 2 * times * np.nan_to_num([row["ahead_error"] for row in rows])
     y = np.arange(last, 0, -1.0)
     dots, lines = [], []
-    told = ((Sentence("better than chance"), BLUE, True), (Sentence("not told from chance"), GREY, False))
+    told = (
+        (LocalizedText("better than chance"), BLUE, True),
+        (LocalizedText("not told from chance"), GREY, False),
+    )
     for name, colour, beats in told:
         own = np.array([row["beats_chance"] is beats for row in rows])
         if own.any():
             said = [spoken(*one) for one in zip(mean[own], reach[own] / 2, strict=True)]
-            methods = [Sentence(TITLES[row["method"]]) for row in rows if row["beats_chance"] is beats]
-            more = {"said": said, "told": (Sentence("{method}"),), "also": {"method": methods}}
+            methods = [LocalizedText(TITLES[row["method"]]) for row in rows if row["beats_chance"] is beats]
+            more = {"said": said, "told": (LocalizedText("{method}"),), "also": {"method": methods}}
             dots.append(Series(mean[own], y[own], name, colour, dots=True, **more))
         for at in np.flatnonzero(own & (reach > 0)):
             ends = np.array([mean[at] - reach[at], mean[at] + reach[at]])
             lines.append(Series(ends, y[[at, at]], "", colour, line=True))
     low, high = min(0.0, *(mean - reach)), max(0.01 * times, *(mean + reach))
     spare = 0.04 * (high - low)
-    names = [joined(str(row["rank"]), Sentence(TITLES[row["method"]])) for row in rows]
-    along = Sentence("gap less chance’s, logits" if score == "logit" else "gap less chance’s, %")
-    along = Sentence("gap less chance’s, values") if survey.head_type == "value" else along
-    axes = along, Sentence("Method"), (low - spare, high + 2 * spare), (0.4, last + 0.6)
-    level = Level(0.0, Sentence("chance"), upright=True, colour=GREY)
+    names = [joined(str(row["rank"]), LocalizedText(TITLES[row["method"]])) for row in rows]
+    along = LocalizedText("gap less chance’s, logits" if score == "logit" else "gap less chance’s, %")
+    along = LocalizedText("gap less chance’s, values") if survey.head_type == "value" else along
+    axes = along, LocalizedText("Method"), (low - spare, high + 2 * spare), (0.4, last + 0.6)
+    level = ReferenceLine(0.0, LocalizedText("chance"), upright=True, colour=GREY)
     like = {"whole": False, "aspect": 0.06 + 0.042 * last}
-    like["rungs"] = tuple(zip(y.tolist(), names, strict=True))
+    like["y_ticks"] = tuple(zip(y.tolist(), names, strict=True))
     return Chart(*axes, series=(*lines, *dots), levels=(level,), **like)
 
 

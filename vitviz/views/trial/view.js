@@ -186,7 +186,7 @@ const this_ = {
     run.panels?.forEach((panel, i) => {
       for (const line of panel.series) line.thick = line.key === self.settings.method ? 0.7 : 0.35;
       const width = stacked ? self.width : (self.width - 12) / 2;
-      const named = { up: i ? '' : panel.up, along: stacked && !i ? '' : panel.along };
+      const named = { y_label: i ? '' : panel.y_label, x_label: stacked && !i ? '' : panel.x_label };
       drawn[i].draw({ ...panel, ...named }, width, Math.max(stacked ? 130 : 200, stacked ? tall / 2 : tall));
     });
   },

@@ -9,15 +9,15 @@ import numpy as np
 from einops import einsum, rearrange
 
 from vitviz.errors import UnsupportedModel
-from vitviz.views.base import Item, View, Words
-from vitviz.views.controls import Slider, Whole
-from vitviz.views.subject import Subject
+from vitviz.views.base import Item, View, ViewTexts
+from vitviz.views.controls import IntSetting, Slider
+from vitviz.views.subject import ViewContext
 
 
 class Weighted(View):
     slug = "weighted"
     title = "Value-weighted attention"
-    words = Words(
+    words = ViewTexts(
         what="Attention says from where a head reads, and not how much it finds: some values are short.",
         how="Click a patch to ask from where it reads, and step through layers and heads.",
         definition=(
@@ -30,18 +30,18 @@ class Weighted(View):
     controls = (
         Slider("layer", "Layer", minimum=1, maximum="layers", default="layers"),
         Slider("head", "Head", minimum=1, maximum="heads", default=1),
-        Whole("token", maximum="tokens", default="middle", tokens=True),
+        IntSetting("token", maximum="tokens", default="middle", tokens=True),
     )
     items = (Item("weighted", "layer head row col", "Length of what the patch hands on", depends=("token",)),)
 
-    def unsupported(self, subject: Subject) -> str | None:
+    def unsupported(self, subject: ViewContext) -> str | None:
         try:
             subject.inspector.tail(subject.grid.pixels)
         except UnsupportedModel as reason:
             return reason.args[0]
         return None
 
-    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def item(self, subject: ViewContext, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         trace, grid, found = subject.trace, subject.grid, []
         for layer, projection in enumerate(subject.inspector.tail(grid.pixels).layers):
             values, attention = trace.layers[layer].v, trace.attention(layer)[:, settings["token"]]
