@@ -150,7 +150,10 @@ def accounted(inspector: Inspector, trace: vitviz.Trace) -> str:
         direction = torch.randn(
             inspector.tail(trace.grid.pixels).features, generator=torch.Generator().manual_seed(0)
         )
-        account, own = vitviz.evidence(inspector, trace, direction), inspector.readout(trace) * direction
+        account, own = (
+            vitviz.logit_attribution(inspector, trace, direction),
+            inspector.readout(trace) * direction,
+        )
         assert abs(own.sum().item() - account.total) <= 1e-4 * own.abs().max().item(), (
             f"{name}: {account.total} of {own.sum().item()}"
         )
@@ -172,7 +175,7 @@ def worded(inspector: Inspector, trace: vitviz.Trace) -> str:
     vectors = torch.randn(2, width, generator=torch.Generator().manual_seed(0))
     try:
         asked = inspector.with_classes(vitviz.Classes(["one", "another"], vectors))
-        account = vitviz.evidence(asked, trace, ("one", "another"))
+        account = vitviz.logit_attribution(asked, trace, ("one", "another"))
     except UnsupportedModel as reason:
         return str(reason)
     assert abs(account.gap) <= 1e-4 * asked.answered(trace).logits.abs().max().item(), (name, account.gap)

@@ -17,15 +17,28 @@ if TYPE_CHECKING:  # isort: off
     from vitviz.analyses import token_components
     from vitviz.analyses.saliency import METHODS
     from vitviz.engine import Checkpoint, Inspector, load
-    from vitviz.engine.studies.circuits import edge_effects, paths, score_account, smallest_part, writers
-    from vitviz.engine.studies.perturbation import experiment
-    from vitviz.engine.studies.saliency import patch_scores, relevance, trial
-    from vitviz.engine.studies.attribution import embedding_filters, evidence
+    from vitviz.engine.studies.circuits import (
+        edge_ablation,
+        attribution_paths,
+        attention_score_attribution,
+        sufficient_edges,
+        upstream_contributions,
+    )
+    from vitviz.engine.studies.perturbation import perturbation
+    from vitviz.engine.studies.saliency import patch_scores, saliency, faithfulness
+    from vitviz.engine.studies.attribution import embedding_filters, logit_attribution
     from vitviz.engine.studies.text import text
-    from vitviz.engine.images.editing import retouched
+    from vitviz.engine.images.editing import edit_image
     from vitviz.errors import AssumedWarning, VitvizError
     from vitviz.notebook import show
-    from vitviz.notebook.results import attention_distance, checkpoints, cka, film, lens, overlay
+    from vitviz.notebook.results import (
+        attention_distance,
+        checkpoints,
+        cka,
+        training_snapshots,
+        logit_lens,
+        overlay,
+    )
     from vitviz.notebook.results import position_similarity, rollout, token_norms, token_similarity
     from vitviz.export import animation, figure, video
     from vitviz.traces.classes import Classes

@@ -7,6 +7,7 @@ used.
 
 import sys
 import warnings
+from functools import wraps
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -55,16 +56,19 @@ for _line in _TABLE.strip().replace("\n  ", " ").splitlines():
 
 
 _NAMES = """
-vitviz Without=Ablation
+vitviz Without=Ablation edge_effects=edge_ablation evidence=logit_attribution experiment=perturbation
+  film=training_snapshots lens=logit_lens paths=attribution_paths relevance=saliency retouched=edit_image
+  score_account=attention_score_attribution smallest_part=sufficient_edges trial=faithfulness
+  writers=upstream_contributions
 vitviz.analyses Effects=AblationEffects Evidence=Attribution Filters=FilterComponents
-  Largest=LargestActivations Ledger=LogitTerms Tail=ReadoutStage Usual=TypicalNorms
+  Largest=LargestActivations Ledger=LogitTerms Tail=ReadoutStage Usual=TypicalNorms evidence=logit_attribution
 vitviz.analyses.depth Largest=LargestActivations Usual=TypicalNorms
 vitviz.analyses.effects EdgeEffects=EdgeAblationEffects Effects=AblationEffects
 vitviz.analyses.faithfulness.curves Answers=LogitsOf Curves=RemovalCurves Told=OnStep
 vitviz.analyses.faithfulness.evaluation Progress=OnMethod Trial=Faithfulness
 vitviz.analyses.filters Filters=FilterComponents
 vitviz.analyses.image_changes Picture=ImageTensor
-vitviz.analyses.logit_account Evidence=Attribution PoolLines=PoolingContributions
+vitviz.analyses.logit_account Evidence=Attribution PoolLines=PoolingContributions evidence=logit_attribution
 vitviz.analyses.logit_attribution Carried=LayerTerms Ledger=LogitTerms
 vitviz.analyses.paths Path=AttributionPath Paths=AttributionPaths
 vitviz.analyses.perturbation Asked=LogitsAtStep Experiment=Perturbation Progress=OnProgress
@@ -106,6 +110,23 @@ def present(module: str, name: str) -> str:
     if new != name:
         warnings.warn(f"{module}.{name} is {module}.{new} now.", DeprecationWarning, stacklevel=4)
     return new
+
+
+PARAMETERS = {"without": "ablation"}  # of public functions: old -> new
+
+
+def renamed_parameters(function):
+    """Return the function, which takes its parameters under their old names too, with a warning."""
+
+    @wraps(function)
+    def call(*args, **given):
+        for old in PARAMETERS.keys() & given.keys():
+            new = PARAMETERS[old]
+            warnings.warn(f"{function.__name__}: {old}= is {new}= now.", DeprecationWarning, stacklevel=2)
+            given[new] = given.pop(old)
+        return function(*args, **given)
+
+    return call
 
 
 def current(name: str) -> str:

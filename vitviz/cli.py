@@ -259,8 +259,10 @@ def figure(
     photo, trace = _photo(picture), None
     inspector = vitviz.load(checkpoint, device=device, folder=weights)
     if photo is not None:
-        photo = vitviz.retouched(photo, strokes) if strokes else photo
-        trace = inspector.trace(photo, size=size, without=vitviz.Ablation.parse(without) if without else None)
+        photo = vitviz.edit_image(photo, strokes) if strokes else photo
+        trace = inspector.trace(
+            photo, size=size, ablation=vitviz.Ablation.parse(without) if without else None
+        )
     beside = vitviz.load(second, device=device, folder=weights) if second else None
     file = picture and not strokes and Path(picture).exists()  # its name stands in the caption
     named = picture if file else photo

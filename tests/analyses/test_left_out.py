@@ -100,13 +100,13 @@ def test_a_patch_that_was_left_out_asks_nothing(trace):
 @pytest.mark.parametrize("family", ["class", "average, then norm", "norm, then average"])
 def test_the_lens_on_patches(family, form):
     inspector = inspector_of(family)
-    trace = inspector.trace(noise(), without=Ablation(patches=[0, 6]))
-    answers = vitviz.lens(inspector, trace, form, patches=True, target=2)
+    trace = inspector.trace(noise(), ablation=Ablation(patches=[0, 6]))
+    answers = vitviz.logit_lens(inspector, trace, form, patches=True, target=2)
     assert answers.shape == (4, 3, 4) and answers[0].isnan().flatten().nonzero().flatten().tolist() == [0, 6]
     if family == "norm, then average" or (family, form) == ("average, then norm", "share"):
         assert answers[-1].nanmean().item() == pytest.approx(trace.logits[2].item(), abs=1e-4)
-    assert_close(vitviz.lens(inspector, trace, "share")[-1], trace.logits, rtol=1e-4, atol=1e-4)
-    assert_close(vitviz.lens(inspector, trace)[-1], trace.logits, rtol=1e-4, atol=1e-4)
+    assert_close(vitviz.logit_lens(inspector, trace, "share")[-1], trace.logits, rtol=1e-4, atol=1e-4)
+    assert_close(vitviz.logit_lens(inspector, trace)[-1], trace.logits, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_the_lens_on_patches(family, form):
 )
 def test_auto_is_what_the_classifier_reads_of_what_is_left(family):
     inspector = inspector_of(family)
-    trace = inspector.trace(noise(), without=Ablation(patches=[0, 6]))
+    trace = inspector.trace(noise(), ablation=Ablation(patches=[0, 6]))
     row = analyses.rollout_row(trace)
     assert row.nansum().item() == pytest.approx(1, abs=1e-5)
     assert row.isnan().nonzero().flatten().tolist() == [trace.grid.prefix, trace.grid.prefix + 6]
@@ -124,7 +124,7 @@ def test_every_view_has_numbers_or_says_why_not(inspector):
     from vitviz.views import VIEWS, ViewContext
 
     subject = ViewContext(
-        inspector, inspector.trace(vitviz.sample_image("coffee"), without=Ablation(patches=[0, 5, 100]))
+        inspector, inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(patches=[0, 5, 100]))
     )
     refusing = [view.slug for view in VIEWS if view.refused(subject)]
     assert refusing == [view.slug for view in VIEWS if view.every_patch]

@@ -65,11 +65,11 @@ def ways(case: tuple[str, int, dict]) -> dict:
 
     def writers():
         last = len(kept["trace"].layers) - 1
-        vitviz.writers(inspector, kept["trace"], 0, last, 1)
+        vitviz.upstream_contributions(inspector, kept["trace"], 0, last, 1)
 
     def score():
         last = len(kept["trace"].layers) - 1
-        vitviz.score_account(inspector, kept["trace"], last, 1, 0, 7)
+        vitviz.attention_score_attribution(inspector, kept["trace"], last, 1, 0, 7)
 
     def edges():
         basis = circuits._asked(inspector, kept["trace"], 0, False)[1]

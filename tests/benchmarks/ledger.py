@@ -59,7 +59,7 @@ def measured(case: tuple[str, int, dict], runs: int) -> tuple[float, float, floa
     pixels = np.random.default_rng(0).integers(0, 255, (size, size, 3), dtype=np.uint8)
     prepared = prepare(open_image(pixels), preprocessing)
     trace = inspector.traces([prepared], (size, size))[0]
-    vitviz.evidence(inspector, trace, 0)  # the first use of a checkpoint is checked
+    vitviz.logit_attribution(inspector, trace, 0)  # the first use of a checkpoint is checked
     taken: list[list[float]] = [[], [], []]
     for run in range(runs + 1):
         attribution._carried.clear()
@@ -67,9 +67,9 @@ def measured(case: tuple[str, int, dict], runs: int) -> tuple[float, float, floa
         with torch.no_grad():
             model(prepared.tensor[None])
         ran = time.perf_counter()
-        vitviz.evidence(inspector, trace, 1 + run)
+        vitviz.logit_attribution(inspector, trace, 1 + run)
         first = time.perf_counter()
-        vitviz.evidence(inspector, trace, 101 + run)
+        vitviz.logit_attribution(inspector, trace, 101 + run)
         if run:  # the first round warms up
             for times, seconds in zip(
                 taken, (ran - start, first - ran, time.perf_counter() - first), strict=True

@@ -153,7 +153,7 @@ def cost(runs: int) -> dict[str, float]:
 
     def accounted(trace):
         asked = asked_about()
-        vitviz.evidence(asked, trace, int(asked.answered(trace).logits.argmax()))
+        vitviz.logit_attribution(asked, trace, int(asked.answered(trace).logits.argmax()))
 
     def mapped(trace):
         asked = asked_about()

@@ -40,7 +40,7 @@ def main() -> None:
         total = [total[0] + wall, total[1] + cpu]
         print(f"{method:22} {wall:6.2f} s, processor {cpu:6.2f} s")
     print(f"one after the other    {total[0]:6.2f} s, processor {total[1]:6.2f} s")
-    wall, cpu = timed(lambda: vitviz.trial(inspector, trace, target))
+    wall, cpu = timed(lambda: vitviz.faithfulness(inspector, trace, target))
     print(f"all at once            {wall:6.2f} s, processor {cpu:6.2f} s; {torch.get_num_threads()} threads")
 
 

@@ -101,7 +101,9 @@ def test_cards_read_in_light_and_in_dark(browser, looked, tmp_path):
     from axe_playwright_python.sync_playwright import Axe
 
     inspector, trace = looked
-    results = (inspector, trace, vitviz.attention_distance(trace), vitviz.evidence(inspector, trace, 0))
+    results = (
+        inspector, trace, vitviz.attention_distance(trace), vitviz.logit_attribution(inspector, trace, 0)
+    )  # fmt: skip
     for around in (LIGHT, DARK):
         file = tmp_path / "cards.html"
         cards = "".join(one._repr_html_() for one in results)

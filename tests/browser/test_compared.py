@@ -73,7 +73,7 @@ def test_a_training_says_how_far_it_is_and_can_be_stopped(open_page):
     page = open_page("?tab=compared", wait=False)
     ready(page, "compared")
     questions, asked, part = [], [], page.locator("#vitviz-compared")
-    count = len(vitviz.film("vitviz-tiny"))
+    count = len(vitviz.training_snapshots("vitviz-tiny"))
     page.on("request", lambda request: asked.append(request.url) if "/looked?" in request.url else None)
     page.route(re.compile(r"/compared/looked\?frame=3$"), lambda question: questions.append(question))
     part.locator("[data-name=against]").get_by_text("Its training").click()

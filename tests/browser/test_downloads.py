@@ -131,7 +131,7 @@ def test_a_figures_film_is_the_one_of_python_under_the_settings_in_view(open_pag
     ready(page, "rollout")
     page.locator("#vitviz-rollout .vv-filmed").click()
     dialog = page.get_by_role("dialog", name="The figure as a film")
-    expect(dialog).to_contain_text(f"{len(vitviz.film('vitviz-tiny'))} frames")
+    expect(dialog).to_contain_text(f"{len(vitviz.training_snapshots('vitviz-tiny'))} frames")
     dialog.get_by_label("The film goes over").select_option("layers")
     expect(dialog).to_contain_text("8 frames")
     dialog.get_by_label("Format").select_option("gif")

@@ -36,7 +36,7 @@ def correlation(value: float) -> str:
 def test_every_part_is_taken_away_in_turn_and_stands_beside_its_own_share(open_page, coffee):
     inspector, trace = coffee
     target = int(trace.logits.argmax())
-    account = vitviz.evidence(inspector, trace, target)
+    account = vitviz.logit_attribution(inspector, trace, target)
     effects = inspector.effects(samples.sample_image("coffee"), target)
     page = open_page("?sample=coffee&tab=evidence", wait=False)
     ready(page, "evidence")
@@ -170,7 +170,7 @@ def test_the_tour_ends_with_a_sum_and_without_its_largest_part(open_page, coffee
     name = re.search(r"Layer \d+, head \d+", tour.inner_text())[0]
     layer, head = map(int, re.findall(r"\d+", name))
     without = inspector.trace(
-        samples.sample_image("coffee"), without=vitviz.Ablation(heads=[(layer - 1, head - 1)])
+        samples.sample_image("coffee"), ablation=vitviz.Ablation(heads=[(layer - 1, head - 1)])
     )
     label, share = without.top(1)[0]
     expect(tour.locator(".vv-table tbody tr").first).to_contain_text(f"{label} {100 * share:.1f} %")

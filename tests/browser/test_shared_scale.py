@@ -18,7 +18,7 @@ AXIS = """() => [...window.vitviz.views]
 
 def go(page, name: str):
     """To a step of the film, by its place among all."""
-    names = [frame.name for frame in vitviz.film("vitviz-tiny")]
+    names = [frame.name for frame in vitviz.training_snapshots("vitviz-tiny")]
     page.locator("#vitviz-film input").fill(str(names.index(name)))
     at(page, name)
 

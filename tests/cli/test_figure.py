@@ -21,7 +21,7 @@ def test_a_figure_of_a_file_is_the_one_of_python(said, tmp_path):
 
 def test_strokes_are_painted_over_it(said, tmp_path):
     assert said("figure", "rollout", "coffee", "--strokes", "hue_90", "-o", "x.svg")[0] == 0
-    painted = vitviz.retouched(vitviz.sample_image("coffee"), "hue_90")
+    painted = vitviz.edit_image(vitviz.sample_image("coffee"), "hue_90")
     inspector = vitviz.load("vitviz-tiny")
     expected = vitviz.figure("rollout", inspector, inspector.trace(painted), picture=painted)
     assert (tmp_path / "x.svg").read_bytes() == expected.svg() and "retouched: hue_90" in expected.caption

@@ -1,4 +1,4 @@
-"""`vitviz.experiment`: the curves of the page in Python, in float32 and in bfloat16."""
+"""`vitviz.perturbation`: the curves of the page in Python, in float32 and in bfloat16."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ WAYS = {"drop": ["dropped", "black"], "shuffle": ["shuffled"]}
 
 @pytest.fixture(scope="module")
 def found(inspector, photo):
-    return {kind: vitviz.experiment(inspector, photo, kind) for kind in WAYS}
+    return {kind: vitviz.perturbation(inspector, photo, kind) for kind in WAYS}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_it_is_what_the_page_shows(inspector, photo, found, kind):
 
 def test_a_draw_stays_the_same_draw_however_many_there_are(inspector, photo, found):
     few, told = [], []
-    few = vitviz.experiment(
+    few = vitviz.perturbation(
         inspector, inspector.trace(photo), draws=2, progress=lambda *one: told.append(one)
     )
     for way, values in found["drop"].probability.items():
@@ -73,13 +73,13 @@ def test_the_card_says_means_and_how_many_keep_the_answer(found):
 @pytest.mark.sweep  # a whole experiment in bfloat16
 def test_in_bfloat16_it_is_the_models_own_answer_and_says_how_far_that_is(rough, photo, found):
     half, trace = rough
-    one = vitviz.experiment(half, trace)
+    one = vitviz.perturbation(half, trace)
     assert one.dtype == "bfloat16" and one.deviation is trace.deviation is not None
     assert torch.equal(answers(half, trace, "dropped", 0)[0], trace.logits)
     for way in ("dropped", "black"):
         kept = set(patches_kept(trace.grid, SHARES[4], 3).tolist())
         gone = [patch for patch in range(trace.grid.patches) if patch not in kept]
-        other = half.trace(photo, without=Ablation(patches=gone, patches_as=way)).logits
+        other = half.trace(photo, ablation=Ablation(patches=gone, patches_as=way)).logits
         torch.testing.assert_close(answers(half, trace, way, 4)[2], other, atol=0.06, rtol=0.02)
         exact = found["drop"].probability[way]
         assert (one.probability[way] - exact).abs().max() < 20 * trace.deviation.classes
@@ -102,7 +102,7 @@ def test_a_way_that_does_not_exist_is_named_with_the_reason(inspector, photo, mo
         return whole(draws, kept, patches_as)
 
     monkeypatch.setattr(PerturbedLogits, "kept", refusing)
-    one = vitviz.experiment(inspector, photo, draws=1)
+    one = vitviz.perturbation(inspector, photo, draws=1)
     assert one.refused == {"dropped": reason} and list(one.probability) == ["black"] == list(one.kept)
     assert one.curve("black")[1][1] == 0 and reason in html(one)
     with pytest.raises(VitvizError, match="way='dropped', score='probability'; expected one of black, and"):
@@ -121,11 +121,11 @@ def test_what_cannot_be_asked_is_said(inspector, photo):
         ({"draws": 2.0}, "draws=2.0; expected"),
     ):
         with pytest.raises(VitvizError, match=said):
-            vitviz.experiment(inspector, photo, **given)
+            vitviz.perturbation(inspector, photo, **given)
     with pytest.raises(VitvizError, match="on the whole model"):
-        vitviz.experiment(inspector, inspector.trace(photo, without=Ablation(heads=[(0, 1)])))
+        vitviz.perturbation(inspector, inspector.trace(photo, ablation=Ablation(heads=[(0, 1)])))
     with cancellation.when(lambda: True), pytest.raises(Stopped):
-        vitviz.experiment(inspector, photo)
+        vitviz.perturbation(inspector, photo)
 
 
 def test_a_model_without_a_classifier_has_no_answer_to_watch():
@@ -134,4 +134,4 @@ def test_a_model_without_a_classifier_has_no_answer_to_watch():
     model = timm.create_model("vit_tiny_patch16_224", depth=1, num_classes=0)
     bare = vitviz.Inspector.of(model, mean=0.5, std=0.5, device="cpu")
     with pytest.raises(VitvizError, match="has no classifier"):
-        vitviz.experiment(bare, np.zeros((224, 224, 3), np.uint8))
+        vitviz.perturbation(bare, np.zeros((224, 224, 3), np.uint8))

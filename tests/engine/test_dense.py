@@ -164,11 +164,11 @@ def test_maps_of_sentences_are_those_of_the_formulas(given, method):
     asked, trace, (tokens, weights, projection, heads) = given
     each = by_loops(tokens, weights, projection, heads, method, trace.grid.cols)
     cosines = each @ asked.classes.vectors.double().numpy().T
-    found = vitviz.relevance(asked, trace, 2, method)
+    found = vitviz.saliency(asked, trace, 2, method)
     own = found.map.flatten().numpy() + found.constants["mean over patches"]
     np.testing.assert_allclose(own / 40, cosines[:, 2], rtol=0, atol=1e-5)
     assert abs(found.map.mean()) < 1e-9 and found.explained is None is found.unexplained
-    both = vitviz.relevance(asked, trace, (2, 4), method)
+    both = vitviz.saliency(asked, trace, (2, 4), method)
     own = both.map.flatten().numpy() + both.constants["mean over patches"]
     np.testing.assert_allclose(own / 40, cosines[:, 2] - cosines[:, 4], rtol=0, atol=2e-5)
     scores = vitviz.patch_scores(asked, trace, method)
@@ -210,7 +210,7 @@ def test_a_direction_is_asked_about_too_and_missing_patches_are_none(given):
     each = one.model.norm(one.trace.tokens[-1][3:]).sum(dim=-1)
     found = relevance_of(one, "own_patches").map.flatten()
     torch.testing.assert_close(found, each.detach() - each.mean().item(), check_dtype=False)
-    less = asked.trace(vitviz.sample_image("chelsea"), without=vitviz.Ablation(patches=[3, 5]))
+    less = asked.trace(vitviz.sample_image("chelsea"), ablation=vitviz.Ablation(patches=[3, 5]))
     for method in DENSE:
         missing = vitviz.patch_scores(asked, less, method)[0].flatten().isnan().nonzero().flatten()
         assert missing.tolist() == [3, 5], method
@@ -218,7 +218,7 @@ def test_a_direction_is_asked_about_too_and_missing_patches_are_none(given):
 
 def test_they_stand_in_the_trial_of_sentences_alone(given):
     asked, trace, _ = given
-    found = vitviz.trial(asked, trace, 2, draws=2)
+    found = vitviz.faithfulness(asked, trace, 2, draws=2)
     assert set(DENSE) <= set(found.curves) and set(found.maps) | set(found.refused) == set(vitviz.METHODS)
     assert sorted(found.curves) == sorted(ORDER)
     subject = ViewContext(asked, trace)

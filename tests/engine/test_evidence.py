@@ -54,7 +54,7 @@ def test_a_line_is_what_the_held_model_loses_without_it(construction):
     held, tokens = Held(model, pixels), trace.grid.tokens
     torch.testing.assert_close(held.logits, trace.logits)
     for target in (0, 5):
-        account = analyses.evidence(trace, readout, target)
+        account = analyses.logit_attribution(trace, readout, target)
         for head in range(3):
             lost = (held.logits - held.without(head))[target].item()
             assert account.heads[-1, head].item() == pytest.approx(lost, abs=EXACT * largest(trace))
@@ -92,22 +92,24 @@ def test_it_adds_up_for_any_grid_prefix_heads_depth_pool_and_norm(
 def test_differences_relative_accounts_and_directions_add_up_too(construction):
     model = small_model(construction)
     trace, readout = traced(model, pixels_for(model))
-    one, other = (analyses.evidence(trace, readout, target) for target in (2, 4))
-    between = analyses.evidence(trace, readout, (2, 4))
+    one, other = (analyses.logit_attribution(trace, readout, target) for target in (2, 4))
+    between = analyses.logit_attribution(trace, readout, (2, 4))
     torch.testing.assert_close(between.sources, one.sources - other.sources)
     assert between.logit == pytest.approx((trace.logits[2] - trace.logits[4]).item()) and abs(
         between.gap
     ) < EXACT * largest(trace)
-    relative = analyses.evidence(trace, readout, 2, relative=True)
+    relative = analyses.logit_attribution(trace, readout, 2, relative=True)
     assert relative.logit == pytest.approx((trace.logits[2] - trace.logits.mean()).item()) and abs(
         relative.gap
     ) < EXACT * largest(trace)
-    mean = torch.stack([analyses.evidence(trace, readout, target).mlps for target in range(6)]).mean(dim=0)
+    mean = torch.stack([analyses.logit_attribution(trace, readout, target).mlps for target in range(6)]).mean(
+        dim=0
+    )
     torch.testing.assert_close(relative.mlps, one.mlps - mean)
     with torch.no_grad():
         features = model.forward_head(model.norm(trace.tokens[-1][None]), pre_logits=True)[0]
     direction = torch.randn(len(features), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    along = analyses.evidence(trace, readout, direction)
+    along = analyses.logit_attribution(trace, readout, direction)
     assert (
         along.logit == pytest.approx((features @ direction).item())
         and along.head_bias == 0
@@ -120,13 +122,13 @@ def test_permuted_patches_permute_their_shares(construction):
     model = small_model(construction, no_embed_class=True)
     pixels, order = pixels_for(model), torch.randperm(12, generator=torch.Generator().manual_seed(1))
     before, _ = traced(model, pixels)
-    plain = analyses.evidence(*traced(model, pixels), 3).patches.flatten()
+    plain = analyses.logit_attribution(*traced(model, pixels), 3).patches.flatten()
     patches = pixels.unfold(2, 4, 4).unfold(3, 4, 4).flatten(2, 3)[:, :, order].unflatten(2, (3, 4))
     with torch.no_grad():
         model.pos_embed.copy_(model.pos_embed[:, order])
     trace, readout = traced(model, patches.transpose(3, 4).flatten(4).flatten(2, 3).reshape(1, 3, 12, 16))
     torch.testing.assert_close(trace.logits, before.logits)
-    torch.testing.assert_close(analyses.evidence(trace, readout, 3).patches.flatten(), plain[order])
+    torch.testing.assert_close(analyses.logit_attribution(trace, readout, 3).patches.flatten(), plain[order])
 
 
 @sweep("construction", CONSTRUCTIONS, quick=QUICK)
@@ -134,7 +136,7 @@ def test_permuted_patches_permute_their_shares(construction):
 def test_the_change_of_a_logit_has_an_account_too(construction, held):
     model = small_model(construction)
     passes = [traced(model, pixels_for(model, seed)) for seed in (1, 2)]
-    before, after = (analyses.evidence(*one, 1) for one in passes)
+    before, after = (analyses.logit_attribution(*one, 1) for one in passes)
     change = after.minus(before, held)
     with torch.no_grad():  # two plain passes of the model itself
         first, second = (model(pixels_for(model, seed))[0, 1].item() for seed in (1, 2))
@@ -151,7 +153,7 @@ def test_the_change_of_a_logit_has_an_account_too(construction, held):
 def test_the_norms_line_is_what_the_other_deviation_does():
     model = small_model("class")
     passes = [traced(model, pixels_for(model, seed)) for seed in (1, 2)]
-    change = analyses.evidence(*passes[1], 1).minus(analyses.evidence(*passes[0], 1))
+    change = analyses.logit_attribution(*passes[1], 1).minus(analyses.logit_attribution(*passes[0], 1))
     deviations, logits = [], []
     for trace, _ in passes:  # by hand: the class token centred, its deviation apart
         token = [one - sum(trace.tokens[-1][0].tolist()) / 24 for one in trace.tokens[-1][0].tolist()]
@@ -166,7 +168,7 @@ def test_the_norms_line_is_what_the_other_deviation_does():
 
 
 def test_accounts_of_other_shapes_have_no_difference():
-    one = analyses.evidence(*traced(small_model("class"), pixels_for(small_model("class"))), 1)
+    one = analyses.logit_attribution(*traced(small_model("class"), pixels_for(small_model("class"))), 1)
     deeper = small_model("class", depth=5)
     with pytest.raises(VitvizError, match="same shape"):
-        analyses.evidence(*traced(deeper, pixels_for(deeper)), 1).minus(one)
+        analyses.logit_attribution(*traced(deeper, pixels_for(deeper)), 1).minus(one)

@@ -89,7 +89,7 @@ def worked_account(x, target):
 @pytest.mark.parametrize("target", [DOG, CAT])
 def test_every_line_is_that_of_a_path_of_its_own(inspector, trace, target):
     expected = worked_account(trace.tokens[0].double(), target)
-    account = vitviz.evidence(inspector, trace, target)
+    account = vitviz.logit_attribution(inspector, trace, target)
     for line, value in expected.items():
         torch.testing.assert_close(
             torch.as_tensor(getattr(account, line)).double(), value, atol=1e-5, rtol=1e-4
@@ -100,7 +100,7 @@ def test_every_line_is_that_of_a_path_of_its_own(inspector, trace, target):
 
 
 def test_the_known_figures(inspector, trace):
-    account = vitviz.evidence(inspector, trace, DOG)
+    account = vitviz.logit_attribution(inspector, trace, DOG)
     found = {
         "logit": account.logit, "start": account.start, "heads": account.heads.sum(),
         "patches": account.patches.sum(),
@@ -120,7 +120,7 @@ def test_the_known_figures(inspector, trace):
     "target, rows, cols", [(DOG, range(1, 5), range(5, 9)), ("tiger cat", range(8, 14), range(4, 13))]
 )
 def test_the_map_peaks_on_the_animal_that_is_meant(inspector, trace, target, rows, cols):
-    patches = vitviz.evidence(inspector, trace, target).patches
+    patches = vitviz.logit_attribution(inspector, trace, target).patches
     row, col = divmod(int(patches.argmax()), 14)
     assert row in rows and col in cols
     inside = patches[rows.start : rows.stop, cols.start : cols.stop]
@@ -128,10 +128,12 @@ def test_the_map_peaks_on_the_animal_that_is_meant(inspector, trace, target, row
 
 
 def test_dog_rather_than_cat_is_the_difference_of_two_accounts(inspector, trace):
-    dog, cat, between = (vitviz.evidence(inspector, trace, target) for target in (DOG, CAT, (DOG, CAT)))
+    dog, cat, between = (
+        vitviz.logit_attribution(inspector, trace, target) for target in (DOG, CAT, (DOG, CAT))
+    )
     torch.testing.assert_close(between.patches, dog.patches - cat.patches, atol=1e-5, rtol=0)
     assert between.logit == pytest.approx(dog.logit - cat.logit, abs=1e-5)
-    relative = vitviz.evidence(inspector, trace, DOG, relative=True)
+    relative = vitviz.logit_attribution(inspector, trace, DOG, relative=True)
     assert (
         relative.logit == pytest.approx(dog.logit - trace.logits.mean().item(), abs=1e-5)
         and abs(relative.gap) < 1e-4
@@ -162,7 +164,7 @@ def test_heads_that_swap_their_shares_are_noticed_though_the_sum_stays(inspector
 def test_in_bfloat16_the_gap_is_shown_and_the_float32_twin_has_to_balance(trace):
     rough = vitviz.load(shared(WEIGHTS), architecture="deit_tiny_patch16_224", device="cpu", dtype="bfloat16")
     seen = rough.trace(shared("data/both.png"))
-    account = vitviz.evidence(rough, seen, DOG)
+    account = vitviz.logit_attribution(rough, seen, DOG)
     assert seen.deviation.gap < 1e-6 and seen.deviation.logits == pytest.approx(
         (seen.logits - trace.logits).abs().max().item(), rel=1e-3
     )
@@ -173,11 +175,11 @@ def test_in_bfloat16_the_gap_is_shown_and_the_float32_twin_has_to_balance(trace)
 
 
 def test_the_last_reading_is_the_models_answer_to_the_bit(inspector, trace):
-    now, share = vitviz.lens(inspector, trace), vitviz.lens(inspector, trace, form="share")
+    now, share = vitviz.logit_lens(inspector, trace), vitviz.logit_lens(inspector, trace, form="share")
     assert now.shape == share.shape == (13, 1000)
     assert torch.equal(now[-1], trace.logits)
     torch.testing.assert_close(share[-1], trace.logits, atol=1e-4, rtol=0)
-    account = vitviz.evidence(inspector, trace, DOG)
+    account = vitviz.logit_attribution(inspector, trace, DOG)
     steps = account.heads.sum(dim=1) + account.projection_biases + account.mlps
     torch.testing.assert_close(share[1:, DOG] - share[:-1, DOG], steps.float(), atol=1e-4, rtol=0)
     assert share[0, DOG].item() == pytest.approx(
@@ -191,9 +193,9 @@ def test_what_lens_and_account_are_asked_for_in_vain(inspector, trace):
         ({"target": 3}, "has all classes"),
     ]:  # fmt: skip
         with pytest.raises(vitviz.VitvizError, match=sentence):
-            vitviz.lens(inspector, trace, **asked)
-    assert vitviz.evidence(inspector, trace, "golden retriever").logit == trace.logits[207].item()
+            vitviz.logit_lens(inspector, trace, **asked)
+    assert vitviz.logit_attribution(inspector, trace, "golden retriever").logit == trace.logits[207].item()
     picture = inspector.trace(sample_image("coffee"))
     assert (
-        vitviz.evidence(inspector, picture, 0).logit == picture.logits[0].item()
+        vitviz.logit_attribution(inspector, picture, 0).logit == picture.logits[0].item()
     )  # nothing is kept of the other picture

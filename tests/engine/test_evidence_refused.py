@@ -25,7 +25,7 @@ def test_a_pooling_that_is_no_weighted_sum_is_refused_by_a_sentence(pool):
         UnsupportedModel,
         match=f"^mine: not applicable, because its classifier pools by '{pool}', which is no weighted sum",
     ):
-        vitviz.evidence(inspector, trace, 0)
+        vitviz.logit_attribution(inspector, trace, 0)
 
 
 def test_a_block_that_is_not_known_is_refused_by_its_name():
@@ -37,7 +37,7 @@ def test_a_block_that_is_not_known_is_refused_by_its_name():
     model.blocks[1].__class__ = Odd
     inspector = inspect(model, "mine")
     with pytest.raises(UnsupportedModel, match="not applicable, because its blocks are of the kind Odd"):
-        vitviz.evidence(inspector, inspector.trace(noise()), 0)
+        vitviz.logit_attribution(inspector, inspector.trace(noise()), 0)
 
 
 def test_a_model_that_does_more_than_its_parts_say_is_refused_with_the_figure():
@@ -53,17 +53,17 @@ def test_a_model_that_does_more_than_its_parts_say_is_refused_with_the_figure():
         UnsupportedModel,
         match=r"no account of mine's answers: .* only to \d.\de-\d+ of the largest logit, where 1e-04",
     ):
-        vitviz.evidence(inspector, inspector.trace(noise()), 0)
+        vitviz.logit_attribution(inspector, inspector.trace(noise()), 0)
 
 
 def test_weights_put_in_later_are_read_anew():
     model = small_model("class").float()
     inspector = inspect(model)
-    before = vitviz.evidence(inspector, inspector.trace(noise()), 0)
+    before = vitviz.logit_attribution(inspector, inspector.trace(noise()), 0)
     with torch.no_grad():
         model.blocks[2].attn.proj.weight.mul_(2)
     trace = inspector.trace(noise())
-    after = vitviz.evidence(inspector, trace, 0)
+    after = vitviz.logit_attribution(inspector, trace, 0)
     assert abs(after.gap) < 1e-5 and not torch.allclose(after.heads[2], before.heads[2])
 
 
@@ -82,9 +82,9 @@ def test_a_target_that_does_not_exist_is_said(target, sentence):
     inspector = inspect(small_model("class").float())
     inspector.placed.labels = ("a", "crane", "crane", "b", "c, see", "d")
     trace = inspector.trace(noise())
-    assert vitviz.evidence(inspector, trace, "SEE").logit == trace.logits[4].item()
+    assert vitviz.logit_attribution(inspector, trace, "SEE").logit == trace.logits[4].item()
     with pytest.raises(VitvizError, match=sentence):
-        vitviz.evidence(inspector, trace, target)
+        vitviz.logit_attribution(inspector, trace, target)
 
 
 def test_the_scores_are_logits_and_never_probabilities():
@@ -92,13 +92,13 @@ def test_the_scores_are_logits_and_never_probabilities():
     but them.
     """
     model = small_model("class")
-    plain = analyses.evidence(*traced(model, pixels_for(model)), 2, relative=True)
+    plain = analyses.logit_attribution(*traced(model, pixels_for(model)), 2, relative=True)
     shifted = small_model("class")
     with torch.no_grad():
         shifted.head.bias.add_(7)
-    account = analyses.evidence(*traced(shifted, pixels_for(shifted)), 2)
+    account = analyses.logit_attribution(*traced(shifted, pixels_for(shifted)), 2)
     assert account.head_bias == pytest.approx(shifted.head.bias[2].item())
-    relative = analyses.evidence(*traced(shifted, pixels_for(shifted)), 2, relative=True)
+    relative = analyses.logit_attribution(*traced(shifted, pixels_for(shifted)), 2, relative=True)
     assert relative.logit == pytest.approx(plain.logit) and relative.head_bias == pytest.approx(
         plain.head_bias
     )
@@ -125,7 +125,7 @@ def test_no_array_of_tokens_by_tokens_by_width_exists(pool):
     tokens, width = trace.tokens[0].shape
     Largest.numbers = 0
     with Largest():
-        vitviz.evidence(inspector, trace, 0)
+        vitviz.logit_attribution(inspector, trace, 0)
     assert 0 < Largest.numbers <= max(4 * tokens * width, 3 * tokens * tokens) < tokens * tokens * width / 20
 
 
@@ -148,7 +148,8 @@ def test_pictures_of_a_batch_have_accounts_of_their_own():
     for one, trace in zip(prepared, together, strict=True):
         alone = inspector.traces([one], inspector.preprocessing.size)[0]
         torch.testing.assert_close(
-            vitviz.evidence(inspector, trace, 1).sources, vitviz.evidence(inspector, alone, 1).sources
+            vitviz.logit_attribution(inspector, trace, 1).sources,
+            vitviz.logit_attribution(inspector, alone, 1).sources,
         )
 
 
@@ -158,10 +159,10 @@ def test_another_class_makes_no_pass_and_the_trace_keeps_no_weights_alive():
 
     inspector = inspect(small_model("class").float())
     trace = inspector.trace(noise())
-    vitviz.evidence(inspector, trace, 0)
+    vitviz.logit_attribution(inspector, trace, 0)
     passes = []
     with inspector.hook("blocks.0.input", lambda tensor: passes.append(1)):
-        vitviz.evidence(inspector, trace, 1)
+        vitviz.logit_attribution(inspector, trace, 1)
     assert passes == []
     kept = weakref.ref(inspector.tail())
     weights = weakref.ref(inspector.model)
@@ -173,9 +174,9 @@ def test_another_class_makes_no_pass_and_the_trace_keeps_no_weights_alive():
 def test_an_intervention_leaves_the_account_in_balance():
     """A hook on an MLP changes what is written, and the lines are of what was written."""
     inspector = inspect(small_model("class", **{**TINY, "reg_tokens": 1}).float())
-    vitviz.evidence(inspector, inspector.trace(noise()), 0)
+    vitviz.logit_attribution(inspector, inspector.trace(noise()), 0)
     with inspector.hook("blocks.1.mlp", lambda tensor: tensor * 0):
         trace = inspector.trace(noise())
-    account = vitviz.evidence(inspector, trace, 0)
+    account = vitviz.logit_attribution(inspector, trace, 0)
     assert account.mlps[1] == 0 and account.mlps[0] != 0 and abs(account.gap) < 1e-5
     assert readout_stages.tail_of(inspector.model, "x") is inspector.tail()

@@ -99,8 +99,8 @@ def test_passes_are_few_at_once_and_end_where_nobody_waits():
 @pytest.mark.parametrize("steps", [0, -1, True, 10**6])
 def test_steps_that_cannot_be_are_refused_before_any_pass(inspector, trace, steps):
     for ask in (
-        lambda: vitviz.relevance(inspector, trace, 7, "integrated_gradients", steps=steps),
-        lambda: vitviz.trial(inspector, trace, 7, ["integrated_gradients"], steps=steps),
+        lambda: vitviz.saliency(inspector, trace, 7, "integrated_gradients", steps=steps),
+        lambda: vitviz.faithfulness(inspector, trace, 7, ["integrated_gradients"], steps=steps),
         lambda: FaithfulnessMeasure(("integrated_gradients",), steps=steps),
     ):
         with pytest.raises(VitvizError, match="expected a whole number from 1 to 2048"):
@@ -109,7 +109,7 @@ def test_steps_that_cannot_be_are_refused_before_any_pass(inspector, trace, step
 
 def test_steps_of_what_has_none_are_refused(inspector, trace):
     with pytest.raises(VitvizError, match="for frozen; expected it for integrated_gradients alone"):
-        vitviz.relevance(inspector, trace, 7, steps=20)
+        vitviz.saliency(inspector, trace, 7, steps=20)
     with pytest.raises(VitvizError, match="expected integrated_gradients among the methods"):
         FaithfulnessMeasure(("ledger",), steps=20)
 
@@ -125,7 +125,7 @@ def test_trial_survey_view_and_notebook_take_the_steps_and_say_what_came_of_them
     from vitviz.views import ViewContext
     from vitviz.views.trial import compute
 
-    own = vitviz.trial(inspector, small, 7, ["integrated_gradients"], draws=2, steps=3)
+    own = vitviz.faithfulness(inspector, small, 7, ["integrated_gradients"], draws=2, steps=3)
     (row,) = (row for row in own.rows() if row["method"] == "integrated_gradients")
     assert (row["steps"], row["change"], row["converged"]) == (3, None, None)
     assert all(row["steps"] is None for row in own.rows() if row["method"] == "random")
@@ -147,7 +147,7 @@ def test_trial_survey_view_and_notebook_take_the_steps_and_say_what_came_of_them
     for picture in pictures:
         seen = inspector.trace(picture, size=64)
         top = int(seen.logits.argmax())
-        gaps.append(vitviz.relevance(inspector, seen, top, "integrated_gradients", steps=3).unexplained)
+        gaps.append(vitviz.saliency(inspector, seen, top, "integrated_gradients", steps=3).unexplained)
     assert found.mean("trial.unexplained") == pytest.approx(sum(gaps) / 2, abs=1e-5)
     assert found.mean("trial.steps") == 3
     auto, other = FaithfulnessMeasure(("integrated_gradients",)), FaithfulnessMeasure(("ledger",))

@@ -19,13 +19,13 @@ def test_the_last_row_is_the_logits_and_shares_differ_by_what_was_written(constr
     model = small_model(construction).float()
     inspector = inspect(model)
     trace = inspector.trace(noise())
-    now, share = vitviz.lens(inspector, trace), vitviz.lens(inspector, trace, form="share")
+    now, share = vitviz.logit_lens(inspector, trace), vitviz.logit_lens(inspector, trace, form="share")
     assert now.shape == share.shape == (4, 6) and torch.equal(now[-1], trace.logits)
     torch.testing.assert_close(share[-1], trace.logits, atol=1e-5, rtol=1e-5)
     with torch.no_grad():
         torch.testing.assert_close(now[1], model.forward_head(model.norm(trace.tokens[1][None]))[0])
     for target in (0, 4):
-        account = vitviz.evidence(inspector, trace, target)
+        account = vitviz.logit_attribution(inspector, trace, target)
         steps = account.heads.sum(dim=1) + account.projection_biases + account.mlps
         torch.testing.assert_close(share.diff(dim=0)[:, target], steps.float(), atol=1e-5, rtol=1e-4)
 
@@ -84,7 +84,7 @@ def test_each_patchs_probabilities_are_timms_own_one_patch_at_a_time(constructio
 
 def test_a_patch_that_was_left_out_has_no_answer_and_the_others_keep_their_places():
     inspector = inspect(small_model("class").float())
-    trace = inspector.trace(noise(), without=vitviz.Ablation(patches=[0, 5]))
+    trace = inspector.trace(noise(), ablation=vitviz.Ablation(patches=[0, 5]))
     found = analyses.lens_probabilities(attribution.balanced_ledger(inspector, trace), 3)
     assert found.isnan().all(dim=0).flatten().nonzero().flatten().tolist() == [0, 5]
     kept = attribution.balanced_ledger(inspector, trace).trace.tokens[3][trace.grid.prefix :]
@@ -101,7 +101,7 @@ def test_a_patch_alone_is_not_read_where_that_means_nothing(construction, reason
     inspector = inspect(small_model(construction).float())
     trace = inspector.trace(noise())
     for look in (
-        lambda: vitviz.lens(inspector, trace, patches=True, target=0),
+        lambda: vitviz.logit_lens(inspector, trace, patches=True, target=0),
         lambda: attribution.lens_kind(inspector),
     ):
         with pytest.raises(VitvizError, match=f"not applicable, because .*{reason}"):
@@ -112,14 +112,14 @@ def test_a_model_without_a_head_has_no_answer_but_directions():
     inspector = inspect(small_model("class", num_classes=0).float())
     trace = inspector.trace(noise())
     for look in (
-        lambda: vitviz.lens(inspector, trace),
-        lambda: vitviz.lens(inspector, trace, form="share"),
-        lambda: vitviz.evidence(inspector, trace, 0),
+        lambda: vitviz.logit_lens(inspector, trace),
+        lambda: vitviz.logit_lens(inspector, trace, form="share"),
+        lambda: vitviz.logit_attribution(inspector, trace, 0),
     ):
         with pytest.raises(VitvizError, match="has no classifier"):
             look()
     direction = torch.randn(24)
-    account = vitviz.evidence(inspector, trace, direction)
+    account = vitviz.logit_attribution(inspector, trace, direction)
     assert (
         account.logit == pytest.approx((inspector.readout(trace) @ direction).item(), abs=1e-5)
         and abs(account.gap) < 1e-5

@@ -132,9 +132,9 @@ def test_a_replaced_head_ends_a_path(small):
 def test_the_largest_path_lies_on_a_head_whose_parts_cancel(inspector, trace):
     """A search that opens heads by their net share alone never opens this one."""
     target = int(trace.logits.argmax())
-    found = vitviz.paths(inspector, trace, target)
+    found = vitviz.attribution_paths(inspector, trace, target)
     largest = found.paths[0]
     assert found.proven and (largest.heads, largest.writer) == (((7, 1),), Writer("mlp", 0))
     assert largest.share == pytest.approx(1.265, abs=1e-3)
-    written = vitviz.writers(inspector, trace, target, 7, 1).mlps[0].item()
+    written = vitviz.upstream_contributions(inspector, trace, target, 7, 1).mlps[0].item()
     assert largest.share == pytest.approx(written, abs=1e-4)

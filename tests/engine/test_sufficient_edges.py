@@ -151,7 +151,7 @@ def tuple_of(edge):
 def test_genuine_weights_answer_by_a_part():
     inspector = vitviz.load(shared(WEIGHTS), architecture="deit_tiny_patch16_224", device="cpu")
     trace = inspector.trace(shared("data/both.png"))
-    found = vitviz.smallest_part(inspector, trace, draws=1)
+    found = vitviz.sufficient_edges(inspector, trace, draws=1)
     assert len(found.edges) == 3 * sum(1 + 4 * one for one in range(12)) + 1 + 12 * 4
     assert found.counts[0] == 0 and found.counts[-1] == len(found.edges)
     best, second = trace.logits.topk(2).values
@@ -172,7 +172,7 @@ def test_genuine_weights_answer_by_a_part():
         others = torch.cat([logits[:top], logits[top + 1 :]]).max()
         assert found.margins["share"][0, column] == pytest.approx((logits[top] - others).item(), abs=2e-3)
     assert found.curve[0] == (0, found.margins["share"][0, 0].item()) and found.tried >= len(found.counts)
-    effects = vitviz.edge_effects(inspector, trace, top, count=3, seed=23, parts_as="zero")
+    effects = vitviz.edge_ablation(inspector, trace, top, count=3, seed=23, parts_as="zero")
     assert effects.of == len(found.edges) + 36 + 1  # positions have no mean of their own
     for edge, effect, share in zip(effects.edges, effects.effects, effects.shares, strict=True):
         if edge.into == "answer":  # nothing runs on behind it but norm and head
@@ -184,19 +184,19 @@ def test_genuine_weights_answer_by_a_part():
                 left = trace.tokens[-1].double() - torch.stack([0 * part, part])
                 whole, without = model.forward_head(model.norm(left))[:, top]
             assert effect.item() == pytest.approx((whole - without).item(), abs=1e-3)
-            direct = vitviz.evidence(inspector, trace, top).heads[layer, head].item()
+            direct = vitviz.logit_attribution(inspector, trace, top).heads[layer, head].item()
             assert share.item() == pytest.approx(direct, abs=1e-4)
             break
     else:
         raise AssertionError("no edge into the answer was drawn")
-    stopped = vitviz.smallest_part(inspector, trace, effects=effects, progress=lambda done, of: False)
+    stopped = vitviz.sufficient_edges(inspector, trace, effects=effects, progress=lambda done, of: False)
     assert stopped.margins["effect"].isfinite().sum() == 1 and stopped.tried == 1
 
 
 def test_sizes_that_preserve_the_prediction_are_said_of_those_that_were_tried(inspector):
     """Here more edges lose the prediction again: no size can be claimed from which on it is preserved."""
     trace = inspector.trace(vitviz.sample_image("chelsea"))
-    found = vitviz.smallest_part(inspector, trace, draws=0, parts_as="zero")
+    found = vitviz.sufficient_edges(inspector, trace, draws=0, parts_as="zero")
     sizes = [size for size, _ in found.curve]
     assert sizes == sorted(set(sizes)) and found.tried == len(sizes) > len(found.counts)
     assert set(found.counts) <= set(sizes)

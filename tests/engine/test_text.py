@@ -210,7 +210,7 @@ def test_shares_add_up_to_scale_times_cosine_and_are_those_of_hooks(name):
     trace = asked.trace(noise())
     row = classes.scale * classes.vectors[1].double()
     heads, biases, mlps, cosine = lines_by_hooks(model, pixels_of(inspector, trace), row)
-    found = vitviz.evidence(asked, trace, 1)
+    found = vitviz.logit_attribution(asked, trace, 1)
     largest = max(part.abs().max().item() for part in (found.heads, found.mlps, found.projection_biases))
     assert found.logit == pytest.approx(cosine.item() - 2.5, abs=1e-5 * largest)
     assert abs(found.gap) <= 1e-5 * largest
@@ -218,7 +218,7 @@ def test_shares_add_up_to_scale_times_cosine_and_are_those_of_hooks(name):
     torch.testing.assert_close(found.heads, heads, **near)
     torch.testing.assert_close(found.projection_biases, biases, **near)
     torch.testing.assert_close(found.mlps, mlps, **near)
-    both = vitviz.evidence(asked, trace, ("sentence 1", "sentence 3"))
+    both = vitviz.logit_attribution(asked, trace, ("sentence 1", "sentence 3"))
     assert both.logit == pytest.approx((trace.logits[1] - trace.logits[3]).item(), abs=1e-5)
     assert abs(both.gap) <= 1e-5 * largest
 
@@ -231,9 +231,9 @@ def test_a_cosine_near_zero_has_its_account_and_its_map(name):
     across -= (across @ z) / (z @ z) * z
     asked = inspect(model).with_classes(vitviz.Classes(["across"], across[None]))
     trace = asked.trace(noise())
-    found = vitviz.evidence(asked, trace, 0)
+    found = vitviz.logit_attribution(asked, trace, 0)
     assert abs(found.logit) < 1e-3 and abs(found.gap) <= 1e-5 * found.mlps.abs().max()
-    assert abs(vitviz.relevance(asked, trace, 0).unexplained) < 1e-3
+    assert abs(vitviz.saliency(asked, trace, 0).unexplained) < 1e-3
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -246,10 +246,10 @@ def test_lens_map_effects_and_a_trace_made_before_follow(name, monkeypatch):
     whole = asked.trace(noise())
     shared = {id(one) for one in inspector.model.parameters()}
     assert sum(id(one) not in shared for one in asked.model.parameters()) == 2  # the rows and their bias
-    frozen = vitviz.relevance(asked, plain, 2)
+    frozen = vitviz.saliency(asked, plain, 2)
     assert abs(frozen.unexplained) <= 1e-5 * classes.scale
     effects = asked.effects(noise(), 2)
-    without = asked.trace(noise(), without=vitviz.Ablation(heads=[(1, 2)]))
+    without = asked.trace(noise(), ablation=vitviz.Ablation(heads=[(1, 2)]))
     assert effects.heads[1, 2].item() == pytest.approx((whole.logits - without.logits)[2].item(), abs=1e-4)
     with monkeypatch.context() as patched:  # from here on a trace made before is all that there is
         patched.setattr(type(asked.model), "forward", None)
@@ -257,9 +257,9 @@ def test_lens_map_effects_and_a_trace_made_before_follow(name, monkeypatch):
         torch.testing.assert_close(answered.logits, whole.logits, atol=1e-5, rtol=0)
         assert answered is asked.answered(plain) and answered.top(1)[0][0].startswith("sentence")
         assert answered.tokens is plain.tokens
-        account = vitviz.evidence(asked, plain, 2)
-        assert torch.equal(account.heads, vitviz.evidence(asked, whole, 2).heads)
-        now, share = vitviz.lens(asked, plain), vitviz.lens(asked, plain, form="share")
+        account = vitviz.logit_attribution(asked, plain, 2)
+        assert torch.equal(account.heads, vitviz.logit_attribution(asked, whole, 2).heads)
+        now, share = vitviz.logit_lens(asked, plain), vitviz.logit_lens(asked, plain, form="share")
         torch.testing.assert_close(share[-1], whole.logits, atol=1e-4, rtol=0)
         steps = account.heads.sum(dim=1) + account.projection_biases + account.mlps
         torch.testing.assert_close(share.diff(dim=0)[:, 2], steps.float(), atol=1e-4, rtol=0)
@@ -286,9 +286,9 @@ def test_a_patchs_own_answer_has_its_own_length(name):
     logits = 40 * torch.nn.functional.normalize(z, dim=-1) @ asked.classes.vectors.T - 2.5
     near = {"atol": 1e-4, "rtol": 0, "check_dtype": False}
     torch.testing.assert_close(analyses.lens_probabilities(ledger, 2).flatten(1), logits.sigmoid().T, **near)
-    found = vitviz.lens(asked, trace, patches=True, target=3)[2].flatten()
+    found = vitviz.logit_lens(asked, trace, patches=True, target=3)[2].flatten()
     torch.testing.assert_close(found, logits[:, 3], **near)
-    found = vitviz.lens(asked, trace, patches=True, target=(3, 0))[2].flatten()
+    found = vitviz.logit_lens(asked, trace, patches=True, target=(3, 0))[2].flatten()
     torch.testing.assert_close(found, logits[:, 3] - logits[:, 0], **near)
 
 
@@ -297,9 +297,9 @@ def test_trial_and_experiment_ask_the_classes_for_their_probabilities():
     asked = inspect(model).with_classes(some_classes(model, score="sigmoid", bias=-2.5))
     trace = asked.trace(noise())
     own = trace.logits.sigmoid().double()
-    trial = vitviz.trial(asked, trace, 1, methods=["ledger"], draws=2, patches_as="mean")
+    trial = vitviz.faithfulness(asked, trace, 1, methods=["ledger"], draws=2, patches_as="mean")
     assert trial.curves["ledger"].most["probability"][0].item() == pytest.approx(own[1].item(), abs=1e-6)
-    experiment = vitviz.experiment(asked, trace, draws=2)
+    experiment = vitviz.perturbation(asked, trace, draws=2)
     assert experiment.probability["black"][0, 0].item() == pytest.approx(own.max().item(), abs=1e-6)
     assert experiment.label == trace.top(1)[0][0]
     assert trace.top(5)[0][1] == pytest.approx(own.max().item()) and sum(p for _, p in trace.top(5)) != 1

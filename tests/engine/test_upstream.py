@@ -273,7 +273,7 @@ def test_genuine_weights_by_a_path_of_its_own(genuine):
     by_token = {
         name: attention[head, 0] * (normed(one, p + "norm1", x) @ along) for name, one in written.items()
     }
-    found = vitviz.writers(inspector, trace, 243, layer, head)
+    found = vitviz.upstream_contributions(inspector, trace, 243, layer, head)
     assert found.share == pytest.approx(2.03, abs=0.01)
     largest = max(abs(part) for _, part in found.lines())
     assert abs(found.gap) < 1e-5 * largest
@@ -285,7 +285,7 @@ def test_genuine_weights_by_a_path_of_its_own(genuine):
         torch.testing.assert_close(found.by_token.biases[at].double(), by_token["bias", at], **near)
         for h in range(3):
             torch.testing.assert_close(found.by_token.heads[at, h].double(), by_token[at, h], **near)
-    score = vitviz.score_account(inspector, trace, layer, head, query, key)
+    score = vitviz.attention_score_attribution(inspector, trace, layer, head, query, key)
     assert score.score == pytest.approx((q[head, query] @ k[head, key] / 8).item(), abs=1e-4)
     assert abs(score.gap) < 1e-5 * score.matrix.abs().max()
     asked, told = (normed(torch.stack([*written.values()]), p + "norm1", x) @ one.T for one in (wq, wk))
@@ -308,17 +308,17 @@ def test_what_is_asked_in_vain_is_told(genuine):
         ({"layer": 3, "head": 1, "via": [(3, 0)]}, "each head in an earlier layer"),
     ]:  # fmt: skip
         with pytest.raises(vitviz.VitvizError, match=sentence):
-            vitviz.writers(inspector, trace, 0, **given)
+            vitviz.upstream_contributions(inspector, trace, 0, **given)
     with pytest.raises(vitviz.VitvizError, match="as the key; expected a token from 0 to 196"):
-        vitviz.score_account(inspector, trace, 0, 0, 0, 197)
-    first = vitviz.writers(inspector, trace, 0, 0, 2)
+        vitviz.attention_score_attribution(inspector, trace, 0, 0, 0, 197)
+    first = vitviz.upstream_contributions(inspector, trace, 0, 0, 2)
     assert [one.kind for one, _ in first.lines()] == ["embedding", "positions", "constant"]
     without = vitviz.Ablation(heads=[(2, 1)], patches=[0, 5])
-    other = inspector.trace(shared("data/both.png"), without=without)
-    found = vitviz.writers(inspector, other, 0, 6, 2)
+    other = inspector.trace(shared("data/both.png"), ablation=without)
+    found = vitviz.upstream_contributions(inspector, other, 0, 6, 2)
     assert abs(found.gap) < 1e-5 and found.by_token.mlps[0].isnan().sum() == 2
     with pytest.raises(vitviz.VitvizError, match="was replaced"):
-        vitviz.writers(inspector, other, 0, 2, 1)
+        vitviz.upstream_contributions(inspector, other, 0, 2, 1)
 
 
 def everything(layer, heads, positions=True):
@@ -403,9 +403,9 @@ def test_edges_taken_out_by_passes(construction):
 
 def test_twenty_edges_of_genuine_weights_against_hooks(genuine):
     inspector, trace = genuine
-    found = vitviz.edge_effects(inspector, trace, 243, 9, 1, parts_as="zero", count=20, seed=1)
+    found = vitviz.edge_ablation(inspector, trace, 243, 9, 1, parts_as="zero", count=20, seed=1)
     assert len(found.edges) == 20 and found.of == 2 + 9 * 4 and -1 <= found.correlation <= 1
-    mean = vitviz.edge_effects(inspector, trace, 243, 9, 1, batch=1, progress=lambda done, of: False)
+    mean = vitviz.edge_ablation(inspector, trace, 243, 9, 1, batch=1, progress=lambda done, of: False)
     assert mean.of == 1 + 9 * 4 and all(one.writer.kind != "positions" for one in mean.edges)
     model = inspector.model
     pixels = inspector.forward.pixels([as_seen(trace.view, inspector.preprocessing)])
@@ -424,7 +424,7 @@ def test_twenty_edges_of_genuine_weights_against_hooks(genuine):
         whole = model(pixels)[0, 243].item()
     for handle in handles:
         handle.remove()
-    block, lines = model.blocks[9], dict(vitviz.writers(inspector, trace, 243, 9, 1).lines())
+    block, lines = model.blocks[9], dict(vitviz.upstream_contributions(inspector, trace, 243, 9, 1).lines())
     for edge, effect, share in zip(found.edges, found.effects, found.shares, strict=True):
         kind, layer, head = edge.writer
         if kind == "head":
@@ -447,7 +447,7 @@ def test_twenty_edges_of_genuine_weights_against_hooks(genuine):
             handle.remove()
         assert effect.item() == pytest.approx(lost, abs=2e-4)
         assert share.item() == pytest.approx(lines[edge.writer])
-    stopped = vitviz.edge_effects(
+    stopped = vitviz.edge_ablation(
         inspector, trace, (243, 282), 3, 0, into="query", batch=2, progress=lambda done, of: False
     )
     assert stopped.effects.isfinite().sum() == 2 and stopped.shares.isnan().all()

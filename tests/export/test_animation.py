@@ -99,7 +99,7 @@ def test_each_frame_of_a_training_is_that_steps_figure_under_one_scale(films, ph
     film = films("rollout", "training", smooth="off")
     maps = [
         vitviz.rollout(vitviz.load(moment.name, device="cpu").trace(photo)).numpy()
-        for moment in vitviz.film("vitviz-tiny")
+        for moment in vitviz.training_snapshots("vitviz-tiny")
     ]
     low, high = min(map(np.min, maps)), max(map(np.max, maps))
     for frame, expected in zip(film.frames, maps, strict=True):
@@ -122,7 +122,7 @@ def test_rollout_grows_to_the_whole(films, trace):
 
 def test_evidence_grows_by_each_layers_heads_to_the_whole_account(films, inspector, trace):
     film = films("evidence", "layers")
-    account = vitviz.evidence(inspector, trace, target=int(trace.logits.argmax()))
+    account = vitviz.logit_attribution(inspector, trace, target=int(trace.logits.argmax()))
     so_far = np.zeros(account.patches.shape)
     for layer, frame in enumerate(film.frames):
         heads = account.sources[layer].double().sum(dim=0)[trace.grid.prefix :].numpy()

@@ -230,7 +230,7 @@ def test_nothing_is_looked_at_for_what_is_refused(inspector, early, trace, photo
     from vitviz.export import over_a_set
 
     monkeypatch.setattr(over_a_set, "over_samples", lambda *given: pytest.fail("pictures were looked at"))
-    less = inspector.trace(photo, without=Ablation(heads=[(0, 1)]))
+    less = inspector.trace(photo, ablation=Ablation(heads=[(0, 1)]))
     for given, words in (
         ((inspector, less), "Put back what was taken away"),
         ((early, surveys[0]), f"The survey is of vitviz-tiny, the inspector of {EARLY}"),

@@ -17,7 +17,7 @@ def effects(inspector, trace):
 
 @pytest.fixture(scope="module")
 def account(inspector, trace):
-    return vitviz.evidence(inspector, trace, CLASS)
+    return vitviz.logit_attribution(inspector, trace, CLASS)
 
 
 def of(made, **settings):
@@ -80,6 +80,6 @@ def test_without_detail_there_is_the_map_alone(made):
 
 
 def test_of_a_model_without_a_part_it_says_why_not(inspector, photo):
-    trace = inspector.trace(photo, without=vitviz.Ablation(heads=[(4, 1)]))
+    trace = inspector.trace(photo, ablation=vitviz.Ablation(heads=[(4, 1)]))
     with pytest.raises(VitvizError, match="Put back what has been taken away"):
         vitviz.figure("evidence", inspector, trace, detail=True, show="effects")

@@ -110,7 +110,7 @@ def test_the_wall_has_every_head_and_their_mean_on_the_scale_that_it_names(made,
 
 
 def test_the_evidence_map_is_even_about_zero_and_its_sum_is_said(made, inspector, trace):
-    account = vitviz.evidence(inspector, trace, target=int(trace.logits.argmax()))
+    account = vitviz.logit_attribution(inspector, trace, target=int(trace.logits.argmax()))
     svg = made("evidence").svg()
     expected = account.patches.double().numpy()
     found = middles(picture(svg, "panel-1-values"), *expected.shape)[..., :3].astype(float)
@@ -264,7 +264,7 @@ def test_registers_have_their_name_in_every_language(language):
 
 def test_a_patch_that_was_left_out_has_no_colour(inspector, photo):
     without = vitviz.Ablation(patches=[0, 17], patches_as="dropped")
-    trace = inspector.trace(photo, without=without)
+    trace = inspector.trace(photo, ablation=without)
     svg = vitviz.figure("tokens", inspector, trace).svg()
     alpha = middles(picture(svg, "panel-1-values"), trace.grid.rows, trace.grid.cols)[..., 3].ravel()
     assert sorted(np.flatnonzero(alpha == 0)) == [0, 17]
@@ -273,7 +273,7 @@ def test_a_patch_that_was_left_out_has_no_colour(inspector, photo):
 
 @sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
 def test_what_has_no_number_is_never_written_as_one(inspector, photo, view, few):
-    trace = inspector.trace(photo, without=vitviz.Ablation(patches=[0, 17], patches_as="dropped"))
+    trace = inspector.trace(photo, ablation=vitviz.Ablation(patches=[0, 17], patches_as="dropped"))
     for detail in (False, True):
         try:
             figure = vitviz.figure(view.slug, inspector, trace, detail=detail, picture=photo)

@@ -140,7 +140,7 @@ def test_rollout_of_all_layers_of_one_and_of_a_patch(made, trace):
 
 def test_the_account_goes_from_the_start_to_the_logit(made, inspector, trace):
     target = int(trace.logits.argmax())
-    account = vitviz.evidence(inspector, trace, target)
+    account = vitviz.logit_attribution(inspector, trace, target)
     main, chart, wall = panels(made("evidence", True))
     attention = account.heads.sum(dim=1) + account.projection_biases
     steps = [account.start, *torch.stack([attention, account.mlps], dim=1).ravel().tolist()]
@@ -164,7 +164,7 @@ def test_the_account_goes_from_the_start_to_the_logit(made, inspector, trace):
 
 def test_the_answer_forming_is_the_lens(made, inspector, trace):
     chart = panels(made("evidence", True, show="forming"))[1]
-    table = vitviz.lens(inspector, trace).double().softmax(dim=-1)
+    table = vitviz.logit_lens(inspector, trace).double().softmax(dim=-1)
     for line, index in zip(chart.series, trace.logits.topk(5).indices.tolist(), strict=True):
         close(line.y, table[:, index], 1e-4), close(line.x, np.arange(9))
         assert line.name == trace.labels[index]

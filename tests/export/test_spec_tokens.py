@@ -80,7 +80,7 @@ def test_how_widely_heads_look_and_how_alike_they_are(made, trace, measure, alik
 @sweep("score", ["probability", "kept"], quick=1)
 @sweep("kind", ["drop", "shuffle"], quick=["shuffle"])
 def test_the_experiment_has_its_means_and_bands_by_step(made, inspector, trace, kind, score):
-    found = vitviz.experiment(inspector, trace, kind)
+    found = vitviz.perturbation(inspector, trace, kind)
     (chart,) = panels(made("experiment", kind=kind, score=score))
     x = np.arange(0, 101, 10) if kind == "drop" else [1, 2, 3, 4]
     assert len(chart.series) == len(found.probability) == (2 if kind == "drop" else 1)
@@ -119,7 +119,7 @@ def test_beside_the_experiment_stands_what_the_model_was_shown(
                 assert not left[at].any() and (black[at] == [0, 0, 0, 255]).all()
         assert "Shown: 70 % of the patches dropped: 137 of 196, draw 3." in notes
         gone = vitviz.Ablation(patches=[patch for patch in range(196) if patch not in kept])
-        label, share = inspector.trace(photo, without=gone).top(1)[0]
+        label, share = inspector.trace(photo, ablation=gone).top(1)[0]
         assert f"left out of the sequence: {label} {100 * share:.1f} %" in notes
     else:
         order = analyses.shuffled_pieces(trace.grid, 2, draw)

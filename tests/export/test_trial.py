@@ -1,4 +1,6 @@
-"""The trial's figure for print against `vitviz.trial`, and against passes and areas of the test's own."""
+"""The trial's figure for print against `vitviz.faithfulness`, and against passes and areas of the test's
+own.
+"""
 
 from dataclasses import replace
 
@@ -58,7 +60,7 @@ def made(inspector, trace, photo):
 def found(inspector, trace):
     """The public function, by methods asked about at once, where the view asks for some after others."""
     target = int(trace.logits.argmax())
-    return vitviz.trial(inspector, trace, target, methods=["ledger", "chefer", "rollout", "centre"])
+    return vitviz.faithfulness(inspector, trace, target, methods=["ledger", "chefer", "rollout", "centre"])
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -82,10 +84,10 @@ def test_the_curves_are_those_of_python_with_chance_beside_them(made, found, sco
 @pytest.mark.parametrize(("side", "away"), [("most", 5), ("least", 11)])
 def test_a_point_is_what_the_model_says_without_those_patches(made, inspector, photo, trace, side, away):
     """30 and 70 % of 16 patches: the account's own map in numpy's order, and a pass without them."""
-    account = vitviz.evidence(inspector, trace, target=int(trace.logits.argmax()))
+    account = vitviz.logit_attribution(inspector, trace, target=int(trace.logits.argmax()))
     order = np.argsort(account.patches.flatten().numpy())
     gone = order[::-1][:away] if side == "most" else order[:away]
-    other = inspector.trace(photo, without=vitviz.Ablation(patches=sorted(gone.tolist())))
+    other = inspector.trace(photo, ablation=vitviz.Ablation(patches=sorted(gone.tolist())))
     share = torch.softmax(other.logits.double(), -1)[int(trace.logits.argmax())].item()
     step = {5: 3, 11: 7}[away]
     assert lines(made("trial"))[side, "ledger"].y[step] == pytest.approx(share, abs=1e-4)
@@ -193,12 +195,12 @@ def test_what_is_chosen_beside_the_curves_stands_below_or_beside_the_ranking(mad
     order = [row[1].removesuffix(" *") for row in panels(made("trial", True), TextTable)[0].rows]
     (tiles,) = panels(made("trial", True, show="maps"), Tiles)
     assert [str(one).removesuffix(" · Nothing positive here.") for one in tiles.captions] == order
-    account = vitviz.evidence(inspector, trace, target=int(trace.logits.argmax())).patches.numpy()
+    account = vitviz.logit_attribution(inspector, trace, target=int(trace.logits.argmax())).patches.numpy()
     own = tiles.pictures[order.index("The account")]
     np.testing.assert_allclose(own.ravel()[np.argsort(account.ravel())], np.arange(16) / 15, atol=0.02)
     (matrix,) = panels(made("trial", True, show="agreement"), Matrix)
     i, j = order.index("The account"), order.index("Rollout")
-    rollout = vitviz.relevance(inspector, trace, int(trace.logits.argmax()), method="rollout").map.numpy()
+    rollout = vitviz.saliency(inspector, trace, int(trace.logits.argmax()), method="rollout").map.numpy()
     places = [np.argsort(np.argsort(one.ravel())) for one in (account, rollout)]  # no two values are alike
     assert matrix.values[i, j] == matrix.values[j, i] == pytest.approx(np.corrcoef(*places)[0, 1], abs=1e-3)
     assert (np.diag(matrix.values) == 1).all() and (matrix.scale.low, matrix.scale.high) == (-1, 1)

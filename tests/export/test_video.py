@@ -123,7 +123,7 @@ def test_the_scale_is_the_widest_so_far_and_the_class_the_first_frames(inspector
     assert int(traces[1].logits.argmax()) != first
     for target, named in ((first, {}), (3, {"target": 3})):
         for one, trace in zip(vitviz.video(path, inspector, "evidence", **named), traces, strict=True):
-            account = vitviz.evidence(inspector, trace, target=target)
+            account = vitviz.logit_attribution(inspector, trace, target=target)
             np.testing.assert_allclose(one.map, account.patches.numpy(), atol=1e-5)
 
 

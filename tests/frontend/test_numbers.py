@@ -188,7 +188,7 @@ def test_the_lines_of_the_account_and_its_waterfall_lead_from_the_start_to_the_l
     names = ["heads", "mlps", "biases", "lines", "sources"]
     view = seen(subject, data=items(AttributionView(), subject, names))
     target = subject.trace.top(1)[0][0]
-    account = vitviz.evidence(subject.inspector, subject.trace, target=target)
+    account = vitviz.logit_attribution(subject.inspector, subject.trace, target=target)
     all_ = node("views/evidence/lines.js", "sums(self)", self=view)
     bars = AttributionView().chart(subject, AttributionView().settings({}, subject.about)).bars
     assert bars.low[0] == 0 and bars.high[-1] == pytest.approx(float(account.logit), abs=1e-3)

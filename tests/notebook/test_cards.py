@@ -15,7 +15,7 @@ from vitviz.charts.colormaps import TABLES
 from vitviz.notebook import html
 
 # public names that give no card: errors, constants, plain tensors, what is no picture of a model
-NOTHING = {"METHODS", "AssumedWarning", "VitvizError", "keep_freed_memory", "sample_image", "retouched"}
+NOTHING = {"METHODS", "AssumedWarning", "VitvizError", "keep_freed_memory", "sample_image", "edit_image"}
 NOTHING |= {"patch_scores"}
 VOID = {"img", "circle", "line", "polyline", "br", "path"}
 
@@ -107,7 +107,7 @@ def test_a_map_of_nothing_is_neither_for_nor_against(results):
 
 
 def test_a_patch_that_was_left_out_is_grey(inspector, image):
-    trace = inspector.trace(image, without=vitviz.Ablation(patches=[0, 17]))
+    trace = inspector.trace(image, ablation=vitviz.Ablation(patches=[0, 17]))
     page = Reader(vitviz.rollout(trace)._repr_html_())
     grey = (page.pictures[0] == 128).all(axis=-1)
     assert grey[0, 0] and grey[1, 3] and grey.sum() == 2 and "patches left out" in html(trace)

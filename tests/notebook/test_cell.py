@@ -84,7 +84,7 @@ def test_less_is_live_where_there_is_less_room(inspector, trace):
 def test_evidence_holds_every_head_and_class_that_can_be_clicked(inspector, trace):
     cell = vitviz.show("evidence", inspector, trace, live=["chosen", "target"])
     parts, best = held(cell)["parts"], int(trace.logits.argmax())
-    account = vitviz.evidence(inspector, trace, best)
+    account = vitviz.logit_attribution(inspector, trace, best)
     expected = account.sources[4, 1, trace.grid.prefix :].reshape(14, 14).numpy()
     for target in ("top", best):
         key = f"cell/evidence/map?target={target}&relative=no&method=ledger&chosen=5.2&until=0&difference=off"
@@ -92,7 +92,7 @@ def test_evidence_holds_every_head_and_class_that_can_be_clicked(inspector, trac
 
 
 def test_a_setting_that_the_view_refuses_is_held_as_its_sentence(inspector, image):
-    trace = inspector.trace(image, without=vitviz.Ablation(heads=[(4, 1)]))
+    trace = inspector.trace(image, ablation=vitviz.Ablation(heads=[(4, 1)]))
     parts = held(vitviz.show("evidence", inspector, trace, live=["method"]))["parts"]
     refused = [one["said"]["text"] for one in parts.values() if "said" in one]
     assert refused and all("." in one for one in refused)

@@ -20,7 +20,7 @@ def test_the_numbers_are_the_analyses_own(results, inspector, trace):
         "rollout": analyses.rollout(trace, fusion="max", discard=0.9),
         "token_norms": analyses.token_norms(trace),
         "token_similarity": analyses.token_similarity(trace, 8, 100),
-        "lens": attribution.lens(inspector, trace),
+        "lens": attribution.logit_lens(inspector, trace),
         "position_similarity": attribution.position_similarity(inspector),
     }
     for name, tensor in expected.items():

@@ -73,7 +73,7 @@ for view in ("rollout", "explorer"):
 
 
 def test_strokes_over_it(tmp_path):
-    each = "".join(f"print(grown(lambda: vitviz.retouched(path, {one!r})), flush=True)\n" for one in STROKES)
+    each = "".join(f"print(grown(lambda: vitviz.edit_image(path, {one!r})), flush=True)\n" for one in STROKES)
     found = dict(zip(STROKES, grown(tmp_path, each), strict=True))
     assert all(one < BYTES for one in found.values()), found
 

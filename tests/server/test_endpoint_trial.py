@@ -39,7 +39,7 @@ def told(answer):
 @pytest.fixture(scope="module", params=["dropped", "black"])
 def pythons(inspector, trace, request):
     """What the scores are all of."""
-    return vitviz.trial(inspector, trace, 4, ["ledger"], request.param)
+    return vitviz.faithfulness(inspector, trace, 4, ["ledger"], request.param)
 
 
 def test_one_method_beside_chance_is_pythons_by_every_score(ask, pythons):
@@ -67,7 +67,7 @@ def test_one_method_beside_chance_is_pythons_by_every_score(ask, pythons):
 
 def test_without_a_method_all_of_them_and_the_verdict(ask, inspector, trace, monkeypatch):
     monkeypatch.setattr(view, "ORDER", FEW)
-    found, own = told(ask("coffee")), vitviz.trial(inspector, trace, int(trace.logits.argmax()), FEW)
+    found, own = told(ask("coffee")), vitviz.faithfulness(inspector, trace, int(trace.logits.argmax()), FEW)
     assert set(found["curves"]) == set(FEW) and found["target"] == [int(trace.logits.argmax())]
     from vitviz.analyses.faithfulness.ranking import verdict
 
@@ -76,7 +76,7 @@ def test_without_a_method_all_of_them_and_the_verdict(ask, inspector, trace, mon
 
 def test_one_class_rather_than_another(ask, inspector, trace):
     found = told(ask("coffee", target="5-3", score="logit", method="frozen"))
-    own = vitviz.trial(inspector, trace, (5, 3), ["frozen"])
+    own = vitviz.faithfulness(inspector, trace, (5, 3), ["frozen"])
     assert found["target"] == [5, 3]
     assert found["curves"]["frozen"]["most"][0] == pytest.approx(
         (trace.logits[5] - trace.logits[3]).item(), abs=1e-3

@@ -33,7 +33,7 @@ def test_the_model_sees_what_was_painted_and_the_run_is_another(studio, key, pai
     assert painted != key and studio.scene(painted) == studio.scene(key)
     found, before = studio.subject(painted).trace, studio.subject(key).trace
     by_hand = vitviz.load("vitviz-tiny", device="cpu").trace(
-        vitviz.retouched(vitviz.sample_image("coffee"), TEXT)
+        vitviz.edit_image(vitviz.sample_image("coffee"), TEXT)
     )
     assert (found.view.picture == by_hand.view.picture).all() and found.view.retouched.text() == TEXT
     assert (found.logits - before.logits).abs().max() > 0.1
@@ -76,7 +76,7 @@ def test_many_wide_strokes_are_painted_in_a_turn(studio, key, monkeypatch):
 
 def test_the_page_gets_the_picture_before_and_after(studio, key, painted):
     assert studio.image(painted, "original") == studio.image(key, "upload") == studio.image(key, "original")
-    by_hand = np.asarray(vitviz.retouched(vitviz.sample_image("coffee"), TEXT), int)
+    by_hand = np.asarray(vitviz.edit_image(vitviz.sample_image("coffee"), TEXT), int)
     assert np.abs(pixels(studio.image(painted, "upload")) - by_hand).mean() < 4, "a JPEG of it"
     assert (pixels(studio.image(painted, "input")) == studio.subject(painted).trace.view.picture).all()
     with pytest.raises(Unknown, match="there are upload, original and input"):
@@ -126,7 +126,7 @@ def test_a_figure_for_print_is_drawn_over_the_painted_picture(studio, key, paint
     picture, before = (made.plate.rows[0][0].picture for made in (other, one))
     assert TEXT in other.caption and TEXT not in one.caption
     left, top, right, bottom = map(round, studio.subject(painted).trace.view.box)  # around it, it is veiled
-    by_hand = np.asarray(vitviz.retouched(vitviz.sample_image("coffee"), TEXT))
+    by_hand = np.asarray(vitviz.edit_image(vitviz.sample_image("coffee"), TEXT))
     crop = np.s_[top + 4 : bottom - 4, left + 4 : right - 4]
     assert (picture[crop] == by_hand[crop]).all() and (before != picture).any()
 
@@ -149,7 +149,7 @@ def test_a_piece_laid_onto_another_photograph(studio, key):
     )
     for one, picture in ((laid, vitviz.sample_image("chelsea")), (onto, Image.open(file))):
         subject = studio.subject(one)
-        by_hand = vitviz.retouched(vitviz.sample_image("coffee"), text.format("other"), picture)
+        by_hand = vitviz.edit_image(vitviz.sample_image("coffee"), text.format("other"), picture)
         seen = vitviz.load("vitviz-tiny", device="cpu").trace(by_hand)
         assert (subject.trace.view.picture == seen.view.picture).all()
         alone = subject.original().trace.view

@@ -161,10 +161,10 @@ def test_a_visitor_who_asks_for_all_effects_lets_another_in_between(studio, key,
     assert order == [0, "map", *range(1, 8)]
     alone = vitviz.load("vitviz-tiny", device="cpu")
     trace = alone.trace(vitviz.sample_image("coffee"))
-    map_alone = vitviz.relevance(alone, trace, int(trace.logits.argmax()), "grad_cam").map
+    map_alone = vitviz.saliency(alone, trace, int(trace.logits.argmax()), "grad_cam").map
     np.testing.assert_allclose(found, map_alone, atol=1e-5)
     effects_alone = alone.effects(trace.view, 7)
-    expected = vitviz.analyses.agreement(effects_alone, vitviz.evidence(alone, trace, 7))
+    expected = vitviz.analyses.agreement(effects_alone, vitviz.logit_attribution(alone, trace, 7))
     np.testing.assert_allclose(alike, expected, atol=1e-4)
 
 

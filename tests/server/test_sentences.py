@@ -56,7 +56,9 @@ def test_another_sentence_is_no_second_look_at_the_picture(studio, weights, monk
     told = facts.answer(subject, sample="chelsea")
     assert [label for label, _ in told["top"]] == [label for label, _ in whole.top()]
     assert told["truth"] is None and told["notes"][-1]["values"] == {"count": 2}
-    assert vitviz.evidence(subject.inspector, subject.trace, ("a dog", "a photo of a cat")).gap < 1e-4
+    assert (
+        vitviz.logit_attribution(subject.inspector, subject.trace, ("a dog", "a photo of a cat")).gap < 1e-4
+    )
     assert studio.checkpoints.inspector(CATS) is subject.inspector
     asked = facts.asked(subject.inspector)
     assert asked == {
@@ -72,7 +74,7 @@ def test_another_sentence_is_no_second_look_at_the_picture(studio, weights, monk
 def test_what_was_taken_away_is_seen_by_the_sentences_too(studio, weights):
     picture, without = studio.pictures.sample("chelsea"), vitviz.Ablation(heads=[(1, 1)])
     asked = vitviz.load(CATS, folder=weights, device="cpu")
-    expected = asked.trace(vitviz.sample_image("chelsea"), without=without).logits
+    expected = asked.trace(vitviz.sample_image("chelsea"), ablation=without).logits
     found = studio.subject(studio.look(picture, CATS, without=without)).trace
     torch.testing.assert_close(found.logits, expected, atol=1e-5, rtol=0)
     assert found.without == without

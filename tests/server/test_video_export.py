@@ -42,7 +42,7 @@ def test_a_training_is_looked_at_step_by_step_with_what_was_taken_away(studio):
     without = vitviz.Ablation(patches=[0, 17], patches_as="dropped")
     key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny", without=without)
     film = videos.film(studio, key, "tokens", {})
-    assert len(film.frames) == len(vitviz.film("vitviz-tiny"))
+    assert len(film.frames) == len(vitviz.training_snapshots("vitviz-tiny"))
     for frame in film.frames:
         values = frame.plate.rows[0][0].values.ravel()
         assert [i for i, value in enumerate(values) if value != value] == [0, 17]
@@ -51,7 +51,7 @@ def test_a_training_is_looked_at_step_by_step_with_what_was_taken_away(studio):
 def test_the_class_that_is_explained_stays_while_a_training_is_shown(studio, inspector, photo):
     """It is the one in view as the film begins; by the untrained model it is the likeliest of nothing."""
     key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
-    steps = [one.name for one in vitviz.film("vitviz-tiny")]
+    steps = [one.name for one in vitviz.training_snapshots("vitviz-tiny")]
     likeliest = studio.subject(key).trace.top(1)[0][0]
     first = studio.subject(studio.look(studio.pictures.sample("coffee"), steps[0])).trace.top(1)[0][0]
     assert first != likeliest
@@ -63,7 +63,7 @@ def test_the_class_that_is_explained_stays_while_a_training_is_shown(studio, ins
 
 
 def test_how_many_frames_there_are_is_said_before_and_counted_meanwhile(studio, key):
-    steps = len(vitviz.film("vitviz-tiny"))
+    steps = len(vitviz.training_snapshots("vitviz-tiny"))
     assert videos.offered(studio, key, "rollout", {}) == {"training": steps, "layers": 8}
     assert videos.offered(studio, key, "rollout", {"layers": "3-5"})["layers"] == 3
     for slow in ("trial", "experiment"):  # each of whose moments is hundreds of passes
@@ -137,7 +137,7 @@ def test_a_full_line_refuses_a_film(studio, expected):
 def test_a_long_training_has_so_many_frames_and_no_more(studio, key, monkeypatch):
     monkeypatch.setattr(videos, "MOST", 3)
     film = videos.film(studio, key, "filters", {})
-    steps = [moment.step for moment in vitviz.film("vitviz-tiny")]
+    steps = [moment.step for moment in vitviz.training_snapshots("vitviz-tiny")]
     said = [f"{steps[at]:,}" for at in (0, round((len(steps) - 1) / 2), -1)]
     assert all(f"Training step {step}" in label for step, label in zip(said, film.labels, strict=True))
 

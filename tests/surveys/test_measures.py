@@ -103,7 +103,7 @@ def test_sizes_that_were_tried_are_shares_of_the_edges(inspector, pictures, monk
     margins, counts = {"share": rows, "random": rows}, (0, 10, 20, 40)
     edges = (Edge(Writer("embedding"), 1, 0),) * 40
     part = SufficientEdges(edges, torch.zeros(40), counts, margins, "mean", curve)
-    monkeypatch.setattr(circuits, "smallest_part", lambda *asked, **given: part)
+    monkeypatch.setattr(circuits, "sufficient_edges", lambda *asked, **given: part)
     found = vitviz.survey(pictures[:1], inspector, ["smallest_part"])
     assert [float(found.mean(name)) for name in ("smallest_preserving", "preserving_from", "tried")] == [
         0.25, 0.75, 5,

@@ -86,7 +86,7 @@ def test_boxes_are_moved_onto_the_input(found, inspector, measure):
         x = [(value - left) / (right - left) * trace.grid.pixels[0] for value in (10, 200)]
         y = [(value - top) / (bottom - top) * trace.grid.pixels[0] for value in (20, 150)]
         box = (max(x[0], 0), max(y[0], 0), x[1], y[1])
-        expected.append(energy(saliency.relevance(inspector, trace, int(trace.logits.argmax()), "ledger").map,
+        expected.append(energy(saliency.saliency(inspector, trace, int(trace.logits.argmax()), "ledger").map,
                                covered(trace.grid, [box])))  # fmt: skip
     assert found.moments("energy").count == 2, "a picture without boxes has nothing to say"
     assert found.mean("energy")[0] == pytest.approx(np.mean(expected), abs=1e-4)

@@ -17,7 +17,7 @@ STROKES = "brush.mean_40.120.90.30.10 brightness_10"
 def subject(inspector):
     picture = vitviz.sample_image("chelsea")
     before = ViewContext(inspector, inspector.trace(picture))
-    after = inspector.trace(vitviz.retouched(picture, STROKES))
+    after = inspector.trace(vitviz.edit_image(picture, STROKES))
     return ViewContext(inspector, after, original=lambda: before)
 
 
@@ -62,7 +62,7 @@ def test_the_lines_of_a_difference_add_up_to_the_change_of_the_logit(subject):
 
 def test_a_patch_that_was_left_out_loses_what_it_gave(inspector, subject):
     before, without = subject.original(), Ablation(patches=[90, 91])
-    trace = inspector.trace(vitviz.sample_image("chelsea"), without=without)
+    trace = inspector.trace(vitviz.sample_image("chelsea"), ablation=without)
     gone = ViewContext(inspector, trace, original=lambda: before)
     top = str(int(trace.logits.argmax()))
     lost = asked(EVIDENCE, gone, "map", target=top).ravel()[[90, 91]]

@@ -65,7 +65,7 @@ def test_what_patches_gave_through_each_head_adds_up_to_their_place_in_the_map(s
 
 def test_a_patch_that_was_left_out_is_none_of_any_sum(inspector):
     left_out = Ablation(patches=[3, 104], patches_as="dropped")
-    edited = ViewContext(inspector, inspector.trace(vitviz.sample_image("coffee"), without=left_out))
+    edited = ViewContext(inspector, inspector.trace(vitviz.sample_image("coffee"), ablation=left_out))
     whole = asked(edited, "map").ravel()
     assert np.flatnonzero(np.isnan(whole)).tolist() == [3, 104]
     by_hand = sum(float(value) for patch, value in enumerate(whole) if patch not in (3, 104))
@@ -112,7 +112,7 @@ def test_a_map_that_balances_says_so_and_one_that_cannot_has_no_sum(subject):
 
 
 def test_a_head_that_was_taken_away_for_zero_has_no_share(inspector):
-    trace = inspector.trace(vitviz.sample_image("coffee"), without=Ablation(heads=[(4, 1)], heads_as="zero"))
+    trace = inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(heads=[(4, 1)], heads_as="zero"))
     edited = ViewContext(inspector, trace)
     assert asked(edited, "heads")[4, 1] == 0.0
     *_, logit, total = asked(edited, "lines")
@@ -135,7 +135,7 @@ def test_effects_are_what_the_logit_loses_when_a_part_is_taken_away_alone(subjec
     assert found.shape == (subject.about.heads + 1,)
     for part, expected in enumerate(found):
         lost = Ablation(heads=[(5, part)]) if part < subject.about.heads else Ablation(mlps=[5])
-        without = inspector.trace(vitviz.sample_image("coffee"), without=lost).logits.double()
+        without = inspector.trace(vitviz.sample_image("coffee"), ablation=lost).logits.double()
         assert whole - asked_of(without) == pytest.approx(expected, abs=2e-4)
 
 
@@ -202,7 +202,7 @@ def test_each_patchs_own_answer_and_the_best_three_of_it_belong_together(subject
 
 
 def test_a_patch_that_was_left_out_has_no_answer_and_effects_are_of_the_whole_model_alone(inspector):
-    trace = inspector.trace(vitviz.sample_image("coffee"), without=Ablation(patches=[0, 17]))
+    trace = inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(patches=[0, 17]))
     edited = ViewContext(inspector, trace)
     best, own = asked(edited, "best"), asked(edited, "own")
     gone = np.isnan(own).ravel()
@@ -225,7 +225,7 @@ def test_a_patch_that_cannot_be_read_alone_is_refused_with_the_reason(constructi
 def test_who_wrote_it_follows_a_head_back(subject):
     inspector, trace, view = subject.inspector, subject.trace, VIEW
     settings = view.settings({"show": "writers", "trail": "7.2-4.1", "writer": "mlp.2"}, subject.about)
-    found = vitviz.writers(inspector, trace, int(trace.logits.argmax()), 3, 0, via=[(6, 1)])
+    found = vitviz.upstream_contributions(inspector, trace, int(trace.logits.argmax()), 3, 0, via=[(6, 1)])
     share, total, *_ = view.numbers(subject, settings)["written_otherwise"]
     assert share == pytest.approx(found.share) and total == pytest.approx(share, abs=1e-5)
     by_token = found.by_token.mlps[1][trace.grid.prefix :]
@@ -236,7 +236,7 @@ def test_who_wrote_it_follows_a_head_back(subject):
     whole = view.item(subject, "writer_map", {**settings, "writer": ""}).sum()
     assert whole + first.item() == pytest.approx(share, abs=1e-5)
     steps = json.loads(bytes(view.item(subject, "trail", settings)))
-    above = vitviz.writers(inspector, trace, int(trace.logits.argmax()), 6, 1)
+    above = vitviz.upstream_contributions(inspector, trace, int(trace.logits.argmax()), 6, 1)
     assert [step[:2] for step in steps] == [[7, 2], [4, 1]]
     assert [step[2] for step in steps] == pytest.approx([above.share, above.heads[3, 0].item()])
     taken = view.numbers(subject, settings)
@@ -251,7 +251,9 @@ def test_who_wrote_it_follows_a_head_back(subject):
 def test_edges_of_the_graph_carry_what_flows_along_its_paths(subject):
     settings = VIEW.settings({"show": "paths", "paths": "20"}, subject.about)
     chart = json.loads(VIEW.array(subject, "chart", settings).tobytes())
-    paths = vitviz.paths(subject.inspector, subject.trace, int(subject.trace.logits.argmax()), count=20)
+    paths = vitviz.attribution_paths(
+        subject.inspector, subject.trace, int(subject.trace.logits.argmax()), count=20
+    )
     taken = VIEW.numbers(subject, settings)
     assert taken["path_shares"].tolist() == pytest.approx([one.share for one in paths.paths])
     assert taken["path_sums"][:2].tolist() == pytest.approx([paths.total, paths.left_out])
@@ -306,7 +308,9 @@ def test_edges_held_against_the_truth_are_passes_with_hooks(subject, into):
     names = taken["edge_writers"].tolist()
     assert len(names) == 2 + 4 * 4 and names[0] == "embedding"
     lines = dict(
-        vitviz.writers(subject.inspector, trace, int(trace.logits.argmax()), 4, 1, relative=True).lines()
+        vitviz.upstream_contributions(
+            subject.inspector, trace, int(trace.logits.argmax()), 4, 1, relative=True
+        ).lines()
     )
     block, kept, dim = model.blocks[4], {}, trace.layers[0].v.shape[-1]
     side = 3 * dim * ("query", "key", "value").index(into)

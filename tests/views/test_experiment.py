@@ -69,7 +69,7 @@ def test_a_draw_is_the_trace_without_its_patches(subject, way, painted, step):
         kept = set(patches_kept(subject.grid, SHARES[step], draw).tolist())
         gone = [patch for patch in range(subject.grid.patches) if patch not in kept]
         without = Ablation(patches=gone, patches_as=painted)
-        other = subject.inspector.trace(vitviz.sample_image("coffee"), without=without)
+        other = subject.inspector.trace(vitviz.sample_image("coffee"), ablation=without)
         close(found[draw - 1], other.logits)
     assert (found[0] - found[6]).abs().max() > 1e-2, "draws differ"
 
@@ -211,9 +211,9 @@ def test_one_way_that_does_not_exist_leaves_the_other(monkeypatch):
 def test_where_there_is_no_answer_it_says_so(subject):
     with pytest.raises(WrongSetting, match="step=4; expected one of 0 to 3"):
         point(subject, "shuffle", 4)
-    trace = subject.inspector.trace(vitviz.sample_image("coffee"), without=Ablation(heads=[(4, 1)]))
+    trace = subject.inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(heads=[(4, 1)]))
     assert "whole model" in VIEW.refused(ViewContext(subject.inspector, trace))
-    left_out = subject.inspector.trace(vitviz.sample_image("coffee"), without=Ablation(patches=[3]))
+    left_out = subject.inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(patches=[3]))
     assert "left out of the sequence" in VIEW.refused(ViewContext(subject.inspector, left_out))
 
 

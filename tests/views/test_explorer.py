@@ -40,7 +40,7 @@ def test_attention_among_the_numbers_is_of_the_tokens_in_view(subject):
 
 def test_attention_without_some_patches_stands_in_the_places_of_those_that_stayed(subject):
     gone, view = [0, 30, 105], AttentionView()
-    trace = subject.inspector.trace(vitviz.sample_image("coffee"), without=vitviz.Ablation(patches=gone))
+    trace = subject.inspector.trace(vitviz.sample_image("coffee"), ablation=vitviz.Ablation(patches=gone))
     short = ViewContext(subject.inspector, trace)
     assert view.refused(short) is None
     own, kept = trace.attention(1).double().numpy(), [patch for patch in range(196) if patch not in gone]
@@ -95,7 +95,7 @@ def test_the_score_in_view_is_the_models_less_the_other_keys(subject, monkeypatc
 def test_where_a_score_has_no_such_parts_the_panel_says_why():
     def told(construction: str, **without):
         inspector = inspect(small_model(construction))
-        trace = inspector.trace(noise(), without=vitviz.Ablation(**without) if without else None)
+        trace = inspector.trace(noise(), ablation=vitviz.Ablation(**without) if without else None)
         short, view = ViewContext(inspector, trace), AttentionView()
         return score.panel(view, short, view.settings({"layer": "2", "head": "2"}, short.about))
 

@@ -43,7 +43,7 @@ def test_the_scale_of_the_positions_holds_every_two_patches_of_the_whole_film_wh
 ):
     """Of any two different patches; each is wholly like itself, which would say nothing."""
     pairs = []
-    for frame in vitviz.film("vitviz-tiny"):
+    for frame in vitviz.training_snapshots("vitviz-tiny"):
         inspector = vitviz.load(frame.name, device="cpu")
         table = inspector.model.pos_embed.detach().double().numpy()[0, inspector.grid().prefix :]
         unit = table / np.sqrt((table**2).sum(axis=1, keepdims=True))

@@ -216,7 +216,7 @@ def test_heads_norms_and_numbers_are_the_traces(plain):
 def test_the_sum_can_be_done_by_hand_and_is_the_models_logit(plain):
     found, trace = unpacked(plain, "sum"), plain.trace
     first = int(trace.logits.argmax())
-    account = vitviz.evidence(plain.inspector, trace, first)
+    account = vitviz.logit_attribution(plain.inspector, trace, first)
     assert found["logit"] == pytest.approx(trace.logits[first].item())
     by_hand = sum(six(line["share"]) for line in found["lines"]) + six(found["rest"])
     assert by_hand == pytest.approx(found["logit"], abs=1e-4)
@@ -232,7 +232,7 @@ def test_without_the_largest_head_the_answers_are_those_of_a_pass_without_it(pla
     found = unpacked(plain, "without")
     head = found["lines"][0]
     lost = Ablation(heads=[(head["layer"] - 1, head["head"] - 1)])
-    trace = plain.inspector.trace(noise(), without=lost)
+    trace = plain.inspector.trace(noise(), ablation=lost)
     first = int(plain.trace.logits.argmax())
     assert found["left"] == pytest.approx(trace.logits[first].item(), abs=1e-4)
     assert found["lost"] == pytest.approx(found["logit"] - found["left"], abs=1e-5)

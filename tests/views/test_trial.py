@@ -63,7 +63,7 @@ def test_groups_hold_each_method_once_and_no_other_kind_whatever_their_number(mo
 
 
 def test_one_after_the_other_is_what_all_together_are(subject, whole):
-    together = vitviz.trial(subject.inspector, subject.trace, CLASS, methods=FEW)
+    together = vitviz.faithfulness(subject.inspector, subject.trace, CLASS, methods=FEW)
     assert [row["method"] for row in together.rows()] == [row["method"] for row in whole.rows()]
     for name in FEW:
         for score in ("kept", "probability", "logit"):
@@ -166,7 +166,7 @@ def test_what_does_not_exist_is_refused(subject):
         asked(subject, "tried", method="lime")
     with pytest.raises(WrongSetting, match="a class from 0 to 6"):
         asked(subject, "tried", target="7", method="ledger")
-    trace = subject.inspector.trace(vitviz.sample_image("coffee"), without=Ablation(heads=[(1, 1)]))
+    trace = subject.inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(heads=[(1, 1)]))
     assert "whole model" in VIEW.unsupported(ViewContext(subject.inspector, trace))
 
 

@@ -108,7 +108,7 @@ def test_the_film_is_whole_and_small_enough():
     assert sorted(row["file"] for row in rows) == files and len(files) > 10
     assert all((HOME / name).stat().st_size <= 9e6 for name in files)
     assert sum(path.stat().st_size for path in HOME.parent.rglob("*") if path.is_file()) <= 190e6
-    frames = vitviz.film("vitviz-tiny")
+    frames = vitviz.training_snapshots("vitviz-tiny")
     assert [frame.step for frame in frames] == sorted(int(row["step"]) for row in rows)
     assert frames[0].step == 0 and all(
         frame.top1 is not None and frame.val_loss is not None for frame in frames
@@ -117,7 +117,7 @@ def test_the_film_is_whole_and_small_enough():
 
 @pytest.mark.sweep
 def test_the_film_shows_learning():
-    frames = vitviz.film("vitviz-tiny")
+    frames = vitviz.training_snapshots("vitviz-tiny")
     assert frames[0].top1 < 0.02 and frames[-1].top1 == max(frame.top1 for frame in frames)
     middle = frames[len(frames) // 2]
     assert abs(right(middle.name, of=100) / 100 - middle.top1) < 0.13  # three standard errors of 100 pictures

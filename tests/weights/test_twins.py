@@ -143,7 +143,7 @@ def test_what_is_finished_is_exported_once_and_loads_like_any_checkpoint(
         picture = torch.randn(1, 3, 64, 64)
         model = timm.create_model(f"local-dir:{shipped / name}", pretrained=True).eval()
         assert model(picture).shape == (1, 200) and model.pretrained_cfg["input_size"] == (3, 64, 64)
-        frames = vitviz.film(shipped / name)
+        frames = vitviz.training_snapshots(shipped / name)
         assert [frame.step for frame in frames] == ([0, 6] if name.endswith("-0") else [])
     before = {path: path.stat().st_mtime_ns for path in shipped.rglob("*")}
     line = ["--data", str(pictures), "--work", str(shipped.parent / "work"), "--to", str(shipped)]

@@ -41,7 +41,7 @@ def test_the_film_is_whole_and_small_enough(name):
     assert int(rows[-1]["step"]) == 10_000
     snapshots = [0, 1000, 3000] if name.endswith("-0") else []
     assert [int(row["step"]) for row in rows[:-1]] == snapshots
-    assert [frame.step for frame in vitviz.film(name)] == (snapshots and [*snapshots, 10_000])
+    assert [frame.step for frame in vitviz.training_snapshots(name)] == (snapshots and [*snapshots, 10_000])
     top1 = [float(row["val_top1"]) for row in rows]
     assert top1 == sorted(top1) and top1[-1] > 0.2
     assert f"{top1[-1]:.1%}".replace("%", " %") in vitviz.load(name).checkpoint.note

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from vitviz.analyses.distance import Distances, attention_distance, distances
     from vitviz.analyses.distance import pixel_distances, prefix_mass, uniform_distance
     from vitviz.analyses.effects import AblationEffects, agreement
-    from vitviz.analyses.logit_account import Attribution, account_of, evidence
+    from vitviz.analyses.logit_account import Attribution, account_of, logit_attribution
     from vitviz.analyses.perturbation import mean_and_error, patches_kept, permutation
     from vitviz.analyses.perturbation import piece_sides, shuffled_pieces
     from vitviz.analyses.filters import FilterComponents, display_scaled, principal_filters, raw_filters

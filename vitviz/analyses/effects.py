@@ -51,9 +51,9 @@ def agreement(effects: AblationEffects, account: Attribution) -> Agreement:
 
     Both of one picture and target. Source: see the module. Raises nothing.
 
-    >>> from vitviz.analyses.logit_account import evidence
+    >>> from vitviz.analyses.logit_account import logit_attribution
     >>> from vitviz.analyses.example import example_account
-    >>> account = evidence(*example_account(seed=1), target=0)
+    >>> account = logit_attribution(*example_account(seed=1), target=0)
     >>> agreement(AblationEffects(0.0, 2 * account.heads, -account.mlps, "zero"), account)
     Agreement(heads=1.0, mlps=-1.0)
     """

@@ -95,7 +95,7 @@ class Attribution(NotebookTable):
         share of 0. Raises VitvizError for accounts of another shape.
 
         >>> from vitviz.analyses.example import example_account
-        >>> before, after = (evidence(*example_account(seed=seed), target=0) for seed in (1, 2))
+        >>> before, after = (logit_attribution(*example_account(seed=seed), target=0) for seed in (1, 2))
         >>> change = after.minus(before)
         >>> abs(change.logit - (after.logit - before.logit)) < 1e-9, abs(change.gap) < 1e-9
         (True, True)
@@ -162,7 +162,9 @@ def _less(after, before, ratio: float):
     return None if after is None else after * ratio - before
 
 
-def evidence(trace: Trace, readout: ReadoutStage, target: TargetLike, relative: bool = False) -> Attribution:
+def logit_attribution(
+    trace: Trace, readout: ReadoutStage, target: TargetLike, relative: bool = False
+) -> Attribution:
     """The account of a class (its number from 0 or label), of a rather than b as (a, b), or a direction.
 
     `relative`: to the mean over all classes. Raises VitvizError for a target that does not exist and
@@ -170,7 +172,7 @@ def evidence(trace: Trace, readout: ReadoutStage, target: TargetLike, relative: 
 
     >>> from vitviz.analyses.example import example_account
     >>> trace, readout = example_account(seed=1)
-    >>> account = evidence(trace, readout, target=0)
+    >>> account = logit_attribution(trace, readout, target=0)
     >>> account.sources.shape, abs(account.gap) < 1e-9
     (torch.Size([2, 2, 4]), True)
     """

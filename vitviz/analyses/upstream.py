@@ -14,7 +14,7 @@ was recorded at all tokens, never a difference of residuals, which would make ev
 et al. 2021 (A Mathematical Framework for Transformer Circuits), with norms and biases as lines.
 
 It does not show why a part was written: an MLP's line is what it wrote, whoever it had read. What attention
-would have been without a writer is not in it; `vitviz.edge_effects` makes those passes.
+would have been without a writer is not in it; `vitviz.edge_ablation` makes those passes.
 """
 
 from collections.abc import Iterator, Sequence

@@ -18,7 +18,9 @@ from vitviz.errors import AssumedWarning, VitvizError
 from vitviz.traces.head_type import HeadType
 from vitviz.traces.text_classes import vectors_of, without_text
 
-__all__ = ["Checkpoint", "Snapshot", "Inspector", "checkpoints", "film", "find", "load", "unchanged"]
+__all__ = [
+    "Checkpoint", "Snapshot", "Inspector", "checkpoints", "training_snapshots", "find", "load", "unchanged"
+]  # fmt: skip
 
 
 def load(
@@ -76,13 +78,13 @@ def load(
     return asked_about(inspector, sentences, templates, progress) if sentences else inspector
 
 
-def film(name: str | PathLike, *, folder: str | PathLike | None = None) -> list[Snapshot]:
+def training_snapshots(name: str | PathLike, *, folder: str | PathLike | None = None) -> list[Snapshot]:
     """The moments of a checkpoint's training that were kept, first step first, with what each could do then.
 
     Empty for a checkpoint without a film; that of vitviz-tiny lies in the repository and not in what pip
     installs, being large. `vitviz.load(frame.name)` loads one. Raises CheckpointError for an unknown name.
 
-    >>> [frame.name for frame in film("vitviz-tiny")][-1:]
+    >>> [frame.name for frame in training_snapshots("vitviz-tiny")][-1:]
     ['vitviz-tiny']
     """
     return frames(find(str(name), folder=folder))

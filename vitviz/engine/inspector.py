@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from vitviz._deprecated import renamed_parameters
 from vitviz.analyses.effects import AblationEffects
 from vitviz.analyses.readout_stage import ReadoutStage
 from vitviz.analyses.target import TargetLike
@@ -123,7 +124,7 @@ class Inspector(NotebookDisplay):
         >>> width = len(inspector.labels)  # what its last layer gives
         >>> asked = inspector.with_classes(vitviz.Classes(["one", "another"], [[1.0] * width, range(width)]))
         >>> trace = inspector.trace(vitviz.sample_image("chelsea"))
-        >>> abs(vitviz.evidence(asked, trace, ("one", "another")).gap) < 1e-3
+        >>> abs(vitviz.logit_attribution(asked, trace, ("one", "another")).gap) < 1e-3
         True
         >>> len(asked.answered(trace).top())
         2
@@ -174,8 +175,9 @@ class Inspector(NotebookDisplay):
         """How many tokens and multiplications a picture takes at a size; nothing is made or refused."""
         return demand_of(self.model, self.grid(), asked_size(size, self.preprocessing.size))
 
+    @renamed_parameters
     def trace(
-        self, image, size: int | tuple[int, int] | None = None, without: Ablation | None = None, other=None
+        self, image, size: int | tuple[int, int] | None = None, ablation: Ablation | None = None, other=None
     ) -> Trace:
         """The record of one forward pass on a picture (a path, PIL image, or array).
 
@@ -185,17 +187,17 @@ class Inspector(NotebookDisplay):
         truthfully, OutOfMemory, and VitvizError for a size that does not fit; Stopped, in the middle, where
         nobody waits for it (`vitviz.stopping`).
 
-        `without` says what is taken away from the pass, and what stands in its place; `other` is the picture
+        `ablation` says what is taken away from the pass, and what stands in its place; `other` is the picture
         that `without.other` names (without it, that is one of vitviz's samples). The model stays as it is.
         VitvizError for a head, MLP, layer or patch there is not; UnsupportedModel where none can be left out.
 
         >>> without = vitviz.Ablation(heads=[(7, 1)], patches=[0, 17])  # doctest: +SKIP
-        >>> inspector.trace(image, without=without).top(3)  # doctest: +SKIP
+        >>> inspector.trace(image, ablation=without).top(3)  # doctest: +SKIP
         """
         prepared, seen = self.forward.seen(image, size)
-        if not without:
+        if not ablation:
             return self.traces([prepared], seen)[0]
-        prepared, edit = interventions.edited(self.forward, prepared, seen, without, other)
+        prepared, edit = interventions.edited(self.forward, prepared, seen, ablation, other)
         return self.forward.traces([prepared], seen, edit=edit)[0]
 
     def traces(

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
+from vitviz._deprecated import renamed_parameters
 from vitviz.charts.mpl.spec import steady
 from vitviz.errors import VitvizError, quoted
 from vitviz.export.figure import (
@@ -191,15 +192,16 @@ class Animation:
         return paper("page").FrameRenderer(plates, self.labels, width, first.dark, say, first.language)
 
 
+@renamed_parameters
 def animation(
     view: str, inspector: Inspector, picture: Any = None, *, over: str = "training", detail: bool = False,
-    dark: bool = False, language: str = "en", size: int | tuple[int, int] | None = None, without: Any = None,
+    dark: bool = False, language: str = "en", size: int | tuple[int, int] | None = None, ablation: Any = None,
     **settings: Any,
 ) -> Animation:  # fmt: skip
     """The film of one view: `over` the "training" of its checkpoint, or growing over its "layers".
 
     `view`, `settings`, `detail`, `dark` and `language` are those of `vitviz.figure`; `picture` is a path, PIL
-    image or array, which filters, positions and compared do not need; `size` and `without` are those of
+    image or array, which filters, positions and compared do not need; `size` and `ablation` are those of
     `Inspector.trace`. Over the layers there are "rollout", "evidence", "tokens" and "explorer". Raises
     VitvizError where a view or a checkpoint has no such film, with the reason.
 
@@ -211,7 +213,7 @@ def animation(
     """
 
     def seen(by: Inspector) -> tuple[View, ViewContext, dict, PrintStyle]:
-        trace = None if picture is None else by.trace(picture, size, without)
+        trace = None if picture is None else by.trace(picture, size, ablation)
         found, subject = looked_at(view, by, trace)
         asked = PrintStyle(detail, upload_of(picture, trace), "", dark, language)
         return found, subject, read(found, subject, settings), asked

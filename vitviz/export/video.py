@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from PIL import Image
 
+from vitviz._deprecated import renamed_parameters
 from vitviz.charts.mpl.spec import FigureSpec, Map, steady
 from vitviz.errors import VitvizError
 from vitviz.export.animation import RATE, Animation, assembled
@@ -59,17 +60,18 @@ class VideoFrame:
     value: float | None = None  # of a head of values the largest, whose name is the answer
 
 
+@renamed_parameters
 def video(
     source: str | os.PathLike, inspector: Inspector, view: str = "rollout", *, start: float = 0.0,
     stop: float | None = None, step: int = 1, most_seconds: float = 60.0, most_frames: int = 1_000,
     detail: bool = False, dark: bool = False, language: str = "en", size: int | tuple[int, int] | None = None,
-    without: Any = None, **settings: Any,
+    ablation: Any = None, **settings: Any,
 ) -> Iterator[VideoFrame]:  # fmt: skip
     """A view of every `step`-th frame of a video file from `start` to before `stop` (in seconds), one
     `VideoFrame` after the other: number, time, picture, trace, figure, map, answer, flicker.
 
     MP4, MOV, WebM, MKV and AVI need 'vitviz[film]', GIF and animated WebP do not. `view`, `settings`,
-    `detail`, `dark` and `language` are those of `vitviz.figure`; `size` and `without` those of
+    `detail`, `dark` and `language` are those of `vitviz.figure`; `size` and `ablation` those of
     `Inspector.trace`. All of it is decoded once before the first frame is given, so that what is too long or
     damaged is known at once; for components every frame has two passes. `vitviz.export.film_of` makes a film.
 
@@ -96,7 +98,7 @@ def video(
     settings = {**found.video_defaults, **settings}
     asked = read(found, ViewContext(inspector), settings)  # which tells mistakes before anything is decoded
     frames = partial(frames_of, source, start, stop, int(step), most_seconds, most_frames)
-    trace_of = partial(inspector.trace, size=size, without=without)
+    trace_of = partial(inspector.trace, size=size, ablation=ablation)
     for _ in frames(glance=True):
         cancellation.check()
     kept: dict[str, Any] = {}

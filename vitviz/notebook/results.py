@@ -171,7 +171,7 @@ def _cka(asked: dict[str, Any]) -> TensorName:
 
 attention_distance = _named(analyses.attention_distance, _distance)
 cka = _named(surveys.cka, _cka)
-lens = _named(attribution.lens, _lens)
+logit_lens = _named(attribution.logit_lens, _lens)
 position_similarity = _named(attribution.position_similarity, _positions)
 rollout = _named(analyses.rollout, _rollout)
 token_norms = _named(analyses.token_norms, _norms)
@@ -195,5 +195,8 @@ def _shown(function: Callable, shown: Callable[[Any], NotebookDisplay]) -> Calla
     return wraps(function)(lambda *arguments, **more: shown(function(*arguments, **more)))
 
 
-checkpoints, film = _shown(engine.checkpoints, RecordList), _shown(engine.film, RecordList)
+checkpoints, training_snapshots = (
+    _shown(engine.checkpoints, RecordList),
+    _shown(engine.training_snapshots, RecordList),
+)
 overlay = _shown(laid.overlay, lambda pixels: pixels.view(ImageResult))

@@ -139,7 +139,9 @@ def writers_of(
     def make():
         recorded(subject)
         more = {"relative": relative, "via": via}
-        return lazy.circuits.writers(subject.inspector, subject.trace, asked, layer, head, **more)
+        return lazy.circuits.upstream_contributions(
+            subject.inspector, subject.trace, asked, layer, head, **more
+        )
 
     return subject.once(f"writers {asked} {relative} {via} {layer} {head}", make)
 

@@ -74,7 +74,7 @@ def test_patches_are_left_out_of_what_is_open(given):
     inspector, window = given
     kept = tuple(patch for patch in range(12) if patch not in GONE)
     expected = answer(inspector, window, kept)
-    trace = inspector.trace(noise(), without=Ablation(patches=GONE))
+    trace = inspector.trace(noise(), ablation=Ablation(patches=GONE))
     assert_close(trace.logits, expected, rtol=1e-5, atol=1e-5)
     removal = PatchRemoval(
         inspector.model,

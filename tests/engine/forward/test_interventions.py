@@ -43,7 +43,7 @@ def same(one, two) -> bool:
 @sweep("family", FAMILIES, quick=QUICK)
 def test_patches_that_are_left_out_are_keys_that_nobody_sees(family):
     inspector = inspector_of(family)
-    trace = inspector.trace(noise(), without=Ablation(patches=GONE))
+    trace = inspector.trace(noise(), ablation=Ablation(patches=GONE))
     grid = inspector.grid()
     assert trace.kept == tuple(patch for patch in range(12) if patch not in GONE) and trace.grid == grid
     assert {len(tokens) for tokens in trace.tokens} == {trace.length} == {grid.prefix + 7}
@@ -62,8 +62,8 @@ def test_an_account_balances_whatever_was_taken_away(family):
         Ablation(at=1, other="one"),
         Ablation(at=2, other="one", heads=HEADS, mlps=MLPS, heads_as="other"),
     ):
-        trace = inspector.trace(noise(), without=without, other=noise(5))
-        account = vitviz.evidence(inspector, trace, 1)
+        trace = inspector.trace(noise(), ablation=without, other=noise(5))
+        account = vitviz.logit_attribution(inspector, trace, 1)
         assert abs(account.gap) <= 1e-4 * trace.logits.abs().max()
         assert_close(account.sources.nansum(dim=-1).double(), account.heads, rtol=1e-4, atol=1e-4)
         assert account.patches.isnan().flatten().nonzero().flatten().tolist() == list(without.patches)
@@ -73,7 +73,7 @@ def test_an_account_balances_whatever_was_taken_away(family):
 
 def test_the_last_blocks_heads_with_mlp_and_deviation_held_are_the_ledgers_lines(inspector):
     plain, model, target = inspector.trace(noise()), inspector.model, 4
-    account = vitviz.evidence(inspector, plain, target)
+    account = vitviz.logit_attribution(inspector, plain, target)
     held = handed(model, pixels_of(inspector))[1][2]
 
     def logit(trace):
@@ -85,7 +85,7 @@ def test_the_last_blocks_heads_with_mlp_and_deviation_held_are_the_ledgers_lines
     assert logit(plain) == pytest.approx(plain.logits[target].item(), abs=1e-5)
     for head in range(3):
         with inspector.hook("blocks.2.mlp", lambda tensor: held[None]):
-            trace = inspector.trace(noise(), without=Ablation(heads=[(2, head)], heads_as="zero"))
+            trace = inspector.trace(noise(), ablation=Ablation(heads=[(2, head)], heads_as="zero"))
         assert logit(plain) - logit(trace) == pytest.approx(account.heads[2, head].item(), abs=1e-5)
 
 
@@ -93,22 +93,22 @@ def test_the_last_blocks_heads_with_mlp_and_deviation_held_are_the_ledgers_lines
 def test_nothing_changes_where_nothing_is_replaced_and_all_where_all_is(family):
     inspector = inspector_of(family)
     plain, other = inspector.trace(noise()), inspector.trace(noise(5))
-    assert same(inspector.trace(noise(), without=Ablation()), plain)
+    assert same(inspector.trace(noise(), ablation=Ablation()), plain)
     every = {"heads": [(layer, head) for layer in range(3) for head in range(3)], "mlps": range(3)}
     assert same(
-        inspector.trace(noise(), without=Ablation(**every, heads_as="other", other="itself"), other=noise()),
+        inspector.trace(noise(), ablation=Ablation(**every, heads_as="other", other="itself"), other=noise()),
         plain,
     )
     for layer in range(3):
         assert same(
-            inspector.trace(noise(), without=Ablation(at=layer, other="itself"), other=noise()), plain
+            inspector.trace(noise(), ablation=Ablation(at=layer, other="itself"), other=noise()), plain
         )
-        patched = inspector.trace(noise(), without=Ablation(at=layer, other="one"), other=noise(5))
+        patched = inspector.trace(noise(), ablation=Ablation(at=layer, other="one"), other=noise(5))
         assert torch.equal(patched.logits, other.logits) and not torch.equal(other.logits, plain.logits)
         assert torch.equal(patched.tokens[layer], other.tokens[layer])
     both = Ablation(at=1, patches=GONE, other="one")
-    expected = inspector.trace(noise(5), without=Ablation(patches=GONE))
-    assert torch.equal(inspector.trace(noise(), without=both, other=noise(5)).logits, expected.logits)
+    expected = inspector.trace(noise(5), ablation=Ablation(patches=GONE))
+    assert torch.equal(inspector.trace(noise(), ablation=both, other=noise(5)).logits, expected.logits)
 
 
 def test_patches_are_painted_over_in_what_is_shown_and_in_what_the_model_gets(inspector):
@@ -119,7 +119,7 @@ def test_patches_are_painted_over_in_what_is_shown_and_in_what_the_model_gets(in
     values = torch.from_numpy(picture.copy()).double() / 255
     new = {"black": torch.zeros_like(values), "mean": mean.expand_as(values), "blur": by_loops(values, 4.0)}
     for how, wanted in new.items():
-        trace = inspector.trace(noise(), without=Ablation(patches=[0, 7], patches_as=how))
+        trace = inspector.trace(noise(), ablation=Ablation(patches=[0, 7], patches_as=how))
         seen = trace.view.picture
         assert (
             trace.kept is None
@@ -164,20 +164,20 @@ def test_edits_are_seen_by_nobody_else_and_leave_the_model_as_it_was(inspector):
     before = {name: value.clone() for name, value in inspector.model.state_dict().items()}
 
     def looked(number: int):
-        return inspector.trace(noise(number % 3), without=asked[number % 5])
+        return inspector.trace(noise(number % 3), ablation=asked[number % 5])
 
     alone = [looked(number) for number in range(15)]
     with ThreadPoolExecutor(6) as threads:
         assert all(map(same, threads.map(looked, range(15)), alone))
     with pytest.raises(ZeroDivisionError), inspector.hook("blocks.1.attn", lambda tensor: 1 / 0):
-        inspector.trace(noise(), without=asked[2])
+        inspector.trace(noise(), ablation=asked[2])
     gone = []
     with (
         pytest.raises(Stopped),
         cancellation.when(lambda: bool(gone)),
         inspector.hook("blocks.0.attn", lambda tensor: gone.append(1)),
     ):
-        inspector.trace(noise(), without=asked[2])
+        inspector.trace(noise(), ablation=asked[2])
     assert all(map(same, map(looked, range(15)), alone))
     assert all(torch.equal(value, before[name]) for name, value in inspector.model.state_dict().items())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in inspector.model.modules())
@@ -185,9 +185,9 @@ def test_edits_are_seen_by_nobody_else_and_leave_the_model_as_it_was(inspector):
 
 def test_hooks_of_users_reach_nothing_that_is_kept(inspector):
     with inspector.hook("blocks.0.output", torch.zeros_like):
-        inspector.trace(noise(), without=Ablation(heads=HEADS, patches=GONE))
-    expected = inspector_of("class").trace(noise(), without=Ablation(heads=HEADS))
-    assert same(inspector.trace(noise(), without=Ablation(heads=HEADS)), expected)
+        inspector.trace(noise(), ablation=Ablation(heads=HEADS, patches=GONE))
+    expected = inspector_of("class").trace(noise(), ablation=Ablation(heads=HEADS))
+    assert same(inspector.trace(noise(), ablation=Ablation(heads=HEADS)), expected)
 
 
 def test_means_are_by_place_at_the_own_size_and_even_elsewhere(inspector):
@@ -211,12 +211,12 @@ def test_means_are_by_place_at_the_own_size_and_even_elsewhere(inspector):
 
 def test_a_trace_can_be_kept_and_sent(inspector):
     for without in (Ablation(patches=GONE, heads=HEADS), Ablation(heads=HEADS, heads_as="zero")):
-        trace = inspector.trace(noise(), without=without)
+        trace = inspector.trace(noise(), ablation=without)
         sent = pickle.loads(pickle.dumps(trace))
         assert same(sent, trace) and sent.kept == trace.kept and sent.without == without
         assert torch.equal(sent.layers[2].given, trace.layers[2].given) and sent.layers[2].replaced == (0, 2)
     plain = inspector.trace(noise())
-    replaced = inspector.trace(noise(), without=Ablation(heads=HEADS))
+    replaced = inspector.trace(noise(), ablation=Ablation(heads=HEADS))
     assert replaced.nbytes == plain.nbytes + 3 * 13 * 8 * 4  # three heads, 13 tokens, 8 numbers of 4 bytes
 
 
@@ -234,8 +234,8 @@ class Rolled(torch.nn.Module):
 def test_a_model_that_mixes_tokens_by_more_than_attention_loses_no_patches(inspector):
     inspector.model.blocks[1].mlp = Rolled(inspector.model.blocks[1].mlp)
     with pytest.raises(UnsupportedModel, match="leaving patches out is not applicable"):
-        inspector.trace(noise(), without=Ablation(patches=[5]))
-    assert inspector.trace(noise(), without=Ablation(patches=[5], patches_as="mean")).kept is None
+        inspector.trace(noise(), ablation=Ablation(patches=[5]))
+    assert inspector.trace(noise(), ablation=Ablation(patches=[5], patches_as="mean")).kept is None
 
 
 @pytest.mark.parametrize(
@@ -252,4 +252,4 @@ def test_a_model_that_mixes_tokens_by_more_than_attention_loses_no_patches(inspe
 )
 def test_what_is_not_there_is_refused(inspector, without, words):
     with pytest.raises(VitvizError, match=words):
-        inspector.trace(noise(), without=without)
+        inspector.trace(noise(), ablation=without)

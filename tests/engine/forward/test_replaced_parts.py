@@ -20,7 +20,7 @@ def test_heads_and_mlps_give_what_is_put_in_their_place(family, how):
     model = inspector.model
     other = None if how != "other" else "one"
     trace = inspector.trace(
-        noise(), without=Ablation(heads=HEADS, mlps=MLPS, heads_as=how, other=other), other=noise(5)
+        noise(), ablation=Ablation(heads=HEADS, mlps=MLPS, heads_as=how, other=other), other=noise(5)
     )
     pictures = (
         [vitviz.sample_image(name) for name in ("chelsea", "coffee", "astronaut", "rocket")]

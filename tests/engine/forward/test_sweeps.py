@@ -30,7 +30,7 @@ def test_all_in_turn_are_as_one_at_a_time(family, how):
 
     def alone(**lost):
         logits = inspector.trace(
-            noise(), without=Ablation(**lost, heads_as=how, other=other), other=noise(5)
+            noise(), ablation=Ablation(**lost, heads_as=how, other=other), other=noise(5)
         ).logits
         return found.logit - (logits[2] - logits[4]).item()
 
@@ -66,7 +66,7 @@ def test_one_layer_on_all_classes_is_the_same_class_by_class(family):
         first, *second = target if isinstance(target, tuple) else (target,)
         columns = torch.stack([one[:, first] - sum(one[:, other] for other in second) for one in layers])
         assert_close(columns, torch.cat([found.heads, found.mlps[:, None]], dim=1), rtol=1e-4, atol=1e-6)
-    without = inspector.trace(noise(), without=Ablation(heads=[(1, 2)])).logits
+    without = inspector.trace(noise(), ablation=Ablation(heads=[(1, 2)])).logits
     assert_close(layers[1][2], inspector.trace(noise()).logits - without, rtol=1e-4, atol=1e-5)
     with pytest.raises(IndexError, match="has layers 0 to 2"):
         inspector.layer_effects(view, 3)
@@ -102,7 +102,7 @@ def test_direct_shares_and_total_effects_of_deit_tiny():
     picture = str(shared("data/both.png"))
     effects, account = (
         inspector.effects(picture, 243),
-        vitviz.evidence(inspector, inspector.trace(picture), 243),
+        vitviz.logit_attribution(inspector, inspector.trace(picture), 243),
     )
     agreement = analyses.agreement(effects, account)
     print(agreement)

@@ -22,9 +22,9 @@ def picture():
 
 def made(picture, strokes) -> np.ndarray:
     before = picture.copy()
-    found = np.asarray(vitviz.retouched(picture, strokes))
+    found = np.asarray(vitviz.edit_image(picture, strokes))
     assert (picture == before).all(), "the picture that is handed in stays as it was"
-    assert (found == np.asarray(vitviz.retouched(Image.fromarray(picture), strokes))).all(), "to the bit"
+    assert (found == np.asarray(vitviz.edit_image(Image.fromarray(picture), strokes))).all(), "to the bit"
     return found
 
 
@@ -173,7 +173,7 @@ def test_a_piece_is_laid_onto_another_photograph_which_is_the_picture_from_then_
 
     def laid(strokes):
         kept = other.copy()
-        found = np.asarray(vitviz.retouched(picture, strokes, other))
+        found = np.asarray(vitviz.edit_image(picture, strokes, other))
         assert (other == kept).all()
         return found
 
@@ -181,7 +181,7 @@ def test_a_piece_is_laid_onto_another_photograph_which_is_the_picture_from_then_
     expected = other.copy()
     expected[24:36, 32:48] = picture[16:28, 8:24]
     assert (laid(piece) == expected).all()
-    bright = np.asarray(vitviz.retouched(picture, "brightness_40"))
+    bright = np.asarray(vitviz.edit_image(picture, "brightness_40"))
     expected[24:36, 32:48] = bright[16:28, 8:24]
     assert (laid(f"brightness_40 {piece}") == expected).all(), "what was painted before comes along"
     erased, far = laid(f"{piece} erase_21.40.30"), np.hypot(*np.mgrid[-30:20, -40:50])
@@ -198,7 +198,7 @@ def test_a_piece_is_laid_onto_another_photograph_which_is_the_picture_from_then_
         (f"{piece}.4096.4097", other, "up to 4,096"),
     ):
         with pytest.raises(VitvizError, match=reason):
-            vitviz.retouched(picture, strokes, given)
+            vitviz.edit_image(picture, strokes, given)
 
 
 def test_a_shift_leaves_the_mean_colour(picture):
@@ -254,18 +254,18 @@ def test_what_goes_over_too_many_pixels_is_refused(picture, monkeypatch):
     monkeypatch.setattr(module, "WORK", 3 * HEIGHT * WIDTH)
     assert made(picture, "hue_1 hue_1 hue_1").shape == picture.shape
     with pytest.raises(ImageError, match=r"Given .* 80 x 60; take some back"):
-        vitviz.retouched(picture, "hue_1 hue_1 hue_1 shift_1.1")
+        vitviz.edit_image(picture, "hue_1 hue_1 hue_1 shift_1.1")
     with pytest.raises(ImageError, match="take some back"):
-        vitviz.retouched(picture, "copy_0.0.1.1.0.0.4096.4096")
+        vitviz.edit_image(picture, "copy_0.0.1.1.0.0.4096.4096")
     with pytest.raises(VitvizError, match="expected one of"):
-        vitviz.retouched(picture, "smudge_1")
+        vitviz.edit_image(picture, "smudge_1")
     with pytest.raises(ImageError, match="take some back"):
-        vitviz.retouched(picture, "onto.coffee_0.0.1.1.0.0")
+        vitviz.edit_image(picture, "onto.coffee_0.0.1.1.0.0")
 
 
 def test_a_trace_says_how_its_picture_was_retouched_and_no_file_can_say_so(picture, tmp_path):
     inspector = vitviz.load("vitviz-tiny", device="cpu")
-    image = vitviz.retouched(picture, "hue_90")
+    image = vitviz.edit_image(picture, "hue_90")
     trace = inspector.trace(image)
     assert trace.view.retouched == ImageEdits.parse("hue_90") and "retouched: hue_90" in trace._repr_html_()
     assert "retouched: hue_90" in vitviz.figure("rollout", inspector, trace).caption
@@ -286,7 +286,7 @@ def test_a_piece_moved_by_whole_patches_takes_its_embeddings_along():
     grid = inspector.grid()
     (height, width), (tall, wide) = grid.pixels, grid.patch
     picture = np.random.default_rng(1).integers(0, 256, (height, width, 3), np.uint8)
-    image = vitviz.retouched(picture, f"move_{2 * wide}.{tall}.{3 * wide}.{2 * tall}.{5 * wide}.{4 * tall}")
+    image = vitviz.edit_image(picture, f"move_{2 * wide}.{tall}.{3 * wide}.{2 * tall}.{5 * wide}.{4 * tall}")
     before, after = inspector.trace(picture), inspector.trace(image)
     assert (after.view.picture == np.asarray(image)).all(), "neither scaled nor cut"
     plain = inspector.trace(np.broadcast_to(mean_of(picture), picture.shape).copy()).patch_embedding
@@ -295,7 +295,7 @@ def test_a_piece_moved_by_whole_patches_takes_its_embeddings_along():
     assert (other[1:3, 2:5] == plain[0]).all()
     # mirrored, it is the embedding of the patches each of which was mirrored, in the other order
     turned = f"copy_{2 * wide}.{tall}.{3 * wide}.{2 * tall}.{5 * wide}.{4 * tall}.{-3 * wide}.{2 * tall}"
-    mirrored = inspector.trace(vitviz.retouched(picture, turned)).patch_embedding
+    mirrored = inspector.trace(vitviz.edit_image(picture, turned)).patch_embedding
     back = inspector.trace(np.ascontiguousarray(picture[:, ::-1])).patch_embedding
     across, back = grid.cols - 1, back.unflatten(0, (grid.rows, grid.cols))
     mirrored = mirrored.unflatten(0, (grid.rows, grid.cols))
@@ -312,7 +312,7 @@ def test_a_piece_laid_onto_another_picture_by_whole_patches_takes_its_embeddings
     (height, width), (tall, wide) = grid.pixels, grid.patch
     picture, other = np.random.default_rng(3).integers(0, 256, (2, height, width, 3), np.uint8)
     at = f"{2 * wide}.{tall}.{3 * wide}.{2 * tall}.{5 * wide}.{4 * tall}"
-    image = vitviz.retouched(picture, f"onto.other_{at}", other)
+    image = vitviz.edit_image(picture, f"onto.other_{at}", other)
     source, ground, found = (
         inspector.trace(one).patch_embedding.unflatten(0, (grid.rows, grid.cols))
         for one in (picture, other, image)
@@ -347,7 +347,7 @@ def test_a_long_stroke_is_painted_in_parts_between_which_it_can_be_stopped(pictu
         return len(asked) > 200
 
     with cancellation.when(gone), pytest.raises(Stopped):
-        vitviz.retouched(picture, text)
+        vitviz.edit_image(picture, text)
     assert len(asked) == 201, "of a thousand parts"
 
 
@@ -363,4 +363,4 @@ def test_how_often_a_path_goes_over_the_picture_counts(picture, monkeypatch):
     monkeypatch.setattr(module, "WORK", 20 * HEIGHT * WIDTH)
     assert made(picture, "brush.mean_999.40.30" + ".1.0" * 300).shape == picture.shape
     with pytest.raises(ImageError, match="take some back"):
-        vitviz.retouched(picture, "brush.mean_999.40.30" + ".1.0" * 400)
+        vitviz.edit_image(picture, "brush.mean_999.40.30" + ".1.0" * 400)

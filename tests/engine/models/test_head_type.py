@@ -176,10 +176,10 @@ def test_values_have_no_probability_and_predict_nothing():
     assert [score for _, score in trace.top()] == sorted(trace.logits.double().tolist(), reverse=True)
     for refused in (
         trace.probabilities,
-        lambda: vitviz.smallest_part(inspector, trace),
-        lambda: vitviz.evidence(inspector, trace, 0, relative=True),
-        lambda: vitviz.experiment(inspector, trace, draws=1).curve("dropped", "kept"),
-        lambda: vitviz.trial(inspector, trace, 0, ["rollout"], draws=2).ranking("probability"),
+        lambda: vitviz.sufficient_edges(inspector, trace),
+        lambda: vitviz.logit_attribution(inspector, trace, 0, relative=True),
+        lambda: vitviz.perturbation(inspector, trace, draws=1).curve("dropped", "kept"),
+        lambda: vitviz.faithfulness(inspector, trace, 0, ["rollout"], draws=2).ranking("probability"),
         lambda: vitviz.survey([IMAGE], inspector, ["lens"]),
         lambda: vitviz.survey([(IMAGE, 0)], inspector, ["accuracy"]),
         lambda: vitviz.survey([IMAGE], inspector, ["ledger"]),
@@ -191,7 +191,7 @@ def test_values_have_no_probability_and_predict_nothing():
 def test_an_experiment_on_values_watches_the_largest():
     inspector = inspected(2, "value")
     trace = inspector.trace(IMAGE)
-    found = vitviz.experiment(inspector, trace, "grey")
+    found = vitviz.perturbation(inspector, trace, "grey")
     assert found.scores == ("logit",) and not found.probability and not found.kept
     assert found.curve("grey")[0] == (pytest.approx(trace.logits.max().item()), 0)
     assert {*found.rows()[0]} == {"way", "percent", "draw", "logit"}
@@ -206,21 +206,21 @@ def test_of_one_output_the_yes_or_no_is_kept(sign, one_output):
     inspector = vitviz.Inspector.of(model, mean=0.5, std=0.5, device="cpu", head_type="sigmoid")
     trace = inspector.trace(IMAGE)
     assert trace.prediction == int(trace.logits.item() >= 0)
-    found = vitviz.experiment(inspector, trace, "drop", draws=3)
+    found = vitviz.perturbation(inspector, trace, "drop", draws=3)
     probability, kept = found.probability["black"].double(), found.kept["black"].double()
     assert torch.equal(kept, ((probability >= 0.5) == bool(trace.prediction)).double())
-    tried = vitviz.trial(inspector, trace, 0, ["rollout"], draws=2)
+    tried = vitviz.faithfulness(inspector, trace, 0, ["rollout"], draws=2)
     most = tried.curves["rollout"].most
     torch.testing.assert_close(most["probability"], torch.sigmoid(most["logit"]))
     same_side = (most["logit"] >= 0) == bool(trace.prediction)
     assert torch.equal(most["kept"], same_side.double())
-    smallest = vitviz.smallest_part(inspector, trace, draws=1)
+    smallest = vitviz.sufficient_edges(inspector, trace, draws=1)
     assert smallest.margins["share"][0, -1] == pytest.approx(abs(trace.logits.item()), abs=1e-3)
 
 
 def test_a_trial_of_values_ranks_by_the_value():
     inspector = inspected(1, "value")
-    found = vitviz.trial(inspector, IMAGE, 0, ["rollout", "frozen"], draws=2)
+    found = vitviz.faithfulness(inspector, IMAGE, 0, ["rollout", "frozen"], draws=2)
     assert found.scores == ("logit",) and found.ranking() == found.ranking("logit")
     assert "gap_logit" in found.rows()[0] and "gap_probability" not in found.rows()[0]
     assert all(np.isfinite(one.saco) for one in found.curves.values())

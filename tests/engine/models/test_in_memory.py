@@ -191,7 +191,7 @@ def test_what_is_saved_in_training_is_computed_in_the_copy():
     inspector, picture = inspected(model), vitviz.sample_image("coffee")
     assert model.grad_checkpointing and not inspector.model.grad_checkpointing
     for method in vitviz.METHODS:
-        assert vitviz.relevance(inspector, picture, 3, method=method).map.isfinite().all(), method
+        assert vitviz.saliency(inspector, picture, 3, method=method).map.isfinite().all(), method
 
 
 def test_a_forward_that_draws_gives_its_random_numbers_back():

@@ -208,7 +208,7 @@ def test_fractions_of_grey_levels_survive_what_is_done_to_an_image(vit):
     trace = inspector.trace(picture(481, 321))
     assert trace.view.exact.shape == trace.view.picture.shape and trace.view.nbytes == 5 * 28 * 28 * 3
     for without in (vitviz.Ablation(), vitviz.Ablation(patches=[3], patches_as="mean")):
-        seen = inspector.trace(picture(481, 321), without=without)
+        seen = inspector.trace(picture(481, 321), ablation=without)
         assert torch.equal(inspector.trace(seen.view).logits, seen.logits)
     seen = inspector.experiment(picture(481, 321), shuffle=1)
     assert torch.equal(inspector.trace(seen.view).logits, seen.logits)

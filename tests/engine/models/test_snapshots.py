@@ -38,7 +38,7 @@ def weights(tmp_path):
 
 
 def test_frames_come_first_step_first_and_the_finished_model_last(weights):
-    assert vitviz.film("mine", folder=weights) == [
+    assert vitviz.training_snapshots("mine", folder=weights) == [
         Snapshot("mine@0", 0, 0.0, None, 5.34, 0.005),
         Snapshot("mine@300", 300, 0.4, 4.9, None, 0.04),
         Snapshot("mine", 900, 1.2, 4.1, 3.9, 0.2, averaged=True),
@@ -64,4 +64,4 @@ def test_a_film_without_a_table_still_has_its_steps(weights):
 
 def test_no_film_no_frames(weights):
     shutil.rmtree(weights / "mine" / "snapshots")
-    assert frames(find("mine", weights)) == [] == vitviz.film("deit_tiny_patch16_224")
+    assert frames(find("mine", weights)) == [] == vitviz.training_snapshots("deit_tiny_patch16_224")

@@ -39,7 +39,7 @@ _PIECES = ("move", "copy", "onto", "shift")
 Pixels = UInt8[np.ndarray, "height width 3"]
 
 
-def retouched(image: Any, strokes: str | ImageEdits, other: Any = None) -> Image.Image:
+def edit_image(image: Any, strokes: str | ImageEdits, other: Any = None) -> Image.Image:
     """The picture with strokes painted over it, upright, in RGB and of its own size; itself stays as it was.
 
     `image`: a path, PIL image or array, as for `Inspector.trace`, whose trace then says how it was retouched;
@@ -49,7 +49,7 @@ def retouched(image: Any, strokes: str | ImageEdits, other: Any = None) -> Image
     `other` ("onto.other_"): the picture is then that one. Raises VitvizError for other strokes, ImageError
     for a bad picture or a photograph that there is not, and where they go over too many pixels.
 
-    >>> picture = retouched(np.zeros((8, 8, 3), np.uint8), "brush.ff8800_3.4.4")
+    >>> picture = edit_image(np.zeros((8, 8, 3), np.uint8), "brush.ff8800_3.4.4")
     >>> picture.getpixel((4, 4)), picture.getpixel((0, 0))
     ((255, 136, 0), (0, 0, 0))
     """
@@ -58,7 +58,7 @@ def retouched(image: Any, strokes: str | ImageEdits, other: Any = None) -> Image
 
 
 def painted_over(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
-    """Return the pixels of `retouched(image, strokes, other)`, an array of their own."""
+    """Return the pixels of `edit_image(image, strokes, other)`, an array of their own."""
     original = pixels_of(open_image(image))
     erases = any(stroke.tool == "erase" for stroke in strokes.each)  # and so needs the pixels as they were
     found, left = original.copy() if erases else original, WORK

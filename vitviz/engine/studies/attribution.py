@@ -64,7 +64,9 @@ def position_similarity(
     return analyses.position_similarity(table, inspector.grid(size))
 
 
-def evidence(inspector: Inspector, trace: Trace, target: TargetLike, relative: bool = False) -> Attribution:
+def logit_attribution(
+    inspector: Inspector, trace: Trace, target: TargetLike, relative: bool = False
+) -> Attribution:
     """The account of one logit: every head's, MLP's and bias's share, which add up to it.
 
     `target`: a class (its number from 0 or its label), (a, b) for a rather than b, or a direction, a tensor
@@ -79,14 +81,14 @@ def evidence(inspector: Inspector, trace: Trace, target: TargetLike, relative: b
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
     >>> trace = inspector.trace(vitviz.sample_image("chelsea"))
-    >>> account = evidence(inspector, trace, target=trace.top(1)[0][0])
+    >>> account = logit_attribution(inspector, trace, target=trace.top(1)[0][0])
     >>> abs(account.gap) < 1e-4 and account.patches.shape == (trace.grid.rows, trace.grid.cols)
     True
     """
     return analyses.account_of(balanced_ledger(inspector, trace), target, relative)
 
 
-def lens(
+def logit_lens(
     inspector: Inspector, trace: Trace, form: str = "now", patches: bool = False,
     target: TargetLike | None = None
 ) -> Float[Tensor, "layer class"] | Float[Tensor, "layer row col"]:  # fmt: skip
@@ -100,7 +102,7 @@ def lens(
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
     >>> trace = inspector.trace(vitviz.sample_image("chelsea"))
-    >>> bool((lens(inspector, trace)[-1] - trace.logits).abs().max() < 1e-4)
+    >>> bool((logit_lens(inspector, trace)[-1] - trace.logits).abs().max() < 1e-4)
     True
     """
     check_form(form)

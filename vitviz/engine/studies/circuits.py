@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses import sufficient_edges
+from vitviz.analyses import sufficient_edges as edge_subsets
 from vitviz.analyses import upstream as formulas
 from vitviz.analyses.effects import SIDES, Edge, EdgeAblationEffects, edges_into, sampled
 from vitviz.analyses.logit_account import account_of, directions
@@ -42,7 +42,7 @@ _streams: WeakKeyDictionary[Trace, Stream] = WeakKeyDictionary()
 _lock = lock_of(sys.modules[__name__])
 
 
-def writers(
+def upstream_contributions(
     inspector: Inspector, trace: Trace, target: TargetLike, layer: int, head: int, *, relative: bool = False,
     via: Sequence[tuple[int, int]] = (),
 ) -> Upstream:  # fmt: skip
@@ -59,7 +59,7 @@ def writers(
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
     >>> trace = inspector.trace(vitviz.sample_image("chelsea"))
-    >>> found = writers(inspector, trace, trace.top(1)[0][0], layer=7, head=1)
+    >>> found = upstream_contributions(inspector, trace, trace.top(1)[0][0], layer=7, head=1)
     >>> abs(found.gap) < 1e-5, found.by_token.mlps.shape
     (True, torch.Size([8, 197]))
     """
@@ -67,7 +67,7 @@ def writers(
     return _sound(formulas.writers_of(ledger, recorded(inspector, trace), basis, layer, head, via), trace)
 
 
-def score_account(
+def attention_score_attribution(
     inspector: Inspector,
     trace: Trace,
     layer: int,
@@ -85,7 +85,8 @@ def score_account(
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
-    >>> found = score_account(inspector, inspector.trace(vitviz.sample_image("chelsea")), 2, 0, 0, 100)
+    >>> found = attention_score_attribution(inspector, inspector.trace(vitviz.sample_image("chelsea")), 2,
+    ...     0, 0, 100)
     >>> abs(found.gap) < 1e-4, found.content_position.shape
     (True, torch.Size([2, 2]))
     """
@@ -94,7 +95,7 @@ def score_account(
     return _sound(found, trace, found.matrix.abs().max().item())
 
 
-def paths(
+def attribution_paths(
     inspector: Inspector, trace: Trace, target: TargetLike, count: int = 12, *, opened: int = OPENED,
     relative: bool = False,
 ) -> AttributionPaths:  # fmt: skip
@@ -108,7 +109,7 @@ def paths(
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
-    >>> found = paths(inspector, inspector.trace(vitviz.sample_image("chelsea")), 0, count=5)
+    >>> found = attribution_paths(inspector, inspector.trace(vitviz.sample_image("chelsea")), 0, count=5)
     >>> abs(sum(path.share for path in found.paths) + found.left_out - found.total) < 1e-5, found.proven
     (True, True)
     """
@@ -117,7 +118,7 @@ def paths(
     return paths_of(ledger, recorded(inspector, trace), basis, shares, count, opened)
 
 
-def edge_effects(
+def edge_ablation(
     inspector: Inspector, trace: Trace, target: TargetLike, layer: int | None = None, head: int | None = None,
     *, into: str = "value", parts_as: str = "mean", count: int | None = None, seed: int = 0, batch: int = 8,
     progress: Callable[[int, int], bool | None] | None = None
@@ -134,7 +135,7 @@ def edge_effects(
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
     >>> trace = inspector.trace(vitviz.sample_image("chelsea"))
-    >>> edge_effects(inspector, trace, 0, 7, 1, count=4).effects.shape
+    >>> edge_ablation(inspector, trace, 0, 7, 1, count=4).effects.shape
     torch.Size([4])
     """
     if into not in SIDES or (layer is None) != (head is None):
@@ -163,7 +164,7 @@ def edge_effects(
             for end in {(one.layer, one.head) for one in some if one.into == "value"}
         }
         into_answer = itertools.takewhile(
-            lambda one: one[0] == layers, sufficient_edges.flows(ledger, stream, basis)
+            lambda one: one[0] == layers, edge_subsets.flows(ledger, stream, basis)
         )
         lines[layers, None] = {writer: share.item() for _, writer, share in into_answer}
         shares[:] = torch.tensor([lines[one.layer, one.head][one.writer] for one in some])
@@ -181,7 +182,7 @@ def losses_of(
     return found[0] - found[1:]
 
 
-def smallest_part(
+def sufficient_edges(
     inspector: Inspector, trace: Trace, target: TargetLike | None = None, *, parts_as: str = "mean",
     effects: EdgeAblationEffects | None = None, draws: int = 3, seed: int = 0,
     progress: Callable[[int, int], bool | None] | None = None,
@@ -199,7 +200,7 @@ def smallest_part(
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
-    >>> found = smallest_part(inspector, inspector.trace(vitviz.sample_image("coffee")), draws=1)
+    >>> found = sufficient_edges(inspector, inspector.trace(vitviz.sample_image("coffee")), draws=1)
     >>> 0 < found.smallest_preserving <= found.preserving_from < len(found.edges)
     True
     """
@@ -207,8 +208,8 @@ def smallest_part(
     target = int(trace.logits.argmax()) if target is None else target
     edges, shares = ranked_edges(inspector, trace, target, parts_as)
     orders, counts = (
-        sufficient_edges.orders_of(len(edges), draws, seed),
-        sufficient_edges.kept_counts(len(edges)),
+        edge_subsets.orders_of(len(edges), draws, seed),
+        edge_subsets.kept_counts(len(edges)),
     )
     if effects is not None:
         lost = dict(zip(effects.edges, effects.effects.nan_to_num().abs().tolist(), strict=True))
@@ -225,7 +226,7 @@ def smallest_part(
         if progress is not None and progress(column + 1, len(counts)) is False:
             break
     curve = {size: one for size, one in zip(counts, margins["share"][0].tolist(), strict=True) if one == one}
-    stable = sufficient_edges.preserving([*curve], [*curve.values()])[1]
+    stable = edge_subsets.preserving([*curve], [*curve.values()])[1]
     if counts[-1] in curve and stable:  # between the last tried size that fails and the next one
         low = max(size for size in curve if size < stable)
         while stable - low > max(1, len(edges) // 500):
@@ -250,10 +251,8 @@ def ranked_edges(
     (ledger, basis), stream = _asked(inspector, trace, target, False), recorded(inspector, trace)
     usual = _usual(inspector, ledger, stream, parts_as)
     heads, positions = trace.layers[0].heads, stream.positions is not None
-    edges = sufficient_edges.every_edge(len(trace.layers), heads, positions and usual is None)
-    shares = sufficient_edges.shares_of(
-        ledger, stream if usual is None else less(stream, usual), basis, edges
-    )
+    edges = edge_subsets.every_edge(len(trace.layers), heads, positions and usual is None)
+    shares = edge_subsets.shares_of(ledger, stream if usual is None else less(stream, usual), basis, edges)
     order = shares.abs().argsort(descending=True, stable=True)
     return tuple(edges[i] for i in order.tolist()), shares[order]
 
@@ -269,7 +268,7 @@ def margins_of(
     usual, classes = _usual(inspector, ledger, stream, parts_as), classes_of(trace, target)
     side = trace.prediction if trace.head_type == "sigmoid" else None  # of a yes or no
     heads, positions = trace.layers[0].heads, stream.positions is not None
-    edges = sufficient_edges.every_edge(len(trace.layers), heads, positions and usual is None)
+    edges = edge_subsets.every_edge(len(trace.layers), heads, positions and usual is None)
     writers = 2 + len(trace.layers) * (heads + 1)
     batch = min(8, max(1, ROOM // (writers * stream.embedding.nbytes)))
     found = []
@@ -281,7 +280,7 @@ def margins_of(
                 if edge not in some:
                     removals[-1][edge.reader].append(edge.writer)
         logits = without_edges(inspector, ledger, stream, removals, usual)
-        found += sufficient_edges.margin_of(logits.double(), classes, side).tolist()
+        found += edge_subsets.margin_of(logits.double(), classes, side).tolist()
     return found
 
 

@@ -66,7 +66,7 @@ def others_of(inspector: Inspector, trace: Trace, images: Mapping[Any, Any] | No
     return {name: one for name, one in found.items() if not np.array_equal(one, seen)}
 
 
-def experiment(
+def perturbation(
     inspector: Inspector,
     image,
     kind: str = "drop",
@@ -93,7 +93,7 @@ def experiment(
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
-    >>> found = experiment(inspector, vitviz.sample_image("chelsea"), kind="shuffle", draws=2)
+    >>> found = perturbation(inspector, vitviz.sample_image("chelsea"), kind="shuffle", draws=2)
     >>> found.steps, found.probability["shuffled"].shape
     ((1, 4, 49, 196), torch.Size([4, 2]))
     """

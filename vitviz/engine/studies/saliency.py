@@ -23,7 +23,7 @@ from vitviz.engine.saliency_inputs import SaliencyInputs as explained
 from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
 
 
-def relevance(
+def saliency(
     inspector: Inspector, image, target: TargetLike, method: str = "frozen", at: str | int | None = None,
     size=None, steps: int | None = None,
 ) -> SaliencyMap:  # fmt: skip
@@ -40,7 +40,7 @@ def relevance(
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
-    >>> found = relevance(inspector, vitviz.sample_image("chelsea"), target=0)
+    >>> found = saliency(inspector, vitviz.sample_image("chelsea"), target=0)
     >>> found.map.shape, abs(found.unexplained) < 1e-4
     (torch.Size([14, 14]), True)
     """
@@ -67,7 +67,7 @@ def patch_scores(
     return dense.patch_scores(explained(inspector, image, 0, size=size), method)
 
 
-def trial(
+def faithfulness(
     inspector: Inspector, image, target: TargetLike, methods: Sequence[str] | None = None,
     patches_as: str = "dropped", seed: int = 0, size=None, shares: Sequence[float] = SHARES,
     draws: int = DRAWS, progress: OnMethod | None = None, steps: int | None = None,
@@ -84,7 +84,7 @@ def trial(
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
-    >>> found = trial(inspector, vitviz.sample_image("chelsea"), target=0, methods=["ledger"], draws=2)
+    >>> found = faithfulness(inspector, vitviz.sample_image("chelsea"), target=0, methods=["ledger"], draws=2)
     >>> sorted(found.curves), len(found.curves["ledger"].most["logit"])
     (['ledger', 'random'], 11)
     """

@@ -226,7 +226,7 @@ class Endpoints:
         asked = whole(target, "target", -1, subject.trace.logits.numel() - 1)
         asked = int(subject.trace.logits.argmax()) if asked < 0 else asked
         with self._studio.work.reading(subject):
-            found = attribution.lens(subject.inspector, subject.trace, form=str(form))[:, asked]
+            found = attribution.logit_lens(subject.inspector, subject.trace, form=str(form))[:, asked]
         return {**_of(subject.trace), "target": asked, "logits": plain(found)}
 
     def writers(

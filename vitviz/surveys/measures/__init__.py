@@ -126,7 +126,7 @@ class LogitLensMeasure:
     def of(self, seen: MeasuredImage):
         # layer 0 enters the first block
         named = (
-            predictions_of(attribution.lens(seen.inspector, seen.trace), _predicting(seen.trace))
+            predictions_of(attribution.logit_lens(seen.inspector, seen.trace), _predicting(seen.trace))
             .cpu()
             .numpy()
         )
@@ -210,7 +210,7 @@ class SufficientEdgesMeasure:
     )  # fmt: skip
 
     def of(self, seen: MeasuredImage):
-        found = circuits.smallest_part(seen.inspector, on_cpu(seen.trace), draws=1)
+        found = circuits.sufficient_edges(seen.inspector, on_cpu(seen.trace), draws=1)
         rows = {name: rows[0].double().cpu().numpy() for name, rows in found.margins.items()}
         margins = {f"margin_by_{name}": row for name, row in rows.items()}
         stands = {f"stands_by_{name}": (row > 0).astype(np.float64) for name, row in rows.items()}

@@ -109,7 +109,9 @@ def relevance(subject: ViewContext, settings: Settings):
 
 def lens(subject: ViewContext, form: str):
     """The logits (depth, class) of what the classifier reads "now", or the "share" of them so far."""
-    return subject.once(f"lens {form}", lambda: lazy.attribution.lens(subject.inspector, subject.trace, form))
+    return subject.once(
+        f"lens {form}", lambda: lazy.attribution.logit_lens(subject.inspector, subject.trace, form)
+    )
 
 
 def patches_are(subject: ViewContext) -> str:

@@ -40,7 +40,7 @@ def found(subject: ViewContext, settings: Settings):
 
     def search():
         given = {"opened": opened, "relative": relative}
-        return lazy.circuits.paths(subject.inspector, trace, asked, MOST, **given)
+        return lazy.circuits.attribution_paths(subject.inspector, trace, asked, MOST, **given)
 
     return subject.once(f"paths {asked} {relative}", search).first(settings["paths"])
 

@@ -35,7 +35,7 @@ def account(view, subject: ViewContext, settings: Settings):
     recorded(subject)
     found = subject.once(
         f"score {layer} {head} {places}",
-        lambda: lazy.circuits.score_account(subject.inspector, trace, layer, head, *places),
+        lambda: lazy.circuits.attention_score_attribution(subject.inspector, trace, layer, head, *places),
     )
     return found, names
 
