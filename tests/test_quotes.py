@@ -16,7 +16,7 @@ from tests.security.stranger import picture
 from vitviz.engine.formats.folder import read_json
 from vitviz.errors import VitvizError, quoted
 from vitviz.server.api import lessons
-from vitviz.server.api.endpoints import PUBLIC, Endpoints, _spoken, answering, endpoint
+from vitviz.server.api.endpoints import PUBLIC, Endpoints, _as_gradio_error, answering, endpoint
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.server.services.checkpoints import classes_in
 from vitviz.surveys.labels import Boxes
@@ -74,7 +74,7 @@ def test_no_endpoint_repeats_more_than_200_characters(endpoints):
                 "vitviz-tiny@" + "9" * 3_000,
             ):
                 try:
-                    _spoken(ask)(**{**usual, parameter: wrong})
+                    _as_gradio_error(ask)(**{**usual, parameter: wrong})
                 except Exception as error:
                     assert not any(one * 201 in str(error) for one in "x9"), (
                         name,
@@ -126,7 +126,7 @@ ENTRIES = {
     ),
     "id2label": lambda folder: read_json(written(folder, {"id2label": {"0": HALF}})),
     "a note": lambda folder: read_json(written(folder, {"pretrained_cfg": {"description": HALF}})),
-    "boxes": lambda folder: Boxes.of(written(folder, {HALF: [[0, 0, 1, 1]]})),
+    "boxes": lambda folder: Boxes.load(written(folder, {HALF: [[0, 0, 1, 1]]})),
     "a lesson's checkpoint": lambda folder: lessons.read(zipped(checkpoint=f"vitviz-tiny?text={HALF}")),
     "a lesson's other picture": lambda folder: lessons.read(zipped(without=f"at=1 other={HALF}")),
     "a lesson's setting": lambda folder: lessons.read(zipped(settings={"rollout": {"fusion": HALF}})),

@@ -142,7 +142,7 @@ def survey(
     meant = _classes(classes)
     import vitviz
     from vitviz.surveys.report import summary_of
-    from vitviz.surveys.run import USUAL, told
+    from vitviz.surveys.run import USUAL, progress_bar
 
     asked = {"size": size, "batch": batch, "limit": limit, "seed": seed, "workers": workers}
     try:
@@ -150,7 +150,7 @@ def survey(
         measures = _measures(measure or USUAL, boxes, method, patches_as, steps)
         inspector = _worded(inspector, measures, words)
         ends, seconds = ("", 0.2) if sys.stderr.isatty() else ("\n", 10)  # a file has a line each time
-        with told(True, bar_format=PROGRESS + ends, mininterval=seconds) as tell:
+        with progress_bar(True, bar_format=PROGRESS + ends, mininterval=seconds) as tell:
             found = vitviz.survey(source, inspector, measures, out=out, classes=meant, progress=tell, **asked)
     except KeyboardInterrupt:
         print(f"Stopped. What is done lies in {out}; the same command goes on.", file=sys.stderr)
@@ -175,7 +175,7 @@ def _measures(
     from vitviz.surveys.labels import Boxes
     from vitviz.surveys.measures.trial import FaithfulnessMeasure
 
-    settings = {"boxes": Boxes.of(boxes) if boxes else None, "steps": steps}
+    settings = {"boxes": Boxes.load(boxes) if boxes else None, "steps": steps}
     settings |= {"methods": tuple(methods)} if methods else {}
     settings |= {"protocols": tuple(protocols)} if protocols else {}
     return [FaithfulnessMeasure(**settings) if name == "trial" else name for name in names]

@@ -42,10 +42,10 @@ class Unknown(VitvizError, KeyError):
     __str__ = VitvizError.__str__
 
 
-def said(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of a library's error, for a sentence that strangers read: of paths the last part alone.
 
-    >>> said(ValueError("invalid header in '/home/somebody/weights/mine.pth'."))
+    >>> first_line(ValueError("invalid header in '/home/somebody/weights/mine.pth'."))
     "invalid header in 'mine.pth'"
     """
     if isinstance(error, OSError) and error.strerror:

@@ -61,7 +61,7 @@ def ways(case: tuple[str, int, dict]) -> dict:
         kept["ledger"] = circuits.balanced_ledger(inspector, kept["trace"])
 
     def recording():
-        circuits.recorded(inspector, kept["trace"])
+        circuits.record_stream(inspector, kept["trace"])
 
     def writers():
         last = len(kept["trace"].layers) - 1
@@ -72,8 +72,10 @@ def ways(case: tuple[str, int, dict]) -> dict:
         vitviz.attention_score_attribution(inspector, kept["trace"], last, 1, 0, 7)
 
     def edges():
-        basis = circuits._asked(inspector, kept["trace"], 0, False)[1]
-        for _ in sufficient_edges.flows(kept["ledger"], circuits.recorded(inspector, kept["trace"]), basis):
+        basis = circuits._resolve_target(inspector, kept["trace"], 0, False)[1]
+        for _ in sufficient_edges.flows(
+            kept["ledger"], circuits.record_stream(inspector, kept["trace"]), basis
+        ):
             pass
 
     named = {"recording": recording, "writers": writers, "score": score, "all edges": edges}

@@ -40,7 +40,7 @@ def measured(architecture: str, size: int) -> str:
     model = timm.create_model(architecture, num_classes=10).eval()
     inspector = vitviz.Inspector.of(model, mean=0.5, std=0.5, device="cuda")
     picture = np.random.default_rng(0).integers(0, 255, (size, size, 3), dtype=np.uint8)
-    prepared = [inspector.forward.seen(picture, None)[0]] * BATCH
+    prepared = [inspector.forward.prepare(picture, None)[0]] * BATCH
     pixels, model = inspector.forward.pixels(prepared), inspector.forward.placed.model
     with torch.no_grad():
         plain, alone = seconds(lambda: model(pixels)), seconds(lambda: model(pixels[:1]))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.frontend.conftest import node  # noqa: F401
 from vitviz.charts import chart
-from vitviz.charts.chart import Bars, Chart, ReferenceLine, Series, by_layer, number, ticks, told, travelled
+from vitviz.charts.chart import Bars, Chart, ReferenceLine, Series, by_layer, number, ticks, to_json, tooltip
 from vitviz.traces.localized_text import LocalizedText
 
 VALUES = [0.0, 1.0, -1.0, 0.1, 1 / 3, -0.12345, 12.3456, 999.4, 999.6, 1234.5, 9.9996, 1e5, -3.2e6, 1e-4,
@@ -53,20 +53,20 @@ def test_under_the_pointer_stand_the_same_lines(node, one):  # noqa: F811
     for place, part in enumerate([*one.series, *([one.bars] if one.bars else [])]):
         at = f"chart.series[{place}] ?? chart.bars"
         for i in np.flatnonzero(np.isfinite(part.y)).tolist():  # others are not drawn
-            found = node("frontend/chart.js", f"told(chart, {at}, {i})", chart=travelled(one))
-            assert found == told(one, part, i), (place, i)
+            found = node("frontend/chart.js", f"told(chart, {at}, {i})", chart=to_json(one))
+            assert found == tooltip(one, part, i), (place, i)
 
 
 def test_a_mark_says_its_number_its_unit_and_whose_it_is():
-    assert told(DRAWN, DRAWN.series[0], 1) == [
+    assert tooltip(DRAWN, DRAWN.series[0], 1) == [
         "90 px", "Layer 1, head 2", "0.2 of its attention on prefix tokens",
     ]  # fmt: skip
-    assert told(BARRED, BARRED.bars, 1) == ["50 %", "Depth 1"]
-    assert told(BARRED, BARRED.series[0], 0) == ["10 ± 1 %", "Layer 1"]
+    assert tooltip(BARRED, BARRED.bars, 1) == ["50 %", "Depth 1"]
+    assert tooltip(BARRED, BARRED.series[0], 0) == ["10 ± 1 %", "Layer 1"]
 
 
 def test_it_travels_as_plain_json():
-    again = json.loads(json.dumps(travelled(DRAWN), allow_nan=False))
+    again = json.loads(json.dumps(to_json(DRAWN), allow_nan=False))
     assert again["series"][0]["y"] == [20.0, 90.0, 110.0, None] and again["x"] == [0.4, 2.6]
     assert again["series"][0]["of"] == {"layer": [1, 1, 2, 2], "head": [1, 2, 1, 2]}
     assert again["y_label"] == {"text": "how far", "values": {}} and again["title"] == "of {braces}"

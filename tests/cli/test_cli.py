@@ -116,12 +116,12 @@ def test_it_is_installed_as_vitviz():
 def test_progress_tells_rate_and_time_left(monkeypatch):
     from tqdm.auto import tqdm
 
-    from vitviz.surveys.run import told
+    from vitviz.surveys.run import progress_bar
 
     now, lines = [0.0], io.StringIO()
     monkeypatch.setattr(tqdm, "_time", staticmethod(lambda: now[0]), raising=False)
     monkeypatch.setattr("tqdm.std.time", lambda: now[0])
-    with told(True, bar_format=cli.PROGRESS, mininterval=10, smoothing=0, file=lines) as progress:
+    with progress_bar(True, bar_format=cli.PROGRESS, mininterval=10, smoothing=0, file=lines) as progress:
         # 100 were done by an earlier run
         for seconds, done in ((0, 100), (10, 150), (12, 160), (30, 250), (60, 400)):
             now[0] = seconds

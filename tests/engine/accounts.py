@@ -96,7 +96,7 @@ def pixels_for(model: torch.nn.Module, seed: int = 0) -> torch.Tensor:
 
 def traced(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[Trace, ReadoutStage]:
     """The trace that an inspector would make, kept in float64, and the model's readout."""
-    with torch.no_grad(), capture.recorded(model) as recording:
+    with torch.no_grad(), capture.recording(model) as recording:
         logits = model(pixels)
     grid = tracing.grid_of(model)
 
@@ -120,6 +120,6 @@ def traced(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[Trace, Readout
         logits=logits[0],
         pool=readouts.readout_of(model, grid, "small").name,
         pooling=pooling,
-        written=branches.written(recording.branches, recording.tokens[-1], pooling and [pooling])[0],
+        written=branches.sum_branches(recording.branches, recording.tokens[-1], pooling and [pooling])[0],
     )
     return trace, tail_of(model, "small")

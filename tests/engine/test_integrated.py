@@ -133,10 +133,10 @@ def test_trial_survey_view_and_notebook_take_the_steps_and_say_what_came_of_them
 
     subject, trial = ViewContext(inspector, small), view.FaithfulnessView()
     settings = trial.settings({"steps": "32", "method": "integrated_gradients"}, subject.about)
-    tried = compute.tried(subject, 7, "dropped", "integrated_gradients", view.steps_of(settings))
+    tried = compute.evaluate_method(subject, 7, "dropped", "integrated_gradients", view.steps_of(settings))
     assert compute.one(tried)["convergence"]["values"]["steps"] == 32
-    assert compute.one(compute.tried(subject, 7, "dropped", "centre"))["convergence"] is None
-    names = {compute.named(7, "dropped", method, steps) for method in ("frozen", "integrated_gradients")
+    assert compute.one(compute.evaluate_method(subject, 7, "dropped", "centre"))["convergence"] is None
+    names = {compute.part_key(7, "dropped", method, steps) for method in ("frozen", "integrated_gradients")
              for steps in (None, 32)}  # fmt: skip
     assert len(names) == 3, "other methods are not tried anew"
 

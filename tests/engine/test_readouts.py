@@ -116,7 +116,7 @@ def test_each_picture_of_a_batch_has_its_own_maximum():
 
 def test_tokens_with_the_same_maximum_share_it():
     tokens = torch.tensor([[9.0, 9.0], [1.0, 5.0], [3.0, 5.0], [3.0, 0.0]])
-    readout = Readout.named("max", Grid(1, 3, (8, 8), ("class",)))
+    readout = Readout.by_name("max", Grid(1, 3, (8, 8), ("class",)))
     assert readout.shares(tokens).tolist() == [0, 0.25, 0.5, 0.25]
     with pytest.raises(ValueError, match="not fixed"):
         readout.weights(4)

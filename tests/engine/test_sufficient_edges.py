@@ -157,7 +157,7 @@ def test_genuine_weights_answer_by_a_part():
     best, second = trace.logits.topk(2).values
     assert found.margins["share"][0, -1] == pytest.approx((best - second).item(), abs=1e-3)
     assert found.faithfulness()[0, [0, -1]].tolist() == [0, 1]
-    ledger, stream = circuits.balanced_ledger(inspector, trace), circuits.recorded(inspector, trace)
+    ledger, stream = circuits.balanced_ledger(inspector, trace), circuits.record_stream(inspector, trace)
     usual = usual_of(inspector, ledger, stream)
     model = copy.deepcopy(inspector.model).double()
     exact = [replace(one, embedding=one.embedding.double(), positions=one.positions.double(),

@@ -30,7 +30,7 @@ TRIED = {}  # a trial takes half a minute, and every figure makes its own: of on
 @pytest.fixture(autouse=True)
 def tried_once(monkeypatch):
     """Here alone: tests of other folders in the same process ask whether a trial waits for its turn."""
-    own = trials.tried
+    own = trials.evaluate_method
 
     def tried(subject, target, patches_as, method, steps=None):
         seen = subject.trace.view.picture.tobytes()
@@ -39,4 +39,4 @@ def tried_once(monkeypatch):
             TRIED[name] = own(subject, target, patches_as, method, steps)
         return TRIED[name]
 
-    monkeypatch.setattr(trials, "tried", tried)
+    monkeypatch.setattr(trials, "evaluate_method", tried)

@@ -17,7 +17,7 @@ from vitviz.analyses import protocol
 from vitviz.analyses.faithfulness.ranking import verdict
 from vitviz.analyses.protocol import DENSE
 from vitviz.charts.mpl.drawing import families
-from vitviz.charts.mpl.page import drawn
+from vitviz.charts.mpl.page import render
 from vitviz.charts.mpl.spec import Chart, Legend, Matrix, TextTable, Tiles
 from vitviz.export.figure import looked_at, printed, read
 from vitviz.views.languages import translated
@@ -154,7 +154,7 @@ def test_the_file_has_the_curve_where_its_numbers_are(made):
     plate = replace(figure.plate, rows=((chart,),), notes=(), weights=())
     svg = "{http://www.w3.org/2000/svg}"
     groups = [
-        node for node in ET.fromstring(drawn(plate)).iter(f"{svg}g")
+        node for node in ET.fromstring(render(plate)).iter(f"{svg}g")
         if re.match("(line2d|text)_", node.get("id") or "")
     ]  # fmt: skip
     told = ["".join(group.itertext()).strip() for group in groups]

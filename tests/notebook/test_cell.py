@@ -154,7 +154,7 @@ def test_the_frame_is_one_attribute_and_the_file_opens(explorer, tmp_path):
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
 def test_every_script_can_be_carried(view):
-    sources = {**scripts.files(".js"), **scripts.made(), "server/i18n/en.js": "export default {};"}
+    sources = {**scripts.files(".js"), **scripts.generated(), "server/i18n/en.js": "export default {};"}
     text = bundled(
         sources, ["frontend/standalone_html.js", scripts.script_of(view.slug)], also=["server/i18n/en.js"]
     )

@@ -63,7 +63,7 @@ def test_what_is_said_is_asked_no_more_and_stands_in_link_and_files(small_studio
         "mine.safetensors", "heads=2&mean=0.485%2C0.456%2C0.406&std=0.229,0.224,0.225&epsilon=1e-6"
     )
     key = studio.look(studio.pictures.sample("coffee"), name)
-    form = assumed.shown(studio.checkpoints.inspector(name), None, keeps=False)
+    form = assumed.form_value(studio.checkpoints.inspector(name), None, keeps=False)
     assert [item["name"] for item in form["items"]] == [
         "pool", "block", "crop_pct", "interpolation", "activation"
     ]  # fmt: skip
@@ -77,7 +77,7 @@ def test_what_is_said_is_asked_no_more_and_stands_in_link_and_files(small_studio
 
 
 def test_one_checkpoint_marks_the_page_that_shows_two(studio):
-    form = assumed.shown(
+    form = assumed.form_value(
         studio.checkpoints.inspector("mine.safetensors?heads=3"),
         studio.checkpoints.inspector("mine.safetensors"),
         True,
@@ -130,9 +130,9 @@ def test_names_of_the_classes_are_kept_with_the_answers(cifar, tmp_path):
 
 def test_a_shared_site_asks_for_no_names_that_it_would_not_keep(cifar):
     inspector = cifar.checkpoints.inspector("cifar.safetensors")
-    assert assumed.shown(inspector, None, keeps=False)["classes"] == 0
+    assert assumed.form_value(inspector, None, keeps=False)["classes"] == 0
     shipped = AnalysisService(ServiceSettings(device="cpu")).checkpoints.inspector("vitviz-tiny")
-    assert assumed.shown(shipped, None, keeps=True)["classes"] == 0, "what is shipped is not written to"
+    assert assumed.form_value(shipped, None, keeps=True)["classes"] == 0, "what is shipped is not written to"
 
 
 def test_an_answer_is_kept_on_ones_own_machine_alone(weights, tmp_path):

@@ -11,7 +11,7 @@ from gradio.utils import get_upload_folder
 import vitviz
 from tests.browser.conftest import Server
 from vitviz.errors import VitvizError
-from vitviz.server.api.endpoints import PUBLIC, Endpoints, _documented, _spoken, answering, endpoint
+from vitviz.server.api.endpoints import PUBLIC, Endpoints, _as_gradio_error, _documented, answering, endpoint
 from vitviz.server.page.build import build
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.views import VIEWS
@@ -46,7 +46,7 @@ def test_every_parameter_has_a_line_of_its_own(endpoints, name):
     """Out of these lines Gradio makes what a program is told about a parameter."""
     asked = inspect.signature(getattr(endpoints, name))
     lines = (
-        inspect.getdoc(_documented(_spoken(getattr(endpoints, name))))
+        inspect.getdoc(_documented(_as_gradio_error(getattr(endpoints, name))))
         .split("Returns:")[0]
         .split("Args:\n")[1:]
     )
@@ -133,7 +133,7 @@ def test_a_fault_of_ours_is_not_told_as_the_callers(endpoints, monkeypatch, capl
 
     monkeypatch.setattr(RolloutView, "item", broken)
     with pytest.raises(gr.Error, match="mistake in vitviz"), caplog.at_level("ERROR", "vitviz"):
-        _spoken(endpoints.rollout)("coffee")
+        _as_gradio_error(endpoints.rollout)("coffee")
     assert "a bug" in caplog.text, "the log has the traceback"
 
 
@@ -222,7 +222,7 @@ def test_no_file_of_the_server_can_be_asked_for(endpoints, image):
 )
 def test_a_refusal_is_a_sentence(endpoints, name, given, said):
     with pytest.raises(gr.Error, match=said):
-        _spoken(getattr(endpoints, name))(**given)
+        _as_gradio_error(getattr(endpoints, name))(**given)
 
 
 @pytest.mark.processes

@@ -9,7 +9,7 @@ import gradio as gr
 import pytest
 
 from tests.browser.conftest import ROOT, free_port
-from vitviz.server.api.endpoints import Endpoints, _spoken, answering, endpoint
+from vitviz.server.api.endpoints import Endpoints, _as_gradio_error, answering, endpoint
 from vitviz.server.api.serialization import UNEXPECTED
 from vitviz.server.page.build import build
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
@@ -51,7 +51,7 @@ def test_a_port_that_is_taken_is_a_sentence(tmp_path):
 
 @pytest.mark.parametrize("view", answering(), ids=lambda view: view.slug)
 def test_an_endpoint_of_pictures_asks_for_one(studio, view):
-    asked = _spoken(endpoint(view, Endpoints(studio)))
+    asked = _as_gradio_error(endpoint(view, Endpoints(studio)))
     if "image" in inspect.signature(asked).parameters:
         with pytest.raises(gr.Error, match="no picture that was uploaded here"):
             asked(None)

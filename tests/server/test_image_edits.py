@@ -100,7 +100,7 @@ def test_a_link_holds_them_and_passes_over_what_is_none():
     for other in ("", "smudge_1", "brush.mean_1", "x" * 30_000, "hue_1 " * 101):
         assert links.read({"strokes": other}).strokes is None
     state = {"key": "k", "checkpoint": "c", "strokes": TEXT}
-    assert links.shown(state)["strokes"] == TEXT and "strokes" in vars(links.Link())
+    assert links.link_state(state)["strokes"] == TEXT and "strokes" in vars(links.Link())
 
 
 def test_the_zip_says_so_and_is_a_lesson_of_it(studio, key, painted):

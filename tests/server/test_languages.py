@@ -27,13 +27,13 @@ def test_the_address_decides_then_the_browser_then_english():
         return SimpleNamespace(query_params=query, headers={"accept-language": accept})
 
     assert [
-        i18n.wanted(asking(accept)) for accept in ("zh-TW,zh;q=0.9", "de,ko-KR;q=0.8,en;q=0.5", "fr", "")
+        i18n.language_of(asking(accept)) for accept in ("zh-TW,zh;q=0.9", "de,ko-KR;q=0.8,en;q=0.5", "fr", "")
     ] == ["zh-CN", "ko", "en", "en"]
     assert (
-        i18n.wanted(asking("zh-CN", lang="ko")) == "ko"
-        and i18n.wanted(asking("zh-CN", lang="<script>")) == "zh-CN"
+        i18n.language_of(asking("zh-CN", lang="ko")) == "ko"
+        and i18n.language_of(asking("zh-CN", lang="<script>")) == "zh-CN"
     )
-    assert i18n.wanted(None) == "en"
+    assert i18n.language_of(None) == "en"
 
 
 def test_said_texts_reach_gradio_in_every_language():

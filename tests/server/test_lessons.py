@@ -68,8 +68,8 @@ def test_everything_that_was_seen_is_found_again(studio, own, zipped):
 
 def test_a_picture_of_ones_own_in_a_setting_is_no_part_of_a_lesson(studio, key, own):
     given = {"tokens.other": own, "tokens.depth": "3"}
-    assert lessons.told(studio, key, given)["settings"]["tokens"] == {"depth": "3"}
-    told = lessons.told(studio, key, {"tokens.other": "chelsea"})
+    assert lessons.lesson_manifest(studio, key, given)["settings"]["tokens"] == {"depth": "3"}
+    told = lessons.lesson_manifest(studio, key, {"tokens.other": "chelsea"})
     assert told["settings"]["tokens"] == {"other": "chelsea"}, "a sample is on every page"
 
 

@@ -130,7 +130,7 @@ def test_a_link_holds_as_many_numbers_as_the_setting_does_and_not_one_more():
 def test_on_a_space_a_link_leads_to_its_own_address(monkeypatch, host, base):
     monkeypatch.setenv("SPACE_HOST", host)
     assert links.base() == base
-    told = links.shown({"key": "k", "checkpoint": "c"})
+    told = links.link_state({"key": "k", "checkpoint": "c"})
     assert {name: told[name] for name in ("key", "checkpoint", "sample", "base")} == {
         "key": "k",
         "checkpoint": "c",

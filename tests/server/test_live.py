@@ -16,7 +16,7 @@ import vitviz
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import ImageError, Unknown
 from vitviz.server.page import routes as live
-from vitviz.server.page.routes import routes, shown
+from vitviz.server.page.routes import live_page, routes
 from vitviz.server.services import frames
 from vitviz.traces.runs import Ablation
 from vitviz.views import VIEWS
@@ -33,7 +33,7 @@ def jpeg(shade: int = 0) -> bytes:
 
 def ask(studio, key: str, data: bytes | None = None, **more) -> dict:
     frame = {} if data is None else {"frame": base64.b64encode(data).decode()}
-    return shown(studio, key, {"views": ["rollout"], **frame, **more})
+    return live_page(studio, key, {"views": ["rollout"], **frame, **more})
 
 
 def held(studio) -> list[list]:
@@ -140,7 +140,7 @@ def test_of_one_visitor_only_the_last_frames_stand_and_old_ones_go(studio, key, 
 def test_what_is_no_frame_is_a_sentence_and_leaves_nothing(studio, key, frame):
     before = held(studio)
     with pytest.raises(ImageError):
-        shown(studio, key, {"frame": frame})
+        live_page(studio, key, {"frame": frame})
     assert held(studio) == before and not studio.frames._standing
 
 

@@ -173,7 +173,7 @@ def test_the_time_of_one_answer_adds_up_over_its_turns_and_waiting_is_none(monke
     monkeypatch.setattr(scheduler, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def computes(seconds):
-        with scheduler.timed(300), scheduler.timed(300):  # one turn within another is the same
+        with scheduler.time_limit(300), scheduler.time_limit(300):  # one turn within another is the same
             now[0] += seconds
             cancellation.check()
 
@@ -198,5 +198,5 @@ def test_what_the_routes_and_the_endpoints_answer_is_one_answer():
     request = SimpleNamespace(is_disconnected=None)
     assert routes.answered(answer, request).status_code == 404
     with pytest.raises(gr.Error, match="seen"):
-        endpoints._spoken(answer)()
+        endpoints._as_gradio_error(answer)()
     assert None not in told and told[0] is not told[1] and scheduler._answer.get() is None

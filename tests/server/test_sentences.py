@@ -60,7 +60,7 @@ def test_another_sentence_is_no_second_look_at_the_picture(studio, weights, monk
         vitviz.logit_attribution(subject.inspector, subject.trace, ("a dog", "a photo of a cat")).gap < 1e-4
     )
     assert studio.checkpoints.inspector(CATS) is subject.inspector
-    asked = facts.asked(subject.inspector)
+    asked = facts.sentence_field(subject.inspector)
     assert asked == {
         "of": "my-clip",
         "reads": True,
@@ -105,7 +105,7 @@ def busy(turns) -> int:
 
 
 def test_a_checkpoint_without_a_text_tower_says_so(studio):
-    assert not facts.asked(studio.checkpoints.inspector("vitviz-tiny"))["reads"]
+    assert not facts.sentence_field(studio.checkpoints.inspector("vitviz-tiny"))["reads"]
     with pytest.raises(UnsupportedModel, match="has no text tower"):
         studio.checkpoints.inspector("vitviz-tiny?text=a cat")
     restricted = AnalysisService(
@@ -130,14 +130,14 @@ def a_file(**changes) -> bytes:
 
 def test_a_file_of_vectors_is_the_classes_wherever_the_name_goes_and_in_a_lesson(studio, weights, tmp_path):
     data = a_file(model="my-clip")
-    name = studio.checkpoints.vectors.named("my-clip?text=a cat", data, "mine.npz")
+    name = studio.checkpoints.vectors.name_with("my-clip?text=a cat", data, "mine.npz")
     classes = vitviz.Classes(GIVEN["labels"], GIVEN["vectors"], scale=9.0, model="my-clip")
     assert name == f"my-clip?vectors={classes.digest[:16]}" and plain(name) == "my-clip"
     whole = vitviz.load("my-clip", folder=weights, device="cpu").with_classes(classes)
     key = studio.look(studio.pictures.sample("chelsea"), name)
     found = studio.subject(key).trace.logits
     torch.testing.assert_close(found, whole.trace(vitviz.sample_image("chelsea")).logits, atol=1e-5, rtol=0)
-    assert facts.asked(studio.checkpoints.inspector(name))["vectors"] == 2
+    assert facts.sentence_field(studio.checkpoints.inspector(name))["vectors"] == 2
     lesson = lessons.read(lessons.everything(studio, key, {"tab": "evidence"}))
     assert lesson.vectors == data and lesson.seen.checkpoint == name
     for path in (tmp_path / "x.npz", tmp_path / "x.safetensors"):
@@ -146,7 +146,7 @@ def test_a_file_of_vectors_is_the_classes_wherever_the_name_goes_and_in_a_lesson
 
 
 def test_vectors_that_do_not_fit_or_are_too_many_or_gone_are_a_sentence(studio, weights):
-    keep = studio.checkpoints.vectors.named
+    keep = studio.checkpoints.vectors.name_with
     for changes, said in (
         ({"vectors": np.ones((2, 7))}, "vectors of 7 numbers; my-clip embeds a picture in 24"),
         ({"model": "another"}, "classes of another for my-clip"),

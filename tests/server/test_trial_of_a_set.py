@@ -119,4 +119,4 @@ def test_pictures_are_seen_with_what_they_are_taken_for_and_one_that_is_none_wit
     strip = open_image(studio.image(state["set"], "thumbnails"))
     assert strip.size == (3 * 56, 56)
     other = {**state, "key": studio.look(studio.pictures.sample("coffee"), "vitviz-tiny@0")}
-    assert over_a_set.shown(studio, other)["answers"] == [None] * 3, "another checkpoint has others"
+    assert over_a_set.panel_value(studio, other)["answers"] == [None] * 3, "another checkpoint has others"

@@ -194,7 +194,7 @@ def test_the_cameras_of_one_visitor_take_one_place_and_another_visitor_the_next(
         return looked(*given)
 
     monkeypatch.setattr(routes, "_looked_at", held)
-    monkeypatch.setattr(request_context, "of", lambda request, page=None: request.headers["who"])
+    monkeypatch.setattr(request_context, "listener_name", lambda request, page=None: request.headers["who"])
     line, frame = studio.work.turns._lines[READING], base64.b64encode(jpeg()).decode()
 
     def camera(name: str):

@@ -23,7 +23,7 @@ from tests.tiers import sweep
 from vitviz.engine.images.opening import MAX_BYTES
 from vitviz.errors import ImageError
 from vitviz.server import launch as starting
-from vitviz.server.api.endpoints import Endpoints, _spoken
+from vitviz.server.api.endpoints import Endpoints, _as_gradio_error
 from vitviz.server.options import parse
 from vitviz.server.page.build import build, launch
 from vitviz.server.page.components import FileInput, ImageUpload
@@ -267,7 +267,7 @@ def test_the_page_goes_on_after_hundreds_of_other_visitors():
 def test_an_endpoint_that_fails_by_our_mistake_says_so(studio, monkeypatch, caplog):
     monkeypatch.setattr(studio, "look", lambda *_, **__: 1 / 0)
     with pytest.raises(gr.Error, match="log of the server"):
-        _spoken(Endpoints(studio).predict)("coffee")
+        _as_gradio_error(Endpoints(studio).predict)("coffee")
     assert "ZeroDivisionError" in caplog.text
 
 

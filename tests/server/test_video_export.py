@@ -97,7 +97,9 @@ def test_a_film_is_drawn_in_a_turn_of_what_is_dear(studio, key, expected):
             done.wait(60)
 
     def ask():
-        found.append(videos.written(studio, expected, "gif", 320, 0.4, lambda one, of: drawn.append(one)))
+        found.append(
+            videos.encode_video(studio, expected, "gif", 320, 0.4, lambda one, of: drawn.append(one))
+        )
 
     drawn = []
     holder, asker = threading.Thread(target=hold), threading.Thread(target=ask)
@@ -122,7 +124,7 @@ def test_a_full_line_refuses_a_film(studio, expected):
 
             def ask():
                 try:
-                    videos.written(studio, expected, "gif", 320, 0.4)
+                    videos.encode_video(studio, expected, "gif", 320, 0.4)
                 except TooMuch as error:
                     caught.append(error)
 

@@ -15,7 +15,7 @@ import vitviz
 from tests.export.test_animation import of_gif
 from vitviz.errors import ImageError, TooMuch, VitvizError
 from vitviz.server.api import figures, videos
-from vitviz.server.page.routes import decoded, shown
+from vitviz.server.page.routes import decoded, live_page
 from vitviz.server.services import frames
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.views.printing import ALONE, PrintStyle
@@ -47,7 +47,7 @@ def opened(studio, **more) -> dict:
 
 
 def ask(studio, key: str, video: str, at: int, **more) -> dict:
-    return shown(studio, key, {"views": ["rollout"], "video": video, "at": at, **more})
+    return live_page(studio, key, {"views": ["rollout"], "video": video, "at": at, **more})
 
 
 def test_a_frame_is_seen_as_an_upload_of_it_would_be(studio, key):
@@ -66,7 +66,7 @@ def test_a_frame_is_seen_as_an_upload_of_it_would_be(studio, key):
     assert np.argmin(apart) == 5 and apart[5] < 3
     last = ask(studio, key, found["video"], 6, last=told["key"])["key"]
     assert studio.runs.peek(told["key"]) is None and studio.runs.peek(last) is not None
-    shown(studio, key, {"video": found["video"], "last": last})
+    live_page(studio, key, {"video": found["video"], "last": last})
     with pytest.raises(ImageError, match="put this video away"):
         ask(studio, key, found["video"], 0)
     assert studio.runs.peek(last) is None

@@ -8,7 +8,7 @@ from vitviz.surveys.moments import Moments, added
 
 
 def parts(values, cuts):
-    return [Moments.of(part) for part in np.split(values, cuts)]
+    return [Moments.from_values(part) for part in np.split(values, cuts)]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2), (2, 3, 1, 0)])
@@ -28,7 +28,9 @@ def test_a_small_spread_beside_a_large_mean_is_not_lost():
     values = 1e9 + np.array(
         [4.0, 7.0, 13.0, 16.0]
     )  # variance 30; the difference of sums of squares gives nonsense
-    whole = Moments.of(values[:1]) + Moments.of(values[1:2]) + Moments.of(values[2:])
+    whole = (
+        Moments.from_values(values[:1]) + Moments.from_values(values[1:2]) + Moments.from_values(values[2:])
+    )
     assert float(whole.variance) == pytest.approx(30, rel=1e-9)
 
 
@@ -41,16 +43,19 @@ def test_a_tree_of_parts_is_the_whole():
 
 
 def test_one_picture_has_no_standard_error():
-    assert np.isnan(Moments.of(np.ones((1, 2))).error).all()
+    assert np.isnan(Moments.from_values(np.ones((1, 2))).error).all()
 
 
 def test_other_shapes_and_no_pictures_are_refused():
     with pytest.raises(VitvizError, match="one checkpoint at"):
-        Moments.of(np.ones((2, 3))) + Moments.of(np.ones((2, 4)))
+        Moments.from_values(np.ones((2, 3))) + Moments.from_values(np.ones((2, 4)))
     with pytest.raises(VitvizError, match="one or more pictures"):
-        Moments.of(np.ones((0, 3)))
+        Moments.from_values(np.ones((0, 3)))
 
 
 def test_a_quantity_that_only_some_pictures_have_keeps_its_own_count():
-    both = added({"a": Moments.of(np.ones(3))}, {"a": Moments.of(np.zeros(1)), "b": Moments.of(np.ones(2))})
+    both = added(
+        {"a": Moments.from_values(np.ones(3))},
+        {"a": Moments.from_values(np.zeros(1)), "b": Moments.from_values(np.ones(2))},
+    )
     assert (both["a"].count, both["b"].count, float(both["a"].mean)) == (4, 2, 0.75)

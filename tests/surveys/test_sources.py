@@ -12,7 +12,7 @@ from vitviz.engine.images.opening import open_image
 from vitviz.errors import VitvizError
 from vitviz.surveys.labels import Labels
 from vitviz.surveys.run import Plan
-from vitviz.surveys.sources import described, source_of
+from vitviz.surveys.sources import source_of, summarise
 
 
 def png(seed):
@@ -78,7 +78,7 @@ def test_every_source_has_the_same_pictures(places, place, kind, labelled):
     assert [item.label for item in found] == [name[0] if labelled else None for name in PICTURES]
     for item, data in zip(found, PICTURES.values(), strict=True):
         assert np.array_equal(open_image(item.picture), open_image(data))
-    assert described(source).count == 6 and len({item.name for item in found}) == 6
+    assert summarise(source).count == 6 and len({item.name for item in found}) == 6
 
 
 def test_a_list_in_parquet(places):
@@ -93,14 +93,14 @@ def test_a_list_in_parquet(places):
 
 
 def test_the_hash_tells_another_set_from_this_one(places):
-    before = described(source_of(places / "classes")).digest
-    assert described(source_of(places / "classes")).digest == before
-    assert described(source_of(places / "one.tar")).digest != before
+    before = summarise(source_of(places / "classes")).digest
+    assert summarise(source_of(places / "classes")).digest == before
+    assert summarise(source_of(places / "one.tar")).digest != before
     (places / "classes" / "b" / "2.png").write_bytes(png(99) + b"more")
-    assert described(source_of(places / "classes")).digest != before
+    assert summarise(source_of(places / "classes")).digest != before
     assert (
-        described(source_of([np.zeros((4, 4, 3), np.uint8)])).digest
-        != described(source_of([np.ones((4, 4, 3), np.uint8)])).digest
+        summarise(source_of([np.zeros((4, 4, 3), np.uint8)])).digest
+        != summarise(source_of([np.ones((4, 4, 3), np.uint8)])).digest
     )
 
 
@@ -108,13 +108,13 @@ def test_a_seed_draws_the_same_pictures_and_a_limit_the_first(places):
     source = source_of(places / "classes")
 
     def named(**asked):
-        return [item.name for _, item in Plan(source, described(source), **asked).items()]
+        return [item.name for _, item in Plan(source, summarise(source), **asked).items()]
 
     assert named(limit=2) == ["a/0.png", "a/1.png"] and named(limit=99) == named() == list(PICTURES)
     drawn = {tuple(named(limit=3, seed=seed)) for seed in range(20)}
     assert len(drawn) > 3 and all(len(one) == 3 and list(one) == sorted(one) for one in drawn)
     assert named(limit=3, seed=5) == named(limit=3, seed=5) and named(limit=6, seed=1) == list(PICTURES)
-    assert [place for place, _ in Plan(source, described(source), 3, 1).items()] == [0, 1, 2]
+    assert [place for place, _ in Plan(source, summarise(source), 3, 1).items()] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

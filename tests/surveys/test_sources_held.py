@@ -14,7 +14,7 @@ from PIL import Image
 from vitviz.engine.images.opening import open_image
 from vitviz.errors import VitvizError
 from vitviz.surveys.run import Plan
-from vitviz.surveys.sources import SourceImage, described, source_of
+from vitviz.surveys.sources import SourceImage, source_of, summarise
 
 
 def png(seed):
@@ -48,7 +48,7 @@ def test_the_hash_knows_names_labels_and_sizes():
     one = [SourceImage("a.png", b"1234", "cat"), SourceImage("b.png", b"12345", "dog")]
 
     def digest(items):
-        return described(source_of(items)).digest
+        return summarise(source_of(items)).digest
 
     others = [
         [SourceImage("a.png", b"1234", "dog"), one[1]],  # a label
@@ -61,9 +61,9 @@ def test_the_hash_knows_names_labels_and_sizes():
 
 def test_a_file_of_another_size_is_another_source(tmp_path):
     (tmp_path / "a.png").write_bytes(png(1))
-    before = described(source_of(tmp_path)).digest
+    before = summarise(source_of(tmp_path)).digest
     (tmp_path / "a.png").write_bytes(png(1) + b"more")
-    assert described(source_of(tmp_path)).digest != before
+    assert summarise(source_of(tmp_path)).digest != before
 
 
 def test_a_line_without_a_path_is_named(tmp_path):
@@ -109,7 +109,7 @@ def test_a_class_file_is_believed_before_a_text_or_json(tmp_path):
 def test_a_plan_that_means_nothing_is_refused(asked):
     source = source_of([png(1)])
     with pytest.raises(VitvizError, match="expected how many pictures, 1 or more|say how many with limit"):
-        Plan(source, described(source), **asked)
+        Plan(source, summarise(source), **asked)
 
 
 class Streamed:
@@ -156,9 +156,9 @@ def test_a_data_set_of_the_hub_is_streamed_with_its_own_bytes_and_class_names(hu
     assert [(item.name, item.label) for item in items] == [("test/0.png", "dog"), ("test/1.png", -1)]
     assert np.array_equal(open_image(items[0].picture), open_image(png(0)))
     assert hub[1][0] == ("zoo/animals", {"split": "test", "streaming": True})
-    found = described(source)
-    assert found.count == 2 and found.digest != described(source_of("hf:zoo/animals:train")).digest
-    assert described(source_of("hf:zoo/animals")).count == 0, "a split of unknown length"
+    found = summarise(source)
+    assert found.count == 2 and found.digest != summarise(source_of("hf:zoo/animals:train")).digest
+    assert summarise(source_of("hf:zoo/animals")).count == 0, "a split of unknown length"
 
 
 def test_a_data_set_that_is_not_to_be_had_is_a_sentence(hub, monkeypatch):

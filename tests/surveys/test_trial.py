@@ -132,8 +132,8 @@ class Known:
         gaps = np.stack([np.asarray(one, dtype=float).T[:, None] for one in several], axis=-1)
         ahead = gaps[:, :, :, None] - gaps[:, :, None]  # picture protocol method other score
         self.measures = (FaithfulnessMeasure(methods),)
-        self.sums = {"trial.ahead": Moments.of(ahead), "trial.most": Moments.of(0 * gaps),
-                     "trial.least": Moments.of(gaps)}  # fmt: skip
+        self.sums = {"trial.ahead": Moments.from_values(ahead), "trial.most": Moments.from_values(0 * gaps),
+                     "trial.least": Moments.from_values(gaps)}  # fmt: skip
 
     def moments(self, name):
         return self.sums[name]
@@ -173,18 +173,18 @@ def test_boxes_are_read_from_json_and_voc(tmp_path):
     (tmp_path / "boxes.json").write_text(
         json.dumps({"a/7.jpg": [[0, 0, 4, 5]], "b/7.jpg": [], "a/8.jpg": [[1, 2, 3, 4]]})
     )
-    read = Boxes.of(tmp_path / "boxes.json")
+    read = Boxes.load(tmp_path / "boxes.json")
     assert read.of_picture("a/7.jpg") == ((0, 0, 4, 5),) and read.of_picture("other/8.png") == ((1, 2, 3, 4),)
     assert read.of_picture("7.jpg") == (), "two pictures are called so"
     corners = "<xmin>1</xmin><ymin>2</ymin><xmax>10</xmax><ymax>20</ymax>"
     xml = f"<annotation><object><bndbox>{corners}</bndbox></object></annotation>"
     (tmp_path / "voc").mkdir()
     (tmp_path / "voc" / "dog.xml").write_text(xml)
-    assert Boxes.of(tmp_path / "voc").of_picture("val/dog.jpg") == ((0, 1, 10, 20),)
+    assert Boxes.load(tmp_path / "voc").of_picture("val/dog.jpg") == ((0, 1, 10, 20),)
     for text in ("[]", "{", '{"a": [[0, 0, 0, 1]]}', '{"a": [[1, 2, 3]]}'):
         (tmp_path / "wrong.json").write_text(text)
         with pytest.raises(VitvizError, match="expected JSON"):
-            Boxes.of(tmp_path / "wrong.json")
+            Boxes.load(tmp_path / "wrong.json")
 
 
 def test_what_cannot_be_tried_is_said():

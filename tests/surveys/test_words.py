@@ -142,9 +142,9 @@ def test_chance_is_passed_by_chance_once_in_twentyone_lists():
 
 def test_parts_add_up_in_any_order_and_need_no_more_room_than_the_head_has_dimensions():
     values = np.random.default_rng(0).standard_normal((50, 2, 3, 7)) + 3
-    whole = Spread.of(values)
+    whole = Spread.from_values(values)
     for cuts in ([1, 2, 30], [25], list(range(1, 50))):
-        parts = [Spread.of(one) for one in np.split(values, cuts)]
+        parts = [Spread.from_values(one) for one in np.split(values, cuts)]
         for order in (parts, parts[::-1]):
             found = order[0]
             for part in order[1:]:

@@ -280,7 +280,7 @@ def test_paths_that_are_not_proven_are_said_to_be_the_largest_found(inspector, t
     settings = VIEW.settings({"show": "paths", "paths": "30"}, subject.about)
     chart = graph.chart(VIEW, subject, settings)
     assert str(chart.title) == "The 30 largest paths found into the answer"
-    found = graph.found(subject, settings)
+    found = graph.largest_paths(subject, settings)
     assert not found.proven and found.opened == 24  # every head once
     told = chart.notes[1]
     assert told.pattern == graph.FOUND and found.bound <= float(told.values["bound"]) < found.bound + 0.0101

@@ -82,7 +82,7 @@ def test_what_travels_is_the_trial(subject, whole):
         curve = getattr(whole.curves["chefer"], side)["probability"]
         assert line["y"] == pytest.approx(curve.tolist(), rel=1e-4, abs=1e-7)
     assert one["map"] == pytest.approx(whole.maps["chefer"].map.flatten().tolist(), rel=1e-5)
-    told = compute.told(whole, "probability")
+    told = compute.ranking_json(whole, "probability")
     assert [row["method"] for row in told["rows"]] == [name for name, _ in whole.ranking()]
     assert {row["method"] for row in told["rows"] if row["beats"]} == set(whole.beats_chance())
     assert "maps beat chance" in told["verdict"]["text"]
@@ -174,8 +174,8 @@ def test_what_is_stopped_is_not_remembered_as_refused(subject, monkeypatch):
     from vitviz.traces import cancellation
 
     with cancellation.when(lambda: True), pytest.raises(Stopped):
-        compute.tried(subject, 2, "dropped", "chefer")
-    assert "chefer" in compute.tried(subject, 2, "dropped", "chefer").curves
+        compute.evaluate_method(subject, 2, "dropped", "chefer")
+    assert "chefer" in compute.evaluate_method(subject, 2, "dropped", "chefer").curves
 
 
 def test_a_reason_keeps_its_sentence(subject, monkeypatch):
@@ -187,7 +187,7 @@ def test_a_reason_keeps_its_sentence(subject, monkeypatch):
         raise UnsupportedModel(not_applicable("mine", LocalizedText("no attention has a gradient")))
 
     monkeypatch.setattr(saliency, "METHODS", {**saliency.METHODS, "chefer": refusing})
-    told = compute.one(compute.tried(subject, 6, "dropped", "chefer"))
+    told = compute.one(compute.evaluate_method(subject, 6, "dropped", "chefer"))
     assert told["refused"]["text"] == "{checkpoint}: not applicable, because {reason}."
     assert told["refused"]["values"]["reason"]["text"] == "no attention has a gradient"
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from vitviz.analyses.similarity import patch_cosines, position_similarity, token_cosines, token_similarity
     from vitviz.analyses.sweep import Sweep, sweep
     from vitviz.analyses.readout_stage import ReadoutStage
-    from vitviz.analyses.words import HeadsInWords, Spread, heads_in_words, written
+    from vitviz.analyses.words import HeadsInWords, Spread, heads_in_words, head_features
 
 
 class _Package(ModuleType):

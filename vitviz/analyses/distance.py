@@ -61,7 +61,7 @@ class Distances(NotebookDisplay):
     prefix_mass: Float[Tensor, "layer head"]  # between 0 and 1
 
 
-def gathered(readings: Sequence[Reading], like: Tensor) -> Distances:
+def collect(readings: Sequence[Reading], like: Tensor) -> Distances:
     """The readings of all layers, first layer first, as one record."""
     names = ("distance", "renormalised", "prefix_mass")
     return Distances(*(torch.stack([getattr(one, name) for one in readings]).to(like) for name in names))
@@ -79,7 +79,7 @@ def distances(trace: Trace) -> Distances:
     """
     lengths = token_distances(trace)
     read = [read_layer(attention, trace.grid.prefix, lengths) for attention in trace.layers]
-    return gathered(read, lengths)
+    return collect(read, lengths)
 
 
 def attention_distance(trace: Trace, renormalise: bool = False) -> Float[Tensor, "layer head"]:

@@ -55,7 +55,7 @@ def altered(
     return torch.stack(found)
 
 
-def _moved(x: ImageTensor, by: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+def _shift(x: ImageTensor, by: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
     tall, wide = grid.patch
     mean = x.mean((1, 2), keepdim=True)
     sides = ((by, 0), (-by, 0), (0, by), (0, -by))[: 4 if tall == wide else 2]  # a patch's width is marked
@@ -121,5 +121,5 @@ def _rim(x: ImageTensor, grid: Grid) -> tuple[int, int, int, int]:
 
 
 CHANGES: Mapping[str, Callable[..., list[ImageTensor]]] = MappingProxyType(
-    dict(shift=_moved, turn=_turned, grey=_greyed, edges=_edged, ground=_on_ground, texture=_textured)
+    dict(shift=_shift, turn=_turned, grey=_greyed, edges=_edged, ground=_on_ground, texture=_textured)
 )

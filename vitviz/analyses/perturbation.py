@@ -40,7 +40,7 @@ from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
 from vitviz.traces.display import NotebookTable
 from vitviz.traces.grid import Grid
 from vitviz.traces.head_type import HeadType, require_score, scores_named
-from vitviz.traces.localized_text import LocalizedText, said
+from vitviz.traces.localized_text import LocalizedText, message_of
 from vitviz.traces.trace import Deviation, Trace
 
 LogitsAtStep = Callable[[str, int], Float[Tensor, "draw class"]]  # the logits by way and step
@@ -119,7 +119,7 @@ def experiment_of(
                 progress((number + step / len(steps)) / len(WAYS[kind]), way)
                 points.append(scores_of(asked(way, step), answer, trace))
         except UnsupportedModel as reason:
-            refused[way] = said(reason)
+            refused[way] = message_of(reason)
             continue
         for score in points[0]:
             found[score][way] = torch.stack([one[score] for one in points])

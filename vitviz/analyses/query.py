@@ -97,7 +97,7 @@ def _read_weights(trace: Trace) -> Float[Tensor, " token"]:
         return _pooling_weights(trace)
     try:
         grid = trace.grid if trace.kept is None else trace.grid.sequence(len(trace.kept))
-        readout = trace.readout or Readout.named(trace.pool, grid)
+        readout = trace.readout or Readout.by_name(trace.pool, grid)
     except ValueError as error:
         raise VitvizError(
             f"What the classifier of {trace.checkpoint} reads is unknown: {error} Choose 'mean', or a patch."

@@ -21,7 +21,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.traces.trace import Attention, moved
+from vitviz.traces.trace import Attention, to_device
 
 SHORTEST = 1e-12  # an embedding's length, as torch's normalize has it
 
@@ -251,4 +251,4 @@ class ReadoutStage:
     def on(self, device: torch.device) -> ReadoutStage:
         """The same with every weight on a device."""
         kinds = ReadoutStage | Pooling | Norm | Projection | Head | Length | AttentionPooling
-        return moved(self, device, kinds)
+        return to_device(self, device, kinds)

@@ -65,7 +65,9 @@ def rollout_row(
     for attention in reversed(trace.layers[first : last + 1]):
         cancellation.check()
         if fusion == "mean" and discard == 0:  # rows sum to 1 already
-            vector = mixed(vector, read_layer(attention, trace.grid.prefix, vector=vector).carried, residual)
+            vector = mix_step(
+                vector, read_layer(attention, trace.grid.prefix, vector=vector).carried, residual
+            )
         else:
             vector = _carried(vector, _fused(attention, fusion, discard, trace.grid.prefix), residual)
     return trace.on_tokens(vector.to(trace.layers[0].q))
@@ -86,7 +88,7 @@ def mean_attention(trace: Trace, query: QueryToken = "auto") -> Float[Tensor, "l
     return trace.on_grid(torch.stack(rows))
 
 
-def mixed(
+def mix_step(
     vector: Float[Tensor, " token"], carried: Float[Tensor, " token"], residual: float
 ) -> Float[Tensor, " token"]:
     """One layer's step where every row of the attention sums to 1: r v + (1 - r) v A."""

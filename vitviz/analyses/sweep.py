@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.distance import Distances, gathered, token_distances
+from vitviz.analyses.distance import Distances, collect, token_distances
 from vitviz.analyses.query import QueryToken, query_weights
-from vitviz.analyses.rollout import mixed
+from vitviz.analyses.rollout import mix_step
 from vitviz.analyses.streaming import read_layer
 from vitviz.traces.trace import Trace
 
@@ -38,6 +38,6 @@ def sweep(trace: Trace, query: QueryToken = "auto", residual: float = 0.5) -> Sw
     vector, lengths, readings = query_weights(trace, query), token_distances(trace), []
     for attention in reversed(trace.layers):
         reading = read_layer(attention, trace.grid.prefix, lengths, vector)
-        vector = mixed(vector, reading.carried, residual)
+        vector = mix_step(vector, reading.carried, residual)
         readings.insert(0, reading)
-    return Sweep(gathered(readings, lengths), trace.on_grid(vector.to(lengths)))
+    return Sweep(collect(readings, lengths), trace.on_grid(vector.to(lengths)))

@@ -43,7 +43,7 @@ def target_of(trace: Trace, readout: ReadoutStage, target: TargetLike, relative:
     exist, a label of no or several classes, a direction of another length, or where a model has no classes.
     """
     if isinstance(target, Tensor):
-        return _along(trace, readout, target, relative)
+        return _resolve_direction(trace, readout, target, relative)
     if readout.head is None or trace.logits is None:
         raise VitvizError(
             f"{trace.checkpoint} has no classifier, so no class can be asked about; hand in a direction"
@@ -116,7 +116,7 @@ def features(trace: Trace, readout: ReadoutStage) -> Float[Tensor, "slot width"]
     return read if norm is None else norm(read)
 
 
-def _along(trace: Trace, readout: ReadoutStage, direction: Tensor, relative: bool) -> Target:
+def _resolve_direction(trace: Trace, readout: ReadoutStage, direction: Tensor, relative: bool) -> Target:
     read = features(trace, readout)
     if direction.shape != (readout.features,) or not direction.is_floating_point() or relative:
         what = f"a tensor of shape {tuple(direction.shape)}"

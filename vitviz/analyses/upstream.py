@@ -207,7 +207,7 @@ def parts(
     def rows(found: Float[Tensor, "*lead token some"], scale: Float[Tensor, " token"]) -> Tensor:
         return (summed * scale) @ found if early else found * scale[:, None]
 
-    def given(found: Float[Tensor, "*lead row dim"]) -> Tensor:
+    def split(found: Float[Tensor, "*lead row dim"]) -> Tensor:
         if turns is None:
             return found
         found = _turned(found, turns, ledger.trace.length, tokens, head, stream)
@@ -222,7 +222,7 @@ def parts(
         constants = constants + scale[:, None] * stream.entry.constant(weight)
         at_start = stream.entry.back(weight)
     for kind, start in zip(("embedding", "positions"), starts, strict=False):
-        yield kind, None, given(rows(start, down)[None] @ at_start.mT)
+        yield kind, None, split(rows(start, down)[None] @ at_start.mT)
     for earlier, projection in enumerate(ledger.readout.layers[:layer]):
         handed = stream.heads[earlier][:, tokens]
         if stream.gates:
@@ -241,10 +241,10 @@ def parts(
             at, added, projected = projection.back(weight)
             found = handed @ rearrange(at, "dim (head dim2) -> head dim2 dim", head=len(handed))
         through = rows(ones, down) if stream.post else every
-        yield "bias", earlier, given((every * added + through * projected)[None])
-        yield "head", earlier, given(found)
-        yield "mlp", earlier, given((rows(stream.mlps[earlier][tokens], scale) @ weight.mT)[None])
-    yield "constant", None, given(rows(constants, ones[:, 0])[None])
+        yield "bias", earlier, split((every * added + through * projected)[None])
+        yield "head", earlier, split(found)
+        yield "mlp", earlier, split((rows(stream.mlps[earlier][tokens], scale) @ weight.mT)[None])
+    yield "constant", None, split(rows(constants, ones[:, 0])[None])
 
 
 def read(

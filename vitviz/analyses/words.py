@@ -47,7 +47,8 @@ _ROUNDING = 1e-6
 class Spread:
     """Of pictures' vectors, for many heads at once: how many, their mean, and how they vary together.
 
-    >>> both = Spread.of(np.array([[[1.0, 0.0]], [[3.0, 0.0]]])) + Spread.of(np.array([[[2.0, 3.0]]]))
+    >>> both = Spread.from_values(np.array([[[1.0, 0.0]], [[3.0,
+    ...     0.0]]])) + Spread.from_values(np.array([[[2.0, 3.0]]]))
     >>> both.count, both.mean.tolist(), (both.rows.mT @ both.rows).round(9).tolist()
     (3, [[2.0, 1.0]], [[[2.0, 0.0], [0.0, 6.0]]])
     """
@@ -57,7 +58,7 @@ class Spread:
     rows: Float[np.ndarray, "*head row feature"]  # rows' rows = sum (x - mean)(x - mean)', row <= feature
 
     @classmethod
-    def of(cls, values: Float[np.ndarray, "picture *head feature"]) -> Spread:
+    def from_values(cls, values: Float[np.ndarray, "picture *head feature"]) -> Spread:
         """Of some pictures, in float64."""
         mean = values.mean(axis=0, dtype=np.float64)
         return cls(len(values), mean, _fewest(np.moveaxis(values - mean, 0, -2)))
@@ -111,7 +112,7 @@ class HeadsInWords(NotebookTable):
         return [one for _, one in sorted(told, key=lambda pair: -pair[0])]
 
 
-def written(ledger: LogitTerms) -> Float[Tensor, "layer head feature"]:
+def head_features(ledger: LogitTerms) -> Float[Tensor, "layer head feature"]:
     """What each head of one picture hands on, its features by slot of the readout, norms and |z| divided out.
 
     Of a model that pools by attention the last layers alone. `maps` takes features into the embedding.
@@ -121,7 +122,7 @@ def written(ledger: LogitTerms) -> Float[Tensor, "layer head feature"]:
     >>> from vitviz.engine.studies.attribution import balanced_ledger
     >>> inspector = vitviz.load("vitviz-tiny")
     >>> asked = inspector.with_classes(vitviz.Classes(inspector.labels, torch.eye(200)))
-    >>> written(balanced_ledger(asked, asked.trace(vitviz.sample_image("coffee")))).shape
+    >>> head_features(balanced_ledger(asked, asked.trace(vitviz.sample_image("coffee")))).shape
     torch.Size([8, 3, 64])
     """
     trace, readout, found = ledger.trace, ledger.readout, []

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.traces.localized_text import LocalizedText, filled
+from vitviz.traces.localized_text import LocalizedText, fill
 
 BLUE, ORANGE = "#2f7fc0", "#c46a16"  # told apart with any colour vision, and both dark enough on white
 GREY = "#7d838e"  # of what others are compared with; reads on white and on black
@@ -175,7 +175,7 @@ def by_layer(
     known = np.concatenate([(values - spread)[np.isfinite(values)], (values + spread)[np.isfinite(values)]])
     low, most = float(known.min(initial=0.0)), float(known.max(initial=0.0))
     if error is not None:
-        more["said"] = tuple(spoken(*pair, unit) for pair in zip(values.flat, spread.flat, strict=True))
+        more["said"] = tuple(with_error(*pair, unit) for pair in zip(values.flat, spread.flat, strict=True))
     band = None if error is None else ((values - spread).ravel(), (values + spread).ravel())
     if values.ndim == 1:
         more.setdefault("of", {"layer" if first else "depth": depth})
@@ -193,23 +193,23 @@ def by_layer(
     return Chart(along, up, across, ends, title, series, levels=levels, unit=unit)
 
 
-def spoken(value: float, error: float, unit: str = "") -> str:
+def with_error(value: float, error: float, unit: str = "") -> str:
     """A number with its standard error.
 
-    >>> spoken(12.3456, 0.5, "px"), spoken(2.0, 0.0)
+    >>> with_error(12.3456, 0.5, "px"), with_error(2.0, 0.0)
     ('12.35 ± 0.5 px', '2')
     """
     return number(value, 4) + (f" ± {number(error, 2)}" if error else "") + (f" {unit}" if unit else "")
 
 
-def told(chart: Chart, one: Series | Bars, i: int) -> list[str]:
+def tooltip(chart: Chart, one: Series | Bars, i: int) -> list[str]:
     """What stands under the pointer at one point, as `frontend/chart.js` says it."""
     of = {name: values[i] for name, values in one.of.items()}
     values = {**of, **{name: column[i] for name, column in one.also.items()}}
     times, unit = (100, " %") if chart.percent else (1, chart.unit and f" {chart.unit}")
     head = one.said[i] if one.said else number(times * float(one.y[i]), 4) + unit
     lines = (*([MARKS[tuple(of)]] if tuple(of) in MARKS else []), *one.told)
-    return [line for line in (str(head), *(filled(str(one), values) for one in lines)) if line]
+    return [line for line in (str(head), *(fill(str(one), values) for one in lines)) if line]
 
 
 def table(values: np.ndarray, say: Callable[[float], str]) -> list[list[str]]:
@@ -217,16 +217,16 @@ def table(values: np.ndarray, say: Callable[[float], str]) -> list[list[str]]:
     return [[say(one) for one in row] for row in values]
 
 
-def travelled(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """Either as JSON: sentences as {text, values}, what is no number as None, others with six digits."""
     if is_dataclass(value):
-        return {one.name: travelled(getattr(value, one.name)) for one in fields(value)}
+        return {one.name: to_json(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):
-        return {name: travelled(one) for name, one in value.items()}
+        return {name: to_json(one) for name, one in value.items()}
     if isinstance(value, np.ndarray | list | tuple | range):
-        return [travelled(one) for one in value]
+        return [to_json(one) for one in value]
     if isinstance(value, LocalizedText):
-        return {"text": value.pattern, "values": travelled(value.values)}
+        return {"text": value.pattern, "values": to_json(value.values)}
     if isinstance(value, float | np.floating):
         return float(f"{value:.6g}") if np.isfinite(value) else None
     return value.item() if isinstance(value, np.generic) else value

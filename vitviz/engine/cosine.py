@@ -31,7 +31,7 @@ class CosineHead(nn.Module):
         return self.scores(z * z.square().sum(dim=-1, keepdim=True).clamp_min(SHORTEST**2).rsqrt())
 
 
-def given(model: nn.Module, classes: Classes, name: str, tokens: int) -> None:
+def install_classes(model: nn.Module, classes: Classes, name: str, tokens: int) -> None:
     """Puts classes in the place of a model's own head. VitvizError, with both figures, for another width."""
     if classes.model not in (None, name):
         raise VitvizError(f"Given classes of {classes.model} for {name}. Choose those made with it.")

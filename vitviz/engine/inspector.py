@@ -103,9 +103,9 @@ class Inspector(NotebookDisplay):
 
         A twin in bfloat16 knows its distance from float32 if this one does.
         """
-        return self.over(self.forward.on(device))
+        return self.with_runner(self.forward.on(device))
 
-    def over(self, forward: ForwardRunner) -> Inspector:
+    def with_runner(self, forward: ForwardRunner) -> Inspector:
         """An inspector of other passes."""
         twin = copy.copy(self)
         twin.forward = forward
@@ -136,7 +136,7 @@ class Inspector(NotebookDisplay):
                 " with dtype='float32'."
             )
         classes = classes if scale is None else replace(classes, scale=scale)
-        return self.over(self.forward.given(classes))
+        return self.with_runner(self.forward.with_classes(classes))
 
     def answered(self, trace: Trace) -> Trace:
         """A trace of this checkpoint with the answer that this inspector gives, read from its last tokens.
@@ -168,7 +168,7 @@ class Inspector(NotebookDisplay):
 
         `image` and `size` as for `trace`, whose `view` it is. Raises ImageError, and VitvizError for a size.
         """
-        prepared, seen = self.forward.seen(image, size)
+        prepared, seen = self.forward.prepare(image, size)
         return tracing.covered(prepared.view, self.grid(seen))
 
     def demand(self, size: int | tuple[int, int] | None = None) -> MemoryDemand:
@@ -194,10 +194,10 @@ class Inspector(NotebookDisplay):
         >>> without = vitviz.Ablation(heads=[(7, 1)], patches=[0, 17])  # doctest: +SKIP
         >>> inspector.trace(image, ablation=without).top(3)  # doctest: +SKIP
         """
-        prepared, seen = self.forward.seen(image, size)
+        prepared, seen = self.forward.prepare(image, size)
         if not ablation:
             return self.traces([prepared], seen)[0]
-        prepared, edit = interventions.edited(self.forward, prepared, seen, ablation, other)
+        prepared, edit = interventions.apply_ablation(self.forward, prepared, seen, ablation, other)
         return self.forward.traces([prepared], seen, edit=edit)[0]
 
     def traces(
@@ -220,8 +220,10 @@ class Inspector(NotebookDisplay):
 
         >>> inspector.effects(image, target=3).heads  # (layer, head), in logits  # doctest: +SKIP
         """
-        prepared, seen = self.forward.seen(image, size)
-        return sweeps.swept(self.forward, prepared, seen, target, heads_as, mlps, other, batch, progress)
+        prepared, seen = self.forward.prepare(image, size)
+        return sweeps.sweep_parts(
+            self.forward, prepared, seen, target, heads_as, mlps, other, batch, progress
+        )
 
     def layer_effects(
         self, image, layer: int, heads_as: str = "mean", size: int | tuple[int, int] | None = None
@@ -234,7 +236,7 @@ class Inspector(NotebookDisplay):
 
         >>> inspector.layer_effects(image, 7)[:, 3]  # on the logit of class 3  # doctest: +SKIP
         """
-        prepared, seen = self.forward.seen(image, size)
+        prepared, seen = self.forward.prepare(image, size)
         return sweeps.of_layer(self.forward, prepared, seen, layer, heads_as)
 
     def reference(self, size: int | tuple[int, int] | None = None) -> MeanOutputs:
@@ -251,7 +253,7 @@ class Inspector(NotebookDisplay):
 
         >>> inspector.experiment(image, shuffle=1, positions=False).top(3)  # doctest: +SKIP
         """
-        prepared, seen = self.forward.seen(image, size)
+        prepared, seen = self.forward.prepare(image, size)
         if shuffle is not None:
             prepared = shuffling.shuffled(prepared, self.grid(seen), shuffle)
         name = self.checkpoint.name

@@ -27,7 +27,7 @@ class Linear:
     bias: Float[Tensor, " out"]
 
     @classmethod
-    def of(cls, weight: Tensor, bias: Tensor | None) -> Linear:
+    def from_weights(cls, weight: Tensor, bias: Tensor | None) -> Linear:
         return cls(tracing.copied(weight), torch.zeros(len(weight)) if bias is None else tracing.copied(bias))
 
 
@@ -58,7 +58,7 @@ def parts_of(model: nn.Module) -> ModelParts:
     positions, block = getattr(model, "pos_embed", None), model.blocks[0]
     tabled = isinstance(positions, nn.Parameter) and positions.ndim == 3
     return ModelParts(
-        embedding=None if flat is None else Linear.of(flat, model.patch_embed.proj.bias),
+        embedding=None if flat is None else Linear.from_weights(flat, model.patch_embed.proj.bias),
         prefix=torch.cat([torch.zeros(0, model.embed_dim), *prefix]),
         positions=tracing.copied(positions[0]) if tabled else None,
         why_positions=shuffling.why_not(model),
@@ -66,9 +66,11 @@ def parts_of(model: nn.Module) -> ModelParts:
         plain_blocks=type(block).__name__ in PRE_NORM,
         layer_scale=scale_of(getattr(block, "ls1", getattr(block, "gamma_1", None))) is not None,
         classes=classes,
-        classifier=Linear.of(head.weight, head.bias) if classes and isinstance(head, nn.Linear) else None,
+        classifier=Linear.from_weights(head.weight, head.bias)
+        if classes and isinstance(head, nn.Linear)
+        else None,
         stem=getattr(model.patch_embed, "backbone", None) is not None,
-    )  # fmt: skip
+    )
 
 
 @in_float32()

@@ -95,7 +95,7 @@ class PlacedModel:
             if in_full:
                 self.model = loaded.model.to(self.device).eval()
             else:
-                self.model = copies.placed(loaded.model, self.device, kind)
+                self.model = copies.placed_copy(loaded.model, self.device, kind)
         # In float32 on the CPU, until the first picture has been compared.
         self.exact = None if in_full else loaded.model
         self.hooks = Hooks()
@@ -112,17 +112,17 @@ class PlacedModel:
         there = copy.copy(self)
         there.device = pick_device(device)
         with memory_guard(there.device, f"Moving {self.checkpoint.name}"):
-            there.model = copies.placed(self.model, there.device, DTYPES[self.dtype])
+            there.model = copies.placed_copy(self.model, there.device, DTYPES[self.dtype])
         there.sizes = self._built(there.model)
         return there
 
-    def given(self, classes: Classes) -> PlacedModel:
+    def with_classes(self, classes: Classes) -> PlacedModel:
         """The same with given classes in the place of its own; it shares every weight."""
         twin = copy.copy(self)
         name = plain(self.checkpoint.name)
         twin.checkpoint, tokens = replace(self.checkpoint, name=name), tracing.grid_of(twin.model).tokens
         with memory_guard(self.device, f"Giving {name} its classes"):
-            cosine.given(twin.model, classes, name, tokens)
+            cosine.install_classes(twin.model, classes, name, tokens)
         twin.classes, twin.labels = classes, classes.labels
         return twin
 
@@ -161,5 +161,5 @@ class PlacedModel:
                 if len(self.sizes) > 3:  # the own size, the built one and the last few are kept
                     kept = (self.preprocessing.size, *self._built(self.model))
                     self.sizes.pop(next(key for key in self.sizes if key not in kept))
-                self.sizes[size] = copies.sized(self.model, size)
+                self.sizes[size] = copies.resized_copy(self.model, size)
             return self.sizes[size]

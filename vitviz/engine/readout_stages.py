@@ -25,7 +25,7 @@ from vitviz.engine.cosine import CosineHead
 from vitviz.engine.device import plainly
 from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.errors import UnsupportedModel
-from vitviz.traces.localized_text import LocalizedText, not_applicable, said
+from vitviz.traces.localized_text import LocalizedText, message_of, not_applicable
 
 PRE_NORM = ("Block", "EvaBlock", "RelPosBlock")  # x + branch(norm(x))
 POST_NORM = ("ResPostBlock", "ResPostRelPosBlock", "EvaBlockPostNorm")  # x + norm(branch(x))
@@ -51,7 +51,7 @@ def tail_of(model: nn.Module, name: str, device: torch.device = CPU) -> ReadoutS
             features = (2 if pooling.kind == "class and average" else 1) * width
             found = ReadoutStage(name, pooling, layers, head_of(model, pooling), pool, features)
         except _NotUnderstood as reason:
-            raise UnsupportedModel(not_applicable(name, said(reason))) from None
+            raise UnsupportedModel(not_applicable(name, message_of(reason))) from None
         _known[model] = weights, {CPU: found}
     there = _known[model][1]
     if device not in there:
@@ -109,8 +109,8 @@ def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
     if not getattr(model, "num_classes", 0) or isinstance(head, nn.Identity) or head is None:
         return None
     if isinstance(head, CosineHead) and isinstance(head.own, nn.Linear | nn.Identity):
-        rows, added = held(head.scores.weight), held(head.scores.bias)
-        projection, bias = (held(getattr(head.own, name, None)) for name in ("weight", "bias"))
+        rows, added = frozen_copy(head.scores.weight), frozen_copy(head.scores.bias)
+        projection, bias = (frozen_copy(getattr(head.own, name, None)) for name in ("weight", "bias"))
         weights = rows if projection is None else rows @ projection.to(rows)
         constant = torch.zeros_like(added) if bias is None else rows @ bias.to(rows)
         slots = weights.chunk(2 if pooling.kind == "class and average" else 1, dim=1)
@@ -119,8 +119,10 @@ def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
     if not all(isinstance(one, nn.Linear) for one in heads):
         kind = type(head).__name__
         raise _NotUnderstood(LocalizedText("its classifier is a {kind} and no linear map", kind=kind))
-    weights, factor = [held(one.weight) for one in heads], 1 / len(heads)
-    biases = [held(one.bias) if one.bias is not None else torch.zeros(len(one.weight)) for one in heads]
+    weights, factor = [frozen_copy(one.weight) for one in heads], 1 / len(heads)
+    biases = [
+        frozen_copy(one.bias) if one.bias is not None else torch.zeros(len(one.weight)) for one in heads
+    ]
     if pooling.kind == "class and average":
         weights = list(weights[0].chunk(2, dim=1))
     return Head(tuple(weights), biases[0] if factor == 1 else torch.stack(biases).mean(dim=0), factor)
@@ -133,7 +135,7 @@ def projection_of(block: nn.Module) -> Projection:
         if block.attn_out_proj is None:
             raise _NotUnderstood(LocalizedText("its blocks project heads and MLP by one matrix"))
         one = block.attn_out_proj
-        return Projection(held(one.weight), held(one.bias), scale_of(block.ls))
+        return Projection(frozen_copy(one.weight), frozen_copy(one.bias), scale_of(block.ls))
     if kind not in PRE_NORM + POST_NORM:
         raise _NotUnderstood(LocalizedText(NO_WAY, kind=kind))
     attention = block.attn
@@ -142,7 +144,9 @@ def projection_of(block: nn.Module) -> Projection:
         raise _NotUnderstood(LocalizedText("its attention has a norm and a gate, one behind the other"))
     post = norm_of(block.norm1) if kind in POST_NORM else None
     scale = scale_of(getattr(block, "ls1", getattr(block, "gamma_1", None)))
-    return Projection(held(attention.proj.weight), held(attention.proj.bias), scale, inner, post)
+    return Projection(
+        frozen_copy(attention.proj.weight), frozen_copy(attention.proj.bias), scale, inner, post
+    )
 
 
 def reader_of(block: nn.Module) -> Reader:
@@ -162,7 +166,10 @@ def reader_of(block: nn.Module) -> Reader:
     given = zip(("query", "key", "value"), weights, biases, (*norms, None), (True, True, False), strict=True)
     return Reader(
         norm_of(norm),
-        {name: Side(held(weight), held(bias), own, turned) for name, weight, bias, own, turned in given},
+        {
+            name: Side(frozen_copy(weight), frozen_copy(bias), own, turned)
+            for name, weight, bias, own, turned in given
+        },
     )
 
 
@@ -171,11 +178,12 @@ def attention_pooling_of(model: nn.Module) -> AttentionPooling:
     pool = model.attn_pool
     inner, projected = pool.kv.weight.shape[0] // 2, isinstance(pool.proj, nn.Linear)
     return AttentionPooling(
-        value=held(pool.kv.weight[inner:]),
-        value_bias=None if pool.kv.bias is None else held(pool.kv.bias[inner:]),
-        projection=held(pool.proj.weight) if projected else None,
-        projection_bias=held(pool.proj.bias) if projected else None, positions=held(pool.pos_embed),
-    )  # fmt: skip
+        value=frozen_copy(pool.kv.weight[inner:]),
+        value_bias=None if pool.kv.bias is None else frozen_copy(pool.kv.bias[inner:]),
+        projection=frozen_copy(pool.proj.weight) if projected else None,
+        projection_bias=frozen_copy(pool.proj.bias) if projected else None,
+        positions=frozen_copy(pool.pos_embed),
+    )
 
 
 def read_now(model: nn.Module, tokens: Tensor, pre_logits: bool = False) -> Tensor:
@@ -193,10 +201,10 @@ def norm_of(module: nn.Module | None) -> Norm | None:
     if module is None or isinstance(module, nn.Identity):
         return None
     if isinstance(module, nn.LayerNorm):
-        return Norm(held(module.weight), held(module.bias), module.eps)
+        return Norm(frozen_copy(module.weight), frozen_copy(module.bias), module.eps)
     if isinstance(module, (RmsNorm, RmsNormFp32, nn.RMSNorm)):
         eps = torch.finfo(torch.float32).eps if module.eps is None else module.eps
-        return Norm(held(module.weight), None, eps, centred=False)
+        return Norm(frozen_copy(module.weight), None, eps, centred=False)
     raise _NotUnderstood(LocalizedText("it norms by {kind}, which is not known", kind=type(module).__name__))
 
 
@@ -204,10 +212,10 @@ def scale_of(part: nn.Module | nn.Parameter | None) -> Tensor | None:
     """LayerScale, as a module or as the bare parameter."""
     if part is None or isinstance(part, nn.Identity):
         return None
-    return held(part if isinstance(part, Tensor) else part.gamma)
+    return frozen_copy(part if isinstance(part, Tensor) else part.gamma)
 
 
-def held(weight: Tensor | None) -> Tensor | None:
+def frozen_copy(weight: Tensor | None) -> Tensor | None:
     """A weight for reading alone: in float32 (or more) on the CPU, not copied where it is so already."""
     return None if weight is None else at_least_float32(weight.detach().cpu())
 

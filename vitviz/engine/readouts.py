@@ -25,7 +25,7 @@ def readout_of(model: nn.Module, grid: Grid, name: str) -> Readout:
 
     Raises UnsupportedModel where that is not known, or nothing is pooled though there is a classifier.
     """
-    readout = Readout.named(_name(model, grid, name), grid, _norm(model))
+    readout = Readout.by_name(_name(model, grid, name), grid, _norm(model))
     if readout.name == "attention" and _reads_prefix(model):
         return replace(readout, summaries=(Summary("attention", 0, grid.tokens),))
     return readout

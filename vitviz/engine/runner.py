@@ -56,9 +56,9 @@ class ForwardRunner:
         """The same on another device; these stay. bfloat16 twins know their distance if these do."""
         return ForwardRunner(self.placed.on(device), self.deviation)
 
-    def given(self, classes: Classes) -> ForwardRunner:
+    def with_classes(self, classes: Classes) -> ForwardRunner:
         """The same passes with given classes in the place of the model's own, knowing what these know."""
-        twin = ForwardRunner(self.placed.given(classes))
+        twin = ForwardRunner(self.placed.with_classes(classes))
         twin.references, twin.truthful, twin.leaving = self.references, self.truthful, self.leaving
         return twin
 
@@ -158,7 +158,7 @@ class ForwardRunner:
             memory_guard(torch.device("cpu"), f"Comparing {placed.checkpoint.name} with itself in float32"),
         ):
             if placed.exact is not None:
-                exact = copies.sized(placed.exact, size)
+                exact = copies.resized_copy(placed.exact, size)
                 self.deviation, placed.exact = precision.deviation(trace, exact, prepared.tensor[None]), None
 
     def run(
@@ -166,7 +166,7 @@ class ForwardRunner:
         edit: interventions.Edit | None = None,
     ):  # fmt: skip
         placed = self.placed
-        recorded = capture.recorded(model, check=check, changes=changes, edit=edit)
+        recorded = capture.recording(model, check=check, changes=changes, edit=edit)
         with plainly(placed.device), recorded as recording:
             synchronise(placed.device)
             start = time.perf_counter()
@@ -181,7 +181,9 @@ class ForwardRunner:
         """The check in a pass of its own."""
         recording, _, _ = self.run(model, pixels, check=True)
         grid, cpu = tracing.grid_of(model), torch.device("cpu")
-        layers = [tracing.attention_of(tracing.kept(call, cpu), 0, grid) for (call,) in recording.calls]
+        layers = [
+            tracing.attention_of(tracing.to_attention(call, cpu), 0, grid) for (call,) in recording.calls
+        ]
         self._require_truth(recording, layers, size)
 
     def _require_truth(
@@ -191,7 +193,7 @@ class ForwardRunner:
         check_truth(recording.entered, layers, self.placed.checkpoint.name, tolerance)
         self.truthful.add(size)
 
-    def seen(self, image, size: int | tuple[int, int] | None) -> tuple[Prepared, tuple[int, int]]:
+    def prepare(self, image, size: int | tuple[int, int] | None) -> tuple[Prepared, tuple[int, int]]:
         """A picture, or the View of a trace as it is, made ready for the model; and the input's size."""
         placed = self.placed
         size = image.picture.shape[:2] if isinstance(image, ModelInput) else size

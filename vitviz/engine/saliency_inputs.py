@@ -44,7 +44,7 @@ def scored(model: nn.Module, trace: Trace, target: TargetLike) -> Callable[[Tens
     `target`: a class, (a, b), or a direction of what the classifier is given; VitvizError for none.
     """
 
-    def along(pixels: Tensor) -> Tensor:
+    def project(pixels: Tensor) -> Tensor:
         """What the classifier is given, along the direction."""
         read = model.forward_head(model.forward_features(pixels), pre_logits=True)
         if target.shape != read.shape[1:] or not target.is_floating_point():
@@ -55,7 +55,7 @@ def scored(model: nn.Module, trace: Trace, target: TargetLike) -> Callable[[Tens
         return read @ target.to(read)
 
     if isinstance(target, Tensor):
-        return along
+        return project
     if trace.logits is None:
         raise VitvizError(LocalizedText(NO_CLASSIFIER, checkpoint=trace.checkpoint))
     classes = classes_of(trace, target)
@@ -68,7 +68,7 @@ class _Handing:
     def __init__(self, handed: Tensor):
         self._handed, self.added = handed, None
 
-    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> None:
+    def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> None:
         if moment == "added attention":
             self.added = output
 
@@ -108,7 +108,7 @@ class SaliencyInputs:
         self.inspector, self.target, self.patches_as = inspector, target, patches_as
         self._once, self._made = once, {}
         made = isinstance(image, Trace)
-        prepared, seen = inspector.forward.seen(image.view if made else image, size)
+        prepared, seen = inspector.forward.prepare(image.view if made else image, size)
         self.trace = inspector.answered(image) if made else inspector.traces([prepared], seen)[0]
         self.model, self.pixels = inspector.placed.at(seen), inspector.forward.pixels([prepared])
         self.blocks = capture.transformer_blocks(self.model)
@@ -159,7 +159,7 @@ class SaliencyInputs:
         Neither a table of positions nor a mask is handed to it, which only the scores would need.
         """
         one, block = _Handing(handed), self.blocks[-1]
-        with capture.heard(self.model, self.blocks, one):
+        with capture.listening(self.model, self.blocks, one):
             whole = block(self.trace.tokens[-2].to(handed)[None])[0]
         if not alone:
             return whole

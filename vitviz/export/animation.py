@@ -38,7 +38,7 @@ from vitviz.export.figure import (
 from vitviz.traces import cancellation
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.languages import translated
-from vitviz.views.printing import NOTHING_GROWS, FrameSettings, PrintStyle, joined
+from vitviz.views.printing import NOTHING_GROWS, FrameSettings, PrintStyle, join_texts
 
 if TYPE_CHECKING:
     from vitviz.charts.mpl.page import FrameRenderer
@@ -212,25 +212,25 @@ def animation(
     ('Layers 1 to 3', b'GIF')
     """
 
-    def seen(by: Inspector) -> tuple[View, ViewContext, dict, PrintStyle]:
+    def trace_by(by: Inspector) -> tuple[View, ViewContext, dict, PrintStyle]:
         trace = None if picture is None else by.trace(picture, size, ablation)
         found, subject = looked_at(view, by, trace)
         asked = PrintStyle(detail, upload_of(picture, trace), "", dark, language)
         return found, subject, read(found, subject, settings), asked
 
-    if wanted(over) == "layers":
-        found, subject, parsed, asked = seen(inspector)
+    if check_axis(over) == "layers":
+        found, subject, parsed, asked = trace_by(inspector)
         return over_layers(found, subject, parsed, detail, lambda each: printed(found, subject, each, asked))
     from vitviz import engine
     from vitviz.engine.hub.snapshots import folder_of, frames
 
     if any(one.name == "target" for one in view_called(view).controls):
-        _, subject, parsed, _ = seen(inspector)
+        _, subject, parsed, _ = trace_by(inspector)
         settings |= explained(subject, parsed)
     checkpoint = inspector.checkpoint
     like = {"device": str(inspector.device), "dtype": inspector.dtype, "folder": folder_of(checkpoint)}
     moments = frames(checkpoint)
-    return over_training(checkpoint.name, moments, lambda name: printed(*seen(engine.load(name, **like))))
+    return over_training(checkpoint.name, moments, lambda name: printed(*trace_by(engine.load(name, **like))))
 
 
 def explained(subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, str]:
@@ -249,7 +249,7 @@ def checked_width(width: int) -> None:
         raise VitvizError(f"Given a width of {quoted(width)}; expected {wanted}.")
 
 
-def wanted(over: str) -> str:
+def check_axis(over: str) -> str:
     """What a film goes over; VitvizError for anything else."""
     if over not in OVER:
         raise VitvizError(f"There is no film over {quoted(over)}; expected one of {', '.join(OVER)}.")
@@ -302,4 +302,4 @@ def _label(moment: Snapshot) -> str:
         step = LocalizedText("Training step {step}", step=f"{moment.step:,}")
     if moment.top1 is None:
         return step
-    return joined(step, LocalizedText("accuracy {share} %", share=f"{100 * moment.top1:.1f}"))
+    return join_texts(step, LocalizedText("accuracy {share} %", share=f"{100 * moment.top1:.1f}"))

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import vitviz
-from vitviz.errors import Unknown, VitvizError, quoted, said
+from vitviz.errors import Unknown, VitvizError, first_line, quoted
 from vitviz.traces import cancellation
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.samples import samples
 from vitviz.views import VIEWS, Needs, View, ViewContext
 from vitviz.views.controls import DIFFERENCE, Choice, IntListSetting, IntSetting, QuerySetting
 from vitviz.views.languages import NAMES, translated
-from vitviz.views.printing import PrintStyle, joined, over_which, patch_name
+from vitviz.views.printing import PrintStyle, join_texts, over_which, patch_name
 
 if TYPE_CHECKING:
     from vitviz.charts.mpl.spec import FigureSpec
@@ -60,7 +60,7 @@ def _caption(
     )
     parts = [
         f"{say(view.title)}, {subject.checkpoint}. {say(view.words.what)}",
-        say(joined(*shown)) + "." if shown else "",
+        say(join_texts(*shown)) + "." if shown else "",
         _photograph(subject, asked.picture) if view.needs is Needs.RUN and trace is not None else "",
         LocalizedText(RETOUCHED, what=strokes) if strokes else "",
         LocalizedText("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_known(subject)),
@@ -72,7 +72,7 @@ def _caption(
         LocalizedText("Settings: {settings}.", settings=chosen),
         LocalizedText("Definition: {definition}", definition=view.words.definition),
         LocalizedText("What it does not show: {caveat}", caveat=view.words.caveat),
-        LocalizedText("Source: {source}.", source=joined(*cited, by=": ")),
+        LocalizedText("Source: {source}.", source=join_texts(*cited, by=": ")),
         by,
     ]
     return "\n".join(say(part) for part in parts if part) + "\n"
@@ -116,7 +116,7 @@ def name_of(
     filed = view.filed(settings, subject.grid)
     changed = [
         f"{control.name}-{spelled(control, filed[control.name])}"
-        for control in _shown(view)
+        for control in _used_settings(view)
         if settings[control.name] != _default(control, subject) and control.applies(settings)
     ]
     shown = [subject.checkpoint, *([] if second is None else [second.checkpoint])]
@@ -126,7 +126,7 @@ def name_of(
     return plain[:LONGEST].rstrip("._-")
 
 
-def _shown(view: View) -> list[Control]:
+def _used_settings(view: View) -> list[Control]:
     """The settings that a figure shows something of."""
     return [one for one in view.controls if not (isinstance(one, IntSetting) and one.passing)]
 
@@ -138,7 +138,7 @@ def _default(control: Control, subject: ViewContext) -> Any:
 def _settings(view: View, subject: ViewContext, settings: Mapping[str, Any], say) -> str:
     """Every setting as the page words it, where it has a field; of the others what is not as ever."""
     found, filed = [], view.filed(settings, subject.grid)
-    for control in _shown(view):
+    for control in _used_settings(view):
         value = filed[control.name]
         if value in ("", (), [], None) or not control.applies(settings):
             continue
@@ -204,7 +204,7 @@ class Figure:
         if form == "txt":
             return self.caption.encode()
         told = (self.dark, self._say, self.language, self.title, self.caption.partition("\n")[0])
-        return paper("page").drawn(self.plate, form, width, dpi, *told, cancellation.check)
+        return paper("page").render(self.plate, form, width, dpi, *told, cancellation.check)
 
     def save(self, path: str | Path, width: float | None = None, dpi: int = 300) -> Path:
         """Writes a .svg, .pdf or .png, and the caption beside it as .txt; returns the figure's path.
@@ -239,7 +239,8 @@ def saved(path: str | Path, data: bytes, caption: str) -> Path:
 def unwritable(path: Path, error: Exception) -> VitvizError:
     """Return what is said of a file that cannot be written."""
     return VitvizError(
-        f"{path.name[:200]} cannot be written: {said(error)}. Name a file in a folder that exists and may be"
+        f"{path.name[:200]} cannot be written: {first_line(error)}. Name a file in a folder that exists and"
+        f" may be"
         " written to."
     )
 

@@ -31,7 +31,7 @@ def subject_over(
             )
         if second is None:
             return ViewContext(fitting(inspector, of), survey=of)
-        if told(of) != told(second):
+        if comparable(of) != comparable(second):
             raise VitvizError(
                 "The two surveys are of different pictures, or measure different things: expected the same"
                 " pictures in the same order and batches, and the same measures."
@@ -59,7 +59,7 @@ def fitting(inspector: Inspector, survey: Survey) -> Inspector:
     return inspector
 
 
-def told(survey: Survey) -> tuple:
+def comparable(survey: Survey) -> tuple:
     """What two surveys have in common that can be compared."""
     return [one.pictures for one in survey.grams], {one.name for one in survey.measures}
 

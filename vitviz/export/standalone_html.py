@@ -26,7 +26,7 @@ from vitviz.export.bundle import bundled
 from vitviz.export.figure import RETOUCHED, as_linked, looked_at, spelled, upload_of
 from vitviz.surveys.result import Survey
 from vitviz.traces.display import NotebookDisplay
-from vitviz.traces.localized_text import LocalizedText, said, travelling
+from vitviz.traces.localized_text import LocalizedText, message_of, travelling
 from vitviz.traces.trace import Trace
 from vitviz.views import scripts
 from vitviz.views.base import Item, View
@@ -109,7 +109,7 @@ def cell_of(
     if language not in NAMES:
         raise VitvizError(f"Given language={quoted(language)}; expected one of {', '.join(NAMES)}.")
     upload, subject = pictures(subject, image)
-    texts, domains, fixed = _held(shown, subject, given, live, megabytes * 2**20, seconds)
+    texts, domains, fixed = _choose_live(shown, subject, given, live, megabytes * 2**20, seconds)
     told = {**framed(subject, shown.slug), **declared(shown, subject), "key": "cell", "scene": "cell"}
     told |= {"files": [], "summary": shown.summary(subject)}
     for one in told["controls"]:  # which begin with what is given
@@ -125,7 +125,7 @@ def cell_of(
 
 def _page(slug: str, data: dict[str, Any], language: str) -> str:
     """The document. Nothing in it can end a script early: every < of the data is written as an escape."""
-    sources = {**scripts.files(".js"), **scripts.made()}
+    sources = {**scripts.files(".js"), **scripts.generated()}
     spoken = f"server/i18n/{language}.js"
     sources[spoken] = f"export default {json.dumps(texts(language), ensure_ascii=False)};"
     paths = ("frontend/standalone_html.js", scripts.script_of(slug))
@@ -147,7 +147,7 @@ def _page(slug: str, data: dict[str, Any], language: str) -> str:
     )
 
 
-def _held(
+def _choose_live(
     view: View, subject: ViewContext, given: SettingTexts, live: Iterable[str] | None, room: float,
     seconds: float
 ) -> tuple[SettingTexts, Domains, tuple[str, ...]]:  # fmt: skip
@@ -157,7 +157,7 @@ def _held(
     about = subject.about
     view.settings(given, about)
     texts = {one.name: spelled(one, given.get(one.name, one.start(about))) for one in view.controls}
-    depended = {name for item in _drawn(view, subject, texts) for name in item.depends}
+    depended = {name for item in _drawn_items(view, subject, texts) for name in item.depends}
     named = {one.name: one for one in view.controls if one.name in depended}
     kept = [name for name in named if subject.original or name != DIFFERENCE.name]
     domains = {}
@@ -174,13 +174,13 @@ def _parts(
 ) -> dict[str, dict[str, Any]]:
     """Every address that the script can ask, with its array, or with the sentence that refuses it."""
     found = {}
-    for item in _drawn(view, subject, given):
+    for item in _drawn_items(view, subject, given):
         for values in product(*(domains.get(name, (given[name],)) for name in item.depends)):
             asked = dict(zip(item.depends, values, strict=True))
             query = "&".join(f"{name}={value}" for name, value in asked.items())
             array = _array(view, subject, item, {**given, **asked})
             # as frontend/standalone_html.js names it
-            found[f"cell/{view.slug}/{item.name}?{query}"] = _packed(array)
+            found[f"cell/{view.slug}/{item.name}?{query}"] = _encode_array(array)
     return found
 
 
@@ -203,7 +203,7 @@ def pictures(subject: ViewContext, image: Any) -> tuple[dict[str, dict[str, Any]
     return {"cell/picture/input?": seen, "cell/picture/upload?": whole}, subject
 
 
-def _drawn(view: View, subject: ViewContext, given: SettingTexts) -> list[Item]:
+def _drawn_items(view: View, subject: ViewContext, given: SettingTexts) -> list[Item]:
     """What it is drawn from under the given settings."""
     every = view.drawn_from(subject)
     return [one for one in every if all(given[name] == value for name, value in one.only_when)]
@@ -214,7 +214,7 @@ def _fitting(
 ) -> Domains:
     """Without the settings of most values, until all that is live fits."""
     cost = {}
-    for item in _drawn(view, subject, given):
+    for item in _drawn_items(view, subject, given):
         begun = time.monotonic()
         found = _array(view, subject, item, given)
         size = found.nbytes if isinstance(found, np.ndarray) else 0
@@ -259,9 +259,9 @@ def _array(view: View, subject: ViewContext, item: Item, texts: SettingTexts) ->
         return error
 
 
-def _packed(found: np.ndarray | VitvizError) -> dict[str, Any]:
+def _encode_array(found: np.ndarray | VitvizError) -> dict[str, Any]:
     if isinstance(found, VitvizError):
-        return {"said": travelling(said(found))}
+        return {"said": travelling(message_of(found))}
     told = {"shape": ",".join(map(str, found.shape)), "dtype": str(found.dtype)}
     return {"data": _base64(found.tobytes()), "type": "application/octet-stream", **told}
 

@@ -103,7 +103,7 @@ def video(
         cancellation.check()
     kept: dict[str, Any] = {}
 
-    def fitted(name: str, fit: Callable[[Iterator[ViewContext]], Any]) -> Any:
+    def fit_once(name: str, fit: Callable[[Iterator[ViewContext]], Any]) -> Any:
         if name not in kept:
             with closing(frames()) as each:
                 kept[name] = fit(ViewContext(inspector, trace_of(picture)) for *_, picture in each)
@@ -117,7 +117,7 @@ def video(
             if before is None and best and asked.get("target") == "top":
                 settings["target"] = int(trace.logits.argmax())
             _, subject = looked_at(view, inspector, trace)
-            subject.fitted = fitted
+            subject.fitted = fit_once
             wanted = PrintStyle(detail, for_drawing(picture), Path(source).stem, dark, language)
             figure = printed(found, subject, read(found, subject, settings), wanted)
             if before is not None:  # which has the widest scale of all before it

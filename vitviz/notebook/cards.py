@@ -132,8 +132,8 @@ def _trace(trace: Trace) -> str:
 
 
 @html.register
-def _named(tensor: NamedTensor) -> str:
-    return maps.drawn(tensor.plain(), tensor.what)
+def _tensor_card(tensor: NamedTensor) -> str:
+    return maps.tensor_card(tensor.plain(), tensor.what)
 
 
 @html.register
@@ -158,7 +158,7 @@ def _evidence(account: Attribution) -> str:
     rows = [("heads", account.heads.sum().item()), *account.constants.items()]
     rows += [("sum", account.total), ("logit", account.logit)]
     heads = maps.by_layers(account.heads, "logits")
-    patches = maps.over(account.patches, "logits, heads' shares by source patch", diverging=True)
+    patches = maps.map_card(account.patches, "logits, heads' shares by source patch", diverging=True)
     caption = (
         f"Every line's share of the logit, {number(account.logit)}; they leave {account.gap:.1e} unexplained."
         " Direct effects only. Below, each head's share by layer."
@@ -287,7 +287,7 @@ def _smallest(found: SufficientEdges) -> str:
 
 @html.register
 def _relevance(found: SaliencyMap) -> str:
-    drawn = maps.over(found.map, "raw, before any scaling", diverging=found.signed)
+    drawn = maps.map_card(found.map, "raw, before any scaling", diverging=found.signed)
     told = f"It explains {number(found.explained)} of {number(found.answer)}" if found.adds_up else (
         f"Its numbers do not add up to the answer, {number(found.answer)}"
     )  # fmt: skip
@@ -299,7 +299,7 @@ def _relevance(found: SaliencyMap) -> str:
 @html.register
 def _components(found: Components) -> str:
     each = enumerate(found.scores[0].unbind(dim=-1)[:3], 1)
-    drawn = [maps.over(one, f"component {n}", diverging=True) for n, one in each]
+    drawn = [maps.map_card(one, f"component {n}", diverging=True) for n, one in each]
     shares = ", ".join(f"{share:.1%}" for share in found.shares.tolist())
     caption = f"Scores of the first picture's patches; shares of the whole variance: {shares}."
     body = f'<div class="vitviz-row">{"".join(drawn)}</div>'
@@ -352,7 +352,9 @@ def _trial(trial: Faithfulness) -> str:
         f" would come above {number(mean + reach)}. One picture says nothing of another."
     )
     notes = {name: one.convergence for name, one in trial.maps.items() if one.convergence}
-    return card("Maps on trial", table(head, rows), _named(notes | dict(trial.refused)), caption=caption)
+    return card(
+        "Maps on trial", table(head, rows), _tensor_card(notes | dict(trial.refused)), caption=caption
+    )
 
 
 @html.register
@@ -377,10 +379,10 @@ def _experiment(found: Perturbation) -> str:
         f" over {draws} draws ± twice their standard errors"
     )
     caption += f".{rounded}" if of_values else f"; kept: in how many the prediction stays.{rounded}"
-    return card("Experiment", table(head, rows), _named(found.refused), caption=caption)
+    return card("Experiment", table(head, rows), _tensor_card(found.refused), caption=caption)
 
 
-def _named(notes: Mapping[str, str]) -> str:
+def _tensor_card(notes: Mapping[str, str]) -> str:
     told = ((maps.text(name), maps.text(reason)) for name, reason in notes.items())
     return "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in told)
 

@@ -112,12 +112,12 @@ WIDTH = 224  # CSS pixels of a map
 STRIP = 72  # of one in a strip
 
 
-def drawn(tensor: Any, what: TensorName) -> str:
+def tensor_card(tensor: Any, what: TensorName) -> str:
     """The card of a named tensor: by its axes; as text where a picture of it would mean nothing."""
     values = np.asarray(tensor, dtype=np.float64)
     draw = {
         "layer head": lambda values, what: by_layers(values, what.unit, what.first),
-        "row col": lambda values, what: over(values, what.unit, what.picture, what.diverging),
+        "row col": lambda values, what: map_card(values, what.unit, what.picture, what.diverging),
         "layer row col": _strip, "row col row2 col2": _mosaic,
         "layer token": _matrix, "layer class": _answers, "depth depth2": _square,
     }.get(what.axes)  # fmt: skip
@@ -126,7 +126,7 @@ def drawn(tensor: Any, what: TensorName) -> str:
     return card(what.title, draw(values, what), caption=what.caption)
 
 
-def over(values: Any, said: str, picture: np.ndarray | None = None, diverging: bool = False) -> str:
+def map_card(values: Any, said: str, picture: np.ndarray | None = None, diverging: bool = False) -> str:
     """A map of patches with its colour bar: over its picture where that is known, else in squares."""
     values = np.asarray(values, dtype=np.float64)
     low, high, colours = look = bounds(values, diverging)

@@ -49,7 +49,7 @@ class NamedTensor(NotebookTable, Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl  # what is computed with it is a plain tensor
 
     @classmethod
-    def of(cls, tensor: Tensor, name: TensorName) -> NamedTensor:
+    def wrap(cls, tensor: Tensor, name: TensorName) -> NamedTensor:
         """The same numbers in the same memory."""
         found = tensor.as_subclass(cls)
         found.what = name
@@ -74,18 +74,20 @@ class NamedTensor(NotebookTable, Tensor):
         return self.plain().__deepcopy__(memo)
 
 
-def _named(function: Callable[..., Tensor], name_of: Callable[[dict[str, Any]], TensorName]) -> Callable:
+def _naming_results(
+    function: Callable[..., Tensor], name_of: Callable[[dict[str, Any]], TensorName]
+) -> Callable:
     """The function, its results named by `name_of`, which is handed all arguments by their names."""
     signature = inspect.signature(function)
 
     @wraps(function)
-    def found(*arguments: Any, **more: Any) -> NamedTensor:
+    def wrapper(*arguments: Any, **more: Any) -> NamedTensor:
         result = function(*arguments, **more)
         bound = signature.bind(*arguments, **more)
         bound.apply_defaults()
-        return NamedTensor.of(result, name_of(bound.arguments))
+        return NamedTensor.wrap(result, name_of(bound.arguments))
 
-    return found
+    return wrapper
 
 
 def _rollout(asked: dict[str, Any]) -> TensorName:
@@ -169,13 +171,13 @@ def _cka(asked: dict[str, Any]) -> TensorName:
     return TensorName("Likeness of representations", "depth depth2", "CKA", caption, first=0)
 
 
-attention_distance = _named(analyses.attention_distance, _distance)
-cka = _named(surveys.cka, _cka)
-logit_lens = _named(attribution.logit_lens, _lens)
-position_similarity = _named(attribution.position_similarity, _positions)
-rollout = _named(analyses.rollout, _rollout)
-token_norms = _named(analyses.token_norms, _norms)
-token_similarity = _named(analyses.token_similarity, _similarity)
+attention_distance = _naming_results(analyses.attention_distance, _distance)
+cka = _naming_results(surveys.cka, _cka)
+logit_lens = _naming_results(attribution.logit_lens, _lens)
+position_similarity = _naming_results(attribution.position_similarity, _positions)
+rollout = _naming_results(analyses.rollout, _rollout)
+token_norms = _naming_results(analyses.token_norms, _norms)
+token_similarity = _naming_results(analyses.token_similarity, _similarity)
 
 
 class RecordList(NotebookTable, list):
@@ -190,13 +192,13 @@ class ImageResult(NotebookDisplay, np.ndarray):
     """Pixels that show themselves."""
 
 
-def _shown(function: Callable, shown: Callable[[Any], NotebookDisplay]) -> Callable:
+def _wrapping_results(function: Callable, shown: Callable[[Any], NotebookDisplay]) -> Callable:
     """The function, its results as what shows itself."""
     return wraps(function)(lambda *arguments, **more: shown(function(*arguments, **more)))
 
 
 checkpoints, training_snapshots = (
-    _shown(engine.checkpoints, RecordList),
-    _shown(engine.training_snapshots, RecordList),
+    _wrapping_results(engine.checkpoints, RecordList),
+    _wrapping_results(engine.training_snapshots, RecordList),
 )
-overlay = _shown(laid.overlay, lambda pixels: pixels.view(ImageResult))
+overlay = _wrapping_results(laid.overlay, lambda pixels: pixels.view(ImageResult))

@@ -39,13 +39,13 @@ class Worker:
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         """The part of a row, or the mistake of the user that ends the survey."""
         try:
-            found = SurveyPart.of(self._measuring.batches(pickle.loads(row["items"])))
+            found = SurveyPart.join(self._measuring.batches(pickle.loads(row["items"])))
         except VitvizError as error:
             found = error
         return {"number": row["number"], "found": pickle.dumps(found)}
 
 
-def measured(
+def measure_parts(
     plan: Plan, measuring: Measurement, done: set[int], workers: int
 ) -> Iterator[tuple[int, SurveyPart]]:
     """The parts that are not `done`, each with its number, as they are ready. VitvizError as one process."""
@@ -74,7 +74,7 @@ def measured(
             stacklevel=2,
         )
         for row in rows:
-            yield row["number"], SurveyPart.of(measuring.batches(pickle.loads(row["items"])))
+            yield row["number"], SurveyPart.join(measuring.batches(pickle.loads(row["items"])))
         return
     shared = [ray.put(pickle.dumps(measuring))]
     pool = ray.data.ActorPoolStrategy(min_size=1, max_size=places)

@@ -100,7 +100,7 @@ class Boxes:
         self.digest = hashlib.sha256(told.encode()).hexdigest()
 
     @classmethod
-    def of(cls, path: str | os.PathLike) -> Boxes:
+    def load(cls, path: str | os.PathLike) -> Boxes:
         """From a file or folder; VitvizError for what is neither or cannot be read."""
         path = Path(path)
         if path.is_dir():

@@ -25,7 +25,7 @@ T = TypeVar("T")  # Moments, or `analyses.Spread`
 class Moments:
     """Of one quantity, number by number; adding two gives those of both sets of pictures.
 
-    >>> both = Moments.of(np.array([1.0, 2.0])) + Moments.of(np.array([6.0]))
+    >>> both = Moments.from_values(np.array([1.0, 2.0])) + Moments.from_values(np.array([6.0]))
     >>> both.count, float(both.mean), float(both.variance)
     (3, 3.0, 7.0)
     """
@@ -35,7 +35,7 @@ class Moments:
     m2: np.ndarray  # float64; the sum of squared differences from the mean
 
     @classmethod
-    def of(cls, values: np.ndarray) -> Moments:
+    def from_values(cls, values: np.ndarray) -> Moments:
         """Of pictures' values, a picture a row; at least one."""
         values = np.asarray(values, dtype=np.float64)
         if values.ndim < 1 or not len(values):

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from vitviz.analyses import Grams, Spread
-from vitviz.errors import VitvizError, quoted, said
+from vitviz.errors import VitvizError, first_line, quoted
 from vitviz.surveys.moments import Moments
 from vitviz.surveys.rows import Row, Skipped, SurveyPart
 
@@ -43,7 +43,8 @@ def saving(folder: Path) -> Iterator[None]:
         if not isinstance(error, OSError):
             raise
         raise VitvizError(
-            f"The survey cannot be written to {folder.name}: {said(error)}. What is done lies there; make"
+            f"The survey cannot be written to {folder.name}: {first_line(error)}. What is done lies there;"
+            f" make"
             " room, and the same call goes on."
         ) from error
 
@@ -82,7 +83,8 @@ class SurveyFolder:
             _remove_parts(folder, _gone)
         except OSError as error:
             raise VitvizError(
-                f"The survey cannot be written to {folder.name[:200]}: {said(error)}. Choose another folder"
+                f"The survey cannot be written to {folder.name[:200]}: {first_line(error)}. Choose another"
+                f" folder"
                 " for --out."
             ) from None
         except ValueError:
@@ -96,7 +98,7 @@ class SurveyFolder:
             )
         else:
             with saving(folder):
-                written(known, json.dumps(settings, indent=1, ensure_ascii=False).encode())
+                write_whole(known, json.dumps(settings, indent=1, ensure_ascii=False).encode())
 
     def numbers(self) -> list[int]:
         """The parts that are done."""
@@ -125,7 +127,7 @@ class SurveyFolder:
         with saving(self.folder):
             file = io.BytesIO()
             np.savez(file, **arrays)
-            written(self._path(number), file.getvalue())
+            write_whole(self._path(number), file.getvalue())
 
     def read(self, number: int) -> SurveyPart:
         """VitvizError for a part that is damaged."""
@@ -161,7 +163,7 @@ class SurveyFolder:
         return self.folder / "parts" / f"{number:08d}.npz"
 
 
-def written(path: Path, data: bytes | Iterable[bytes]) -> None:
+def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:
     """A file written whole under another name, then renamed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("wb") as file:

@@ -24,7 +24,7 @@ import numpy as np
 from vitviz.charts.chart import by_layer
 from vitviz.surveys.measure import Quantity
 from vitviz.surveys.moments import Moments
-from vitviz.surveys.parts import RANKS, SurveyFolder, quantiles_of, saving, written
+from vitviz.surveys.parts import RANKS, SurveyFolder, quantiles_of, saving, write_whole
 from vitviz.surveys.result import Survey
 from vitviz.surveys.rows import Row, SurveyPart
 
@@ -56,7 +56,7 @@ def finish(begun: Survey, parts: SurveyFolder) -> Survey:
     not at all. VitvizError where that cannot be; the same call then goes on.
     """
     with saving(parts.folder):
-        result = begun.over(parts.all())
+        result = begun.with_parts(parts.all())
         rows, skipped = Rows(result, parts.folder), SkippedList(parts.folder)
         long = [RowTable(one, parts.folder) for one in result.measures if hasattr(one, "lines")]
         for part in parts.all():
@@ -66,10 +66,10 @@ def finish(begun: Survey, parts: SurveyFolder) -> Survey:
             one.close()
         shapes = {name: sums.mean.shape for name, sums in result.sums.items()}
         found = quantiles_of(parts.all, shapes, result.images)
-        written(parts.folder / "averages.npz", averages(result, found))
+        write_whole(parts.folder / "averages.npz", averages(result, found))
         summary = json.dumps(summary_of(result), indent=1, ensure_ascii=False)
-        written(parts.folder / "summary.json", summary.encode())
-        written(parts.folder / "report.html", page_of(result, found, rows.path.name).encode())
+        write_whole(parts.folder / "summary.json", summary.encode())
+        write_whole(parts.folder / "report.html", page_of(result, found, rows.path.name).encode())
         # the table in the other format, of a run before pyarrow was there or gone, would only be doubted
         for name in {"pictures.parquet", "pictures.csv"} - {rows.path.name}:
             (parts.folder / name).unlink(missing_ok=True)
@@ -133,7 +133,7 @@ def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray], table: str) -> 
         _mistakes(survey),
         _skipped(survey),
         "<h2>How it was made</h2>",
-        _table(("", ""), [(name, _said(value)) for name, value in survey.about.items()]),
+        _table(("", ""), [(name, _cell_text(value)) for name, value in survey.about.items()]),
         "<p><small>source_sha256 is of names, labels and sizes in the source's order, not of the pixels;"
         " checkpoint_sha256 is of the weights and their configuration.</small></p>",
     ]
@@ -207,11 +207,11 @@ def _mistakes(survey: Survey) -> str:
     if found is None or not found.labelled:
         return ""
 
-    name = survey.named
+    name = survey.label_of
     common = [(*map(name, pair), count) for pair, count in found.confusions.most_common(CONFUSIONS)]
     columns = ("picture", "true class", "answer", "probability", "of the true class")
 
-    def told(row: Row) -> tuple[str, ...]:
+    def row_text(row: Row) -> tuple[str, ...]:
         return row.name, name(row.label), name(row.answer), f"{row.probability:.1%}", f"{row.of_label:.1%}"
 
     said = (
@@ -220,8 +220,8 @@ def _mistakes(survey: Survey) -> str:
     if not common:
         return said
     said += "<h3>Confusions</h3>" + _table(("true class", "answer", "pictures"), common)
-    said += "<h3>Surest errors</h3>" + _table(columns, map(told, found.surest))
-    return said + "<h3>Nearest misses</h3>" + _table(columns, map(told, found.nearest))
+    said += "<h3>Surest errors</h3>" + _table(columns, map(row_text, found.surest))
+    return said + "<h3>Nearest misses</h3>" + _table(columns, map(row_text, found.nearest))
 
 
 def _skipped(survey: Survey) -> str:
@@ -238,7 +238,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
-def _said(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
     return "–" if value in (None, "") else str(value)

@@ -115,7 +115,7 @@ class Survey(NotebookTable):
             spreads=added(self.spreads, more.spreads),
         )  # fmt: skip
 
-    def over(self, parts: Iterable[SurveyPart]) -> Survey:
+    def with_parts(self, parts: Iterable[SurveyPart]) -> Survey:
         """With all these parts, in their order, and where the model is wrong in them."""
         result, mistakes = self, Mistakes()
         for part in parts:
@@ -139,7 +139,7 @@ class Survey(NotebookTable):
             raise VitvizError("Nothing in this survey was measured by layer and head.")
         return self.sums[found[0]].mean.shape
 
-    def named(self, number: int) -> str:
+    def label_of(self, number: int) -> str:
         """A class by its label, or by its number where there is none."""
         other = "output" if self.head_type == "value" else "class"
         return self.labels[number] if number < len(self.labels) else f"{other} {number}"

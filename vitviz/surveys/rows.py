@@ -111,7 +111,7 @@ class SurveyPart:
     spreads: Mapping[str, Spread] = field(default_factory=dict)  # of quantities that are `across`
 
     @classmethod
-    def of(cls, batches: Iterable[SurveyPart]) -> SurveyPart:
+    def join(cls, batches: Iterable[SurveyPart]) -> SurveyPart:
         rows, skipped, grams, spreads = [], [], [], {}
         for one in batches:
             rows, skipped, grams = rows + one.rows, skipped + one.skipped, [*grams, *one.grams]
@@ -135,7 +135,7 @@ def moments_of(rows: Sequence[Row]) -> dict[str, Moments]:
                 f"{name} has another shape for some pictures; a measure has to give the same for every"
                 " picture."
             )
-    return {name: Moments.of(np.stack(values)) for name, values in found.items()}
+    return {name: Moments.from_values(np.stack(values)) for name, values in found.items()}
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Measurement:
         """The items, each with its place, `batch` readable pictures at a time; each is in one batch alone."""
         decoded = self.ahead(items)
         while some := list(islice(decoded, self.batch)):
-            yield self.measured(some)
+            yield self.measure(some)
 
     def ahead(
         self, items: Iterable[tuple[int, SourceImage]]
@@ -170,7 +170,7 @@ class Measurement:
 
         return ahead(items, read, 2 * self.batch)
 
-    def measured(self, decoded: Sequence[tuple[int, SourceImage, Prepared | str]]) -> SurveyPart:
+    def measure(self, decoded: Sequence[tuple[int, SourceImage, Prepared | str]]) -> SurveyPart:
         """One pass over those that could be read."""
         skipped = [Skipped(i, item.name, found) for i, item, found in decoded if isinstance(found, str)]
         sound = [(index, item, found) for index, item, found in decoded if not isinstance(found, str)]
@@ -185,7 +185,7 @@ class Measurement:
         spreads = {}
         for name in (f"{m.name}.{what.name}" for m in self.measures for what in m.quantities if what.across):
             if found := [row.values.pop(name) for row in rows if name in row.values]:
-                spreads[name] = Spread.of(np.stack(found))
+                spreads[name] = Spread.from_values(np.stack(found))
         return SurveyPart(rows, skipped, moments_of(rows), grams, spreads)
 
     def _row(self, index: int, item: SourceImage, trace: Trace) -> Row:

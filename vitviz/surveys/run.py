@@ -21,7 +21,7 @@ from vitviz.engine import Inspector
 from vitviz.errors import ImageError, VitvizError, quoted, whole_number
 from vitviz.surveys.labels import ClassNames, Labels
 from vitviz.surveys.measure import Measure
-from vitviz.surveys.measures import chosen
+from vitviz.surveys.measures import select_measures
 from vitviz.surveys.parts import SurveyFolder
 from vitviz.surveys.result import WRITTEN, Survey, heads_in_words
 from vitviz.surveys.rows import Measurement, OnImage, SurveyPart
@@ -30,8 +30,8 @@ from vitviz.surveys.sources import (
     Source,
     SourceImage,
     SourceSummary,
-    described,
     source_of,
+    summarise,
     written_out,
 )
 from vitviz.traces.head_type import NO_DECISION, predictions_named
@@ -112,7 +112,7 @@ def surroundings(device: str) -> dict[str, str]:
 
 
 @contextmanager
-def told(progress: OnImage | bool | None, **look: Any) -> Iterator[OnImage | None]:
+def progress_bar(progress: OnImage | bool | None, **look: Any) -> Iterator[OnImage | None]:
     """`progress` itself; with True tqdm's bar, of the `look` that it is given, closed in the end."""
     if progress is not True:
         yield progress or None
@@ -158,7 +158,7 @@ def survey(
     >>> found.images, found.mean("distance").shape == found.error("distance").shape == (8, 3)
     (2, True)
     """
-    plan = Plan(found := source_of(source), described(found), limit, seed, part)
+    plan = Plan(found := source_of(source), summarise(found), limit, seed, part)
     measuring = measuring_of(inspector, measures, size, batch, classes)
     settings = plan.settings(measuring, classes)
     about = {**settings, "where": written_out(str(found.where)), "begun": _now()}
@@ -169,7 +169,7 @@ def survey(
             f"Given workers={quoted(workers)}; expected how many of Ray's actors, or 0 for none."
         )
     through = partial(_spread, workers) if workers else _through
-    with told(progress) as tell:
+    with progress_bar(progress) as tell:
         result, finished = through(plan, measuring, begun, parts, tell)
     if not result.images and not result.left_out:
         raise VitvizError("A survey needs at least one picture; none was given.")
@@ -211,7 +211,7 @@ def measuring_of(inspector: Inspector, measures, size, batch: int, classes: Clas
             f"Given batch={quoted(batch)}; expected how many pictures go through the model at once, 1"
             " or more."
         )
-    measures = chosen(measures)
+    measures = select_measures(measures)
     required = any(one.name == "accuracy" for one in measures)
     outputs, head_type = int(getattr(inspector.model, "num_classes", 0)), inspector.head_type
     if required and head_type == "value":
@@ -239,17 +239,17 @@ def _through(
         for number, some in groupby(measuring.ahead(plan.items(done)), key=lambda one: one[0] // plan.part):
             batches = []
             while goes_on and (one := list(islice(some, measuring.batch))):
-                batches.append(measuring.measured(one))
+                batches.append(measuring.measure(one))
                 at += len(one)
                 goes_on = progress is None or progress(at, plan.count) is not False
-            part = SurveyPart.of(batches)
+            part = SurveyPart.join(batches)
             if parts is not None and goes_on:
                 parts.write(number, part)
             yield part
             if not goes_on:
                 return
 
-    return begun.over(every()), goes_on
+    return begun.with_parts(every()), goes_on
 
 
 def _spread(
@@ -257,18 +257,18 @@ def _spread(
     tell: OnImage | None
 ) -> tuple[Survey, bool]:  # fmt: skip
     """The same by Ray's actors; parts are added in their order, whenever they were ready."""
-    from vitviz.surveys.cluster import measured
+    from vitviz.surveys.cluster import measure_parts
 
     found = {number: parts.read(number) for number in parts.numbers()} if parts else {}
     at, goes_on = sum(map(len, found.values())), True
-    for number, part in measured(plan, measuring, set(found), workers):
+    for number, part in measure_parts(plan, measuring, set(found), workers):
         if parts is not None:
             parts.write(number, part)
         found[number], at = part, at + len(part)
         goes_on = tell is None or tell(at, plan.count) is not False
         if not goes_on:
             break
-    return begun.over(found[number] for number in sorted(found)), goes_on
+    return begun.with_parts(found[number] for number in sorted(found)), goes_on
 
 
 def _now() -> str:

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from PIL import Image
 
-from vitviz.errors import ImageError, VitvizError, quoted, said
+from vitviz.errors import ImageError, VitvizError, first_line, quoted
 from vitviz.traces.localized_text import LocalizedText
 
 
@@ -104,7 +104,7 @@ class SourceSummary:
     digest: str
 
 
-def described(source: Source) -> SourceSummary:
+def summarise(source: Source) -> SourceSummary:
     """One pass over the listing, which reads no picture; a source that knows better says so itself."""
     own = getattr(source, "described", None)
     if own is not None:
@@ -163,7 +163,7 @@ class ImageFolder:
     classes: bool
 
     @classmethod
-    def of(cls, path: str | os.PathLike) -> ImageFolder:
+    def open_folder(cls, path: str | os.PathLike) -> ImageFolder:
         """VitvizError for a folder without pictures."""
         for name, reason in _walk(str(path), ""):
             if not reason:  # a folder's own pictures come before those below it
@@ -195,7 +195,7 @@ def _walk(root: str, below: str) -> Iterator[tuple[str, str]]:
     except OSError as error:
         if not below:
             raise _unreadable(Path(root), error) from None
-        yield below, f"This folder could not be read ({said(error)})."
+        yield below, f"This folder could not be read ({first_line(error)})."
         return
     for is_folder, name in found:
         if is_folder:
@@ -238,7 +238,8 @@ class ImageTable:
 
 def _unreadable(path: Path, error: Exception) -> VitvizError:
     return VitvizError(
-        f"{path.name[:200]} cannot be read: {said(error)}. Check the path, its permissions, and that it is"
+        f"{path.name[:200]} cannot be read: {first_line(error)}. Check the path, its permissions, and that"
+        f" it is"
         " such a file."
     )
 
@@ -429,7 +430,7 @@ def _on_disk(path: Path) -> Source:
         raise _unreadable(path, error) from None
     if is_folder:
         shards = sorted(str(one) for one in path.glob("*.tar"))
-        return TarShards(tuple(shards), str(path)) if shards else ImageFolder.of(path)
+        return TarShards(tuple(shards), str(path)) if shards else ImageFolder.open_folder(path)
     if not is_file:
         raise VitvizError(f"There is no folder or file {path.name}; expected {EXPECTED}.")
     if name.endswith(".tar"):

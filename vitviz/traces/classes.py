@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from torch import Tensor
 
-from vitviz.errors import VitvizError, quoted, said
+from vitviz.errors import VitvizError, first_line, quoted
 from vitviz.traces.display import NotebookDisplay
 from vitviz.traces.localized_text import Verbatim
 from vitviz.traces.unicode import require_unicode
@@ -108,16 +108,16 @@ class Classes(NotebookDisplay):
         ('a photo of a cat', 'a photo of a dog')
         """
 
-        def found() -> Mapping[str, Any]:
+        def read() -> Mapping[str, Any]:
             if _ending(path) == ".safetensors":
                 return tensors_in(Path(path).read_bytes())
             with np.load(path, allow_pickle=False) as file:
                 return {name: file[name] for name in file.files if name in cls.__dataclass_fields__}
 
-        return cls.of(found, Path(path).name)
+        return cls.from_contents(read, Path(path).name)
 
     @classmethod
-    def of(cls, found: Callable[[], Mapping[str, Any]], called: str) -> Classes:
+    def from_contents(cls, found: Callable[[], Mapping[str, Any]], called: str) -> Classes:
         """Those of what a file `called` so is `found` to hold, by the names of `load`; errors as there."""
         try:
             given = found()
@@ -133,7 +133,7 @@ class Classes(NotebookDisplay):
         except (OSError, EOFError, KeyError, TypeError, ValueError, MemoryError, RuntimeError, BadZipFile,
                 SafetensorError) as error:  # fmt: skip
             raise VitvizError(
-                f"{called} holds no classes ({said(error)}); expected the arrays labels and vectors."
+                f"{called} holds no classes ({first_line(error)}); expected the arrays labels and vectors."
             ) from error
 
 

@@ -12,8 +12,8 @@ class LocalizedText(str):
 
     Values that are sentences or words are translated too; names and numbers stay.
 
-    >>> said = LocalizedText("{name} has {count} layers.", name="vitviz-tiny", count=8)
-    >>> said, said.pattern, said.values["count"]
+    >>> message_of = LocalizedText("{name} has {count} layers.", name="vitviz-tiny", count=8)
+    >>> message_of, message_of.pattern, message_of.values["count"]
     ('vitviz-tiny has 8 layers.', '{name} has {count} layers.', 8)
     """
 
@@ -21,7 +21,7 @@ class LocalizedText(str):
     values: Mapping[str, Any]
 
     def __new__(cls, pattern: str, **values: Any) -> LocalizedText:
-        sentence = super().__new__(cls, filled(pattern, values))
+        sentence = super().__new__(cls, fill(pattern, values))
         sentence.pattern, sentence.values = pattern, values
         return sentence
 
@@ -44,10 +44,10 @@ class Verbatim(str):
     """A visitor's own words: said as they were written, in every language."""
 
 
-def filled(pattern: str, values: Mapping[str, Any]) -> str:
+def fill(pattern: str, values: Mapping[str, Any]) -> str:
     """The pattern with values for its {names}; other braces, such as those of LaTeX, stay as they are.
 
-    >>> filled("{count} of $x_{i}$", {"count": "3"})
+    >>> fill("{count} of $x_{i}$", {"count": "3"})
     '3 of $x_{i}$'
     """
     return re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], found[0])), pattern)
@@ -60,6 +60,6 @@ def travelling(text: str) -> dict[str, Any]:
     return {"text": getattr(text, "pattern", str(text)), "values": told}
 
 
-def said(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """What an error tells, with its pattern and values where it was raised with a Sentence."""
     return error.args[0] if error.args and isinstance(error.args[0], LocalizedText) else str(error)

@@ -16,13 +16,13 @@ def lazily(package: str, file: str) -> tuple:
     homes = {name.name: line.module for line in block.body for name in line.names}
     names = sorted(homes)
 
-    def found(name: str):
+    def get(name: str):
         name = present(package, name)
         if name not in homes:
             raise AttributeError(f"{package} has no {name!r}; it has {', '.join(names)}.")
         return getattr(import_module(homes[name]), name)
 
-    return found, lambda: names, names
+    return get, lambda: names, names
 
 
 __version__ = "0.2.0"

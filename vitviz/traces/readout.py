@@ -41,7 +41,7 @@ class Readout:
     `norm` says where the last LayerNorm stands: 'before' the summaries (each token by itself), 'after' them,
     'both', or 'none'. Where each summary has its own head, the logits are the sum of share · logits.
 
-    >>> Readout.named("average", Grid(1, 2, (8, 8), ("class",))).weights(3).tolist()
+    >>> Readout.by_name("average", Grid(1, 2, (8, 8), ("class",))).weights(3).tolist()
     [0.0, 0.5, 0.5]
     """
 
@@ -91,7 +91,7 @@ class Readout:
         return sum(one.share * vector for one, vector in zip(self.summaries, made, strict=True))
 
     @classmethod
-    def named(
+    def by_name(
         cls, name: str, grid: Grid, norm: Literal["before", "after", "both", "none"] = "before"
     ) -> Readout:
         """The readout of a name in `NAMES`; ValueError for another, and for a token the grid has not."""

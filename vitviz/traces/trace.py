@@ -95,20 +95,20 @@ class Attention(_Pickled):
         return handed
 
 
-def moved(part: Any, device: torch.device | str, kinds: Any) -> Any:
+def to_device(part: Any, device: torch.device | str, kinds: Any) -> Any:
     """A dataclass of such kinds with every tensor in it on a device; what is anything else is not moved."""
     if isinstance(part, Tensor):
         return part.to(device)
     if isinstance(part, tuple):
-        return tuple(moved(one, device, kinds) for one in part)
+        return tuple(to_device(one, device, kinds) for one in part)
     if isinstance(part, kinds):
-        return replace(part, **{name: moved(value, device, kinds) for name, value in vars(part).items()})
+        return replace(part, **{name: to_device(value, device, kinds) for name, value in vars(part).items()})
     return part
 
 
 def on_cpu(recorded):
     """A trace of a survey, which lies where its model is, as one that all are given."""
-    return moved(recorded, "cpu", Trace | Attention | Bias | ResidualWrites)
+    return to_device(recorded, "cpu", Trace | Attention | Bias | ResidualWrites)
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vitviz.charts.chart import Chart, travelled
+from vitviz.charts.chart import Chart, to_json
 from vitviz.charts.mpl.spec import FigureSpec, Panel
 from vitviz.errors import Unknown, VitvizError, WrongSetting, quoted
 from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import printing
-from vitviz.views.controls import DIFFERENCE, Choice, Control, IntListSetting, IntSetting, ModelShape, placed
-from vitviz.views.shared import packed
+from vitviz.views.controls import (
+    DIFFERENCE,
+    Choice,
+    Control,
+    IntListSetting,
+    IntSetting,
+    ModelShape,
+    token_names,
+)
+from vitviz.views.shared import json_bytes
 from vitviz.views.subject import Settings, ViewContext
 
 LEFT_OUT = (
@@ -80,14 +88,14 @@ class Item:
         return array
 
 
-def drawn(name: str, axes: str, says: str, *depends: str, **more: Any) -> Item:
+def drawing_item(name: str, axes: str, says: str, *depends: str, **more: Any) -> Item:
     """An item for drawing alone, which is not taken home."""
     return Item(name, axes, says, depends=depends, in_export=False, **more)
 
 
 def as_json(name: str, says: str, *depends: str, **more: Any) -> Item:
     """The same of JSON."""
-    return drawn(name, "byte", f"{says}, as JSON", *depends, dtype="uint8", **more)
+    return drawing_item(name, "byte", f"{says}, as JSON", *depends, dtype="uint8", **more)
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,7 @@ class ViewTexts:
     cites: str = ""  # the work whose section, figure or equation the source begins with
 
     @classmethod
-    def of(cls, text: str) -> ViewTexts:
+    def from_text(cls, text: str) -> ViewTexts:
         """Those of a text of five paragraphs, `what` to `caveat`."""
         return cls(*paragraphs(text))
 
@@ -224,8 +232,8 @@ class View(ABC):
         """One of the declared items as it travels, the chart among them."""
         item = self.declared(name)
         if item.description == CHART:
-            return packed(travelled(self.chart(subject, settings)))
-        return item.checked(self.found(subject, name, settings), subject.about)
+            return json_bytes(to_json(self.chart(subject, settings)))
+        return item.checked(self.item_values(subject, name, settings), subject.about)
 
     def plate(self, subject: ViewContext, settings: Settings, asked: printing.PrintStyle) -> FigureSpec:
         """Its figure for print: its own, that of its figure.py where this is long, or of map and chart;
@@ -294,7 +302,7 @@ class View(ABC):
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         """One of the declared items."""
 
-    def found(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+    def item_values(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         """The same, or where the settings ask for it its difference."""
         if name not in self.differs:
             return self.item(subject, name, settings)
@@ -302,7 +310,9 @@ class View(ABC):
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """What the user takes home, by name; the same that the figure shows."""
-        return {item.name: self.found(subject, item.name, settings) for item in self.items if item.in_export}
+        return {
+            item.name: self.item_values(subject, item.name, settings) for item in self.items if item.in_export
+        }
 
     def axes(self) -> dict[str, str]:
         """What each array of its numbers counts along, by name; a token axis begins with prefix tokens."""
@@ -313,7 +323,9 @@ class View(ABC):
         counted = {
             one.name for one in self.controls if isinstance(one, IntSetting | IntListSetting) and one.tokens
         }
-        return {name: placed(value, grid) if name in counted else value for name, value in settings.items()}
+        return {
+            name: token_names(value, grid) if name in counted else value for name, value in settings.items()
+        }
 
     def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
         """One of the declared files; `upload` is the upright picture in RGB, where there is one."""

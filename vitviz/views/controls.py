@@ -67,7 +67,7 @@ class Control:
         """Whether it changes anything beside these."""
         return not self.only or any(settings[name] in values for name, values in self.only.items())
 
-    def described(self, about: ModelShape) -> dict[str, Any]:
+    def to_json(self, about: ModelShape) -> dict[str, Any]:
         """As the page's script takes it, with the model's own bounds."""
         told = {**vars(self), "kind": self.kind, "default": self.start(about)}
         return {
@@ -105,8 +105,8 @@ class Choice(Control):
         known = self.known(about)
         return self.default if self.default in dict(known) else known[0][0]
 
-    def described(self, about: ModelShape) -> dict[str, Any]:
-        told = {**super().described(about), "options": self.known(about)}
+    def to_json(self, about: ModelShape) -> dict[str, Any]:
+        told = {**super().to_json(about), "options": self.known(about)}
         del told["of_values"]
         return told
 
@@ -253,14 +253,14 @@ DIFFERENCE = Choice(
 )
 
 
-def placed(tokens: int | tuple[int, ...], grid: Grid) -> Any:
+def token_names(tokens: int | tuple[int, ...], grid: Grid) -> Any:
     """One place in the sequence, or several, as people name them: a prefix token's name, or a patch from 0.
 
-    >>> placed((0, 106), Grid(14, 14, (16, 16), ("class",)))
+    >>> token_names((0, 106), Grid(14, 14, (16, 16), ("class",)))
     ['class', 105]
     """
     if isinstance(tokens, tuple):
-        return [placed(token, grid) for token in tokens]
+        return [token_names(token, grid) for token in tokens]
     return grid.prefix_names[tokens] if tokens < grid.prefix else tokens - grid.prefix
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from vitviz.traces.localized_text import Verbatim, filled
+from vitviz.traces.localized_text import Verbatim, fill
 
 NAMES = {"en": "English", "zh-CN": "中文", "ko": "한국어"}
 
@@ -28,7 +28,7 @@ def translated(text: str, tag: str, **parts: str) -> str:
     said = {
         name: translated(value, tag) if isinstance(value, str) else value for name, value in values.items()
     }
-    return filled(texts(tag).get(pattern, pattern), said)
+    return fill(texts(tag).get(pattern, pattern), said)
 
 
 def worded(labels: Iterable[str]) -> list[str]:

@@ -83,12 +83,12 @@ def writer_name(kind: str, *place: int) -> LocalizedText:
     return LocalizedText(WRITERS[kind], **dict(zip(("layer", "head"), place, strict=False)))
 
 
-def counted(writer) -> tuple:
+def writer_numbers(writer) -> tuple:
     """A writer's kind, with its layer and head from 1."""
     return writer.kind, *(one + 1 for one in writer[1:] if one is not None)
 
 
-def joined(*texts: str, by: str = " · ") -> LocalizedText:
+def join_texts(*texts: str, by: str = " · ") -> LocalizedText:
     """Texts with a dot between them, or what is said."""
     names = [f"part{i}" for i in range(len(texts))]
     return LocalizedText(by.join(f"{{{name}}}" for name in names), **dict(zip(names, texts, strict=True)))
@@ -153,7 +153,7 @@ def box_on(upload: np.ndarray, view: Any) -> tuple[float, float, float, float]:
     return across * left, down * top, across * right, down * bottom
 
 
-def seen(subject: ViewContext, asked: PrintStyle, grey: bool = False) -> np.ndarray:
+def image_seen(subject: ViewContext, asked: PrintStyle, grey: bool = False) -> np.ndarray:
     """What the model saw: cut from the upload at its own resolution, else the model's input."""
     view = subject.trace.view
     picture = view.picture
@@ -167,7 +167,7 @@ def seen(subject: ViewContext, asked: PrintStyle, grey: bool = False) -> np.ndar
     return picture
 
 
-def over(
+def map_over_image(
     subject: ViewContext,
     asked: PrintStyle,
     values: np.ndarray,
@@ -178,7 +178,7 @@ def over(
     pixels: np.ndarray | None = None,
 ) -> Map:
     """A map over what the model saw, in patches as sharp as the numbers are."""
-    picture = seen(subject, asked, grey=scale is not None and scale.colours == "balance")
+    picture = image_seen(subject, asked, grey=scale is not None and scale.colours == "balance")
     return Map(title, picture, values, pixels, scale, None, opacity, False, marks, shape_of(subject.grid))
 
 
@@ -195,7 +195,7 @@ def derived(view, subject: ViewContext, settings: Settings, asked: PrintStyle) -
 def shared(view, subject: ViewContext, settings: Settings, asked: PrintStyle) -> Map:
     """What the shared map draws: its item over the patches, about zero or not."""
     item = view.map
-    values = view.found(subject, item.name, settings)
+    values = view.item_values(subject, item.name, settings)
     lower = {control.name: control.minimum for control in view.controls if hasattr(control, "minimum")}
     for axis in item.axes.split()[:-2]:
         values = values[settings[axis] - lower[axis]]
@@ -207,4 +207,4 @@ def shared(view, subject: ViewContext, settings: Settings, asked: PrintStyle) ->
     elif settings.get("scale") == "zero":
         low = min(0.0, low)
     scale = scaled(settings, values, Scale(colours, low, high, item.description))
-    return over(subject, asked, values, scale, view.title, opacity=settings.get("opacity", 0.72))
+    return map_over_image(subject, asked, values, scale, view.title, opacity=settings.get("opacity", 0.72))

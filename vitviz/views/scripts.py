@@ -32,7 +32,7 @@ def files(ending: str, rooms: tuple[str, ...] = ROOMS) -> dict[str, str]:
     return {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in found}
 
 
-def made() -> dict[str, str]:
+def generated() -> dict[str, str]:
     """The modules that lie in no file."""
     colours = {name: base64.b64encode(table.tobytes()).decode() for name, table in TABLES.items()}
     return {
@@ -68,7 +68,7 @@ def framed(subject: ViewContext, slug: str) -> dict[str, Any]:
 def declared(view: View, subject: ViewContext) -> dict[str, Any]:
     """Its settings with the model's own bounds, and its items."""
     return {
-        "controls": [control.described(subject.about) for control in view.offered(subject)],
+        "controls": [control.to_json(subject.about) for control in view.offered(subject)],
         "items": {item.name: list(item.depends) for item in view.items},
         "axes": {item.name: item.axes.split() for item in view.items},
         "says": {item.name: item.description for item in view.items},

@@ -106,7 +106,7 @@ def score_text(score: float, subject: ViewContext) -> str:
     return number(score) if subject.trace.head_type == "value" else f"{100 * score:.1f} %"
 
 
-def packed(value: Any) -> np.ndarray:
+def json_bytes(value: Any) -> np.ndarray:
     """JSON as an item of bytes."""
     return np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)
 
@@ -125,9 +125,11 @@ def ledger_of(subject: ViewContext) -> LogitTerms:
     return subject.once("ledger", lambda: lazy.attribution.balanced_ledger(subject.inspector, subject.trace))
 
 
-def recorded(subject: ViewContext) -> None:
+def ensure_recorded(subject: ViewContext) -> None:
     """Sees that what every part wrote in a trace's pass is recorded."""
-    subject.once_by_passes("written", lambda: bool(lazy.circuits.recorded(subject.inspector, subject.trace)))
+    subject.once_by_passes(
+        "written", lambda: bool(lazy.circuits.record_stream(subject.inspector, subject.trace))
+    )
 
 
 def writers_of(
@@ -137,7 +139,7 @@ def writers_of(
     """Who wrote what a head reads, from 0, on its way to an answer through the heads `via`."""
 
     def make():
-        recorded(subject)
+        ensure_recorded(subject)
         more = {"relative": relative, "via": via}
         return lazy.circuits.upstream_contributions(
             subject.inspector, subject.trace, asked, layer, head, **more

@@ -19,7 +19,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import vitviz
-from vitviz.engine.forward.mean_ablation import FILE, measured
+from vitviz.engine.forward.mean_ablation import FILE, measure_means
 
 HERE = Path(__file__).parent
 SOURCE = "validation pictures of Tiny-ImageNet"
@@ -44,7 +44,7 @@ def main() -> None:
         if done % 100 == 0:
             print(f"{done} of {asked.pictures}", flush=True)
 
-    means = measured(inspector.forward, pictures, inspector.preprocessing.size, SOURCE, told)
+    means = measure_means(inspector.forward, pictures, inspector.preprocessing.size, SOURCE, told)
     about = {
         "weights": hashlib.sha256((HERE / "model.safetensors").read_bytes()).hexdigest(),
         "pictures": str(means.pictures),

@@ -108,7 +108,7 @@ def test_the_model_itself_can_be_run_and_copied_by_others_in_the_middle_of_a_pas
             assert torch.equal(inspector.model(pixels), expected)
         made = [
             pickle.loads(pickle.dumps(inspector)).model,
-            copies.sized(inspector.model, (96, 96)),
+            copies.resized_copy(inspector.model, (96, 96)),
             inspector.on("cpu").model,
         ]
         go.set()

@@ -46,7 +46,7 @@ def answer(model, pixels):
 
 def same(inspector, model):
     for size in GRIDS:
-        prepared, _ = inspector.forward.seen(noise(), size)
+        prepared, _ = inspector.forward.prepare(noise(), size)
         trace = inspector.trace(noise(), size=size)
         attention, logits = answer(model, prepared.tensor[None])
         for layer, one in zip(trace.layers, attention, strict=True):

@@ -82,14 +82,14 @@ def test_layers_in_another_order_are_refused(monkeypatch):
 
 
 def test_calls_that_are_counted_to_another_layer_are_refused(monkeypatch):
-    true = capture.AttentionInterceptor.heard
+    true = capture.AttentionInterceptor.on_event
 
-    def heard(self, moment, layer, args, output):
+    def on_event(self, moment, layer, args, output):
         given = true(self, moment, layer, args, output)
         self._layer = 1 - layer if moment == "input" else self._layer
         return given
 
-    monkeypatch.setattr(capture.AttentionInterceptor, "heard", heard)
+    monkeypatch.setattr(capture.AttentionInterceptor, "on_event", on_event)
     with pytest.raises(UnsupportedModel, match="goes on with nothing"):
         inspect(perturbed("vit_tiny_patch16_224", depth=2)).trace(noise())
 

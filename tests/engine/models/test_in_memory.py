@@ -12,7 +12,7 @@ from tests.engine.models.theirs import Apart, Heads, Scratch, Torchs
 from tests.engine.small import perturbed, small
 from tests.shared import shared
 from vitviz.engine.adapters.proposal import proposed
-from vitviz.engine.formats.mapping import written
+from vitviz.engine.formats.mapping import to_toml
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError
@@ -243,7 +243,7 @@ def test_a_mapping_decides_what_names_leave_open(tmp_path):
         '"encoder.layers.{layer}.first.*" = "blocks.{layer}.norm1.*"\n'
         '"encoder.layers.{layer}.second.*" = "blocks.{layer}.norm2.*"\n'
     )
-    told = written(proposed(model.state_dict()).mapping)
+    told = to_toml(proposed(model.state_dict()).mapping)
     path = tmp_path / "scratch.toml"
     path.write_text(told.replace("[names]\n", "[names]\n" + lines))
     assert inspected(model, mapping=path).model.blocks[0].attn.num_heads == 4

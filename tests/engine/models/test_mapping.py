@@ -13,7 +13,7 @@ import vitviz
 from tests.engine.models.theirs import Apart, Heads, Scratch, Torchs
 from tests.engine.small import perturbed, small
 from vitviz.engine.adapters.proposal import proposed
-from vitviz.engine.formats.mapping import NameMap, mapping_file, parsed, written
+from vitviz.engine.formats.mapping import NameMap, mapping_file, parsed, to_toml
 from vitviz.errors import CheckpointError
 
 SAID = {"heads": 4, "mean": 0.5, "std": 0.5, "epsilon": 1e-5, "device": "cpu"}
@@ -47,7 +47,7 @@ def test_a_file_of_ones_own_names_is_read_by_what_is_proposed(tmp_path, attentio
 def test_what_is_proposed_becomes_a_file_and_is_assumed_no_more(tmp_path):
     model = perturbed(Scratch(Apart))
     path = kept(model, tmp_path)
-    mapping_file(path).write_text(written(proposed(model.state_dict()).mapping))
+    mapping_file(path).write_text(to_toml(proposed(model.state_dict()).mapping))
     with warnings.catch_warnings():
         warnings.simplefilter("error", vitviz.AssumedWarning)
         told = {"crop_pct": 1.0, "interpolation": "bicubic", "activation": "gelu", "pool": "class"}
@@ -74,7 +74,7 @@ def test_matrices_saved_the_other_way_round_are_turned(tmp_path):
     square = "".join(
         f'"encoder.layers.{{layer}}.attention.{one}.weight", ' for one in ("wq", "wk", "wv", "wo")
     )
-    told = written(found).replace("transpose = [", f"transpose = [{square}")
+    told = to_toml(found).replace("transpose = [", f"transpose = [{square}")
     (tmp_path / "mine.toml").write_text(told)
     same(vitviz.load(tmp_path / "mine.safetensors", **SAID), model)
 
@@ -85,7 +85,7 @@ def test_a_mapping_says_what_tensors_do_not(tmp_path):
     with pytest.raises(CheckpointError, match="patch_order"):
         vitviz.load(path, **SAID)
     lines = '[model]\nheads = 4\nepsilon = 1e-5\npatch_order = "row col channel"\n'
-    (tmp_path / "mine.toml").write_text(written(proposed(model.state_dict()).mapping) + "\n" + lines)
+    (tmp_path / "mine.toml").write_text(to_toml(proposed(model.state_dict()).mapping) + "\n" + lines)
     same(vitviz.load(path, mean=0.5, std=0.5, device="cpu"), model)
 
 
@@ -118,7 +118,7 @@ def test_a_patch_embedding_called_as_timms_does_not_hide_that_a_mapping_helps(tm
 
 def test_the_text_of_a_mapping_is_read_as_it_was_written():
     mapping = NameMap({'a".*': "b.*"}, {"c": ("d", "e")}, ("f",), ("g",), {"heads": 3, "epsilon": 1e-5})
-    again = parsed(written(mapping), "x.toml")
+    again = parsed(to_toml(mapping), "x.toml")
     assert again.names == mapping.names and again.model == mapping.model
     assert {key: tuple(value) for key, value in again.stack.items()} == mapping.stack
 

@@ -86,10 +86,10 @@ def test_a_folder_answers_as_its_image_processor_and_model_do(fields, vit):
     processor, inspector = told(folder, fields), Inspector(load(find(str(folder))), "cpu")
     for shape in SHAPES:
         theirs = processor(picture(*shape), return_tensors="pt")["pixel_values"].float()
-        prepared, size = inspector.forward.seen(picture(*shape), None)
+        prepared, size = inspector.forward.prepare(picture(*shape), None)
         scale = theirs.abs().max().clamp_min(1)
         torch.testing.assert_close(prepared.tensor / scale, theirs[0] / scale, atol=2e-6, rtol=0), shape
-        again, _ = inspector.forward.seen(prepared.view, None)
+        again, _ = inspector.forward.prepare(prepared.view, None)
         assert torch.equal(again.tensor, prepared.tensor), "the view is not what the model gets"
     (trace,) = inspector.traces([prepared], size)
     with torch.no_grad():
@@ -233,7 +233,7 @@ def test_a_processor_of_another_size_than_the_model_is_followed(kind, tmp_path):
     options = {} if kind == "dinov2" else {"interpolate_pos_encoding": True}
     with torch.no_grad():
         theirs = model(**processor(picture(481, 321), return_tensors="pt"), **options).logits[0]
-        pixels = inspector.forward.seen(picture(481, 321), 42)[0].tensor[None]
+        pixels = inspector.forward.prepare(picture(481, 321), 42)[0].tensor[None]
         at_42 = model(pixels).logits[0]
     torch.testing.assert_close(inspector.trace(picture(481, 321)).logits, theirs, atol=1e-5, rtol=0)
     (

@@ -23,7 +23,7 @@ from vitviz.analyses.target import classes_of
 from vitviz.errors import Stopped, TooMuch, VitvizError, quoted
 from vitviz.traces.display import NotebookTable
 from vitviz.traces.head_type import HeadType, require_score, scores_named
-from vitviz.traces.localized_text import said
+from vitviz.traces.localized_text import message_of
 from vitviz.traces.trace import Trace
 
 SHARES = tuple(step / 10 for step in range(11))  # removed, both ends included
@@ -62,12 +62,14 @@ class Faithfulness(NotebookTable):
     def part(self, method: str) -> Faithfulness:
         """One method's, which `together` joins with others; the first has all sets to its account."""
 
-        def of(several):
+        def choose(several):
             return {name: one for name, one in several.items() if name == method}
 
         first = next(iter({**self.maps, **self.refused}), method)
         sets = self.sets if method == first else 0
-        return replace(self, maps=of(self.maps), curves=of(self.curves), refused=of(self.refused), sets=sets)
+        return replace(
+            self, maps=choose(self.maps), curves=choose(self.curves), refused=choose(self.refused), sets=sets
+        )
 
     def areas(self, method: str, score: str | None = None) -> tuple[float, float]:
         """Most and least relevant first; see `RemovalCurves.areas`."""
@@ -181,7 +183,7 @@ def maps_of(
         except (Stopped, TooMuch):
             raise
         except VitvizError as reason:
-            refused[name] = said(reason)
+            refused[name] = message_of(reason)
     return maps, refused
 
 

@@ -30,13 +30,13 @@ def rollout(passes: Passes) -> SaliencyMap:
     Abnar and Zuidema 2020. The same for every class, by construction.
     """
     found = attention_rollout(passes.trace).flatten()
-    return SaliencyMap.of("rollout", passes, found, "all layers", signed=False)
+    return SaliencyMap.from_patches("rollout", passes, found, "all layers", signed=False)
 
 
 def last_attention(passes: Passes) -> SaliencyMap:
     """The last layer's attention, mean over heads: the same for every class, blind to layers before."""
     found = mean_attention(passes.trace)[-1].flatten()
-    return SaliencyMap.of("last_attention", passes, found, "the last layer", signed=False)
+    return SaliencyMap.from_patches("last_attention", passes, found, "the last layer", signed=False)
 
 
 def gradient_rollout(passes: Passes) -> SaliencyMap:
@@ -74,7 +74,7 @@ def attention_gradient(passes: Passes) -> SaliencyMap:
     Signed; attention in its last use alone. With one linear layer behind it, the sum is what the heads gave.
     """
     values = _layers(passes)[-1].product.sum(dim=(0, 1))[passes.trace.grid.prefix :]
-    return SaliencyMap.of("attention_gradient", passes, values, "the last layer")
+    return SaliencyMap.from_patches("attention_gradient", passes, values, "the last layer")
 
 
 def attention_grad_cam(passes: Passes) -> SaliencyMap:
@@ -87,7 +87,7 @@ def attention_grad_cam(passes: Passes) -> SaliencyMap:
     both = (torch.einsum("i,hij->hj", row, one)[:, prefix:] for one in (last.attention, last.gradient))
     rows, slopes = both
     found = (rows * slopes.mean(dim=-1, keepdim=True)).mean(dim=0).clamp(min=0)
-    return SaliencyMap.of("attention_grad_cam", passes, found, "the last layer", signed=False)
+    return SaliencyMap.from_patches("attention_grad_cam", passes, found, "the last layer", signed=False)
 
 
 # ----- how it is done
@@ -105,7 +105,9 @@ def carried_row(
 
 
 def _of_row(method: str, passes: Passes, row: Float[Tensor, " token"]) -> SaliencyMap:
-    return SaliencyMap.of(method, passes, row[passes.trace.grid.prefix :], "all layers", signed=False)
+    return SaliencyMap.from_patches(
+        method, passes, row[passes.trace.grid.prefix :], "all layers", signed=False
+    )
 
 
 def _layers(passes: Passes) -> tuple[WeightedAttention, ...]:

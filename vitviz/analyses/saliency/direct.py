@@ -37,7 +37,7 @@ def leave_one_out(passes: Passes) -> SaliencyMap:
     classes = classes_of(passes.trace, passes.target)
     whole = score_of(passes.trace.logits[None].double(), classes)
     found = whole - score_of(passes.answers(kept).double(), classes)
-    return SaliencyMap.of("leave_one_out", passes, found, "the picture")
+    return SaliencyMap.from_patches("leave_one_out", passes, found, "the picture")
 
 
 def random(passes: Passes, seed: int = 0) -> SaliencyMap:

@@ -100,7 +100,7 @@ def grad_cam(passes: Passes) -> SaliencyMap:
     """
     activations, slopes, place = _at_cam(passes)
     found = (activations @ slopes.mean(dim=0)).clamp(min=0)
-    return SaliencyMap.of("grad_cam", passes, found, place, signed=False)
+    return SaliencyMap.from_patches("grad_cam", passes, found, place, signed=False)
 
 
 def hires_cam(passes: Passes) -> SaliencyMap:
@@ -109,14 +109,16 @@ def hires_cam(passes: Passes) -> SaliencyMap:
     Draelos and Carin 2020 (arXiv 2011.08891). If all behind is linear it sums to the answer, less constants.
     """
     activations, slopes, place = _at_cam(passes)
-    return SaliencyMap.of("hires_cam", passes, (activations * slopes).sum(dim=-1), place)
+    return SaliencyMap.from_patches("hires_cam", passes, (activations * slopes).sum(dim=-1), place)
 
 
 def _read(method: str, passes: Passes, found: Gradients, at: Place) -> SaliencyMap:
     grid, depths = passes.trace.grid, len(found.tokens)
     if at == "pixels":
         _require_pixels(passes, found.pixels)
-        return SaliencyMap(method, found.pixels, found.answer, at, None, found.behind(-1), adds_up=True)
+        return SaliencyMap(
+            method, found.pixels, found.answer, at, None, found.constants_after(-1), adds_up=True
+        )
     depth = 0 if at == "tokens" else whole_number(at, below=depths)
     if depth is None:
         raise VitvizError(
@@ -126,7 +128,7 @@ def _read(method: str, passes: Passes, found: Gradients, at: Place) -> SaliencyM
     tokens, place = found.tokens[depth], "tokens" if depth == 0 else f"layer {depth}"
     cells = rearrange(tokens[grid.prefix :], "(row col) -> row col", row=grid.rows)
     prefix = tokens[: grid.prefix].sum().item()
-    return SaliencyMap(method, cells, found.answer, place, prefix, found.behind(depth), adds_up=True)
+    return SaliencyMap(method, cells, found.answer, place, prefix, found.constants_after(depth), adds_up=True)
 
 
 def _require_pixels(passes: Passes, pixels) -> None:

@@ -59,7 +59,7 @@ class Gradients:
     activations: Float[Tensor, "patch width"] | None = None  # where Grad-CAM looks; None where it cannot
     slopes: Float[Tensor, "patch width"] | None = None  # the gradient there
 
-    def behind(self, depth: int) -> dict[str, float]:
+    def constants_after(self, depth: int) -> dict[str, float]:
         """The constants behind a depth, by kind: from block `depth` on; -1 for all, pixels' own."""
         return {kind: values[depth + 1 :].sum().item() for kind, values in self.constants.items()}
 
@@ -135,7 +135,7 @@ class SaliencyMap(NotebookDisplay):
     converged: bool | None = None
 
     @classmethod
-    def of(
+    def from_patches(
         cls, method: str, passes: Passes, patches: Float[Tensor, " patch"], at: str, **told
     ) -> "SaliencyMap":
         """The map of numbers that patches have, one after the other."""

@@ -19,7 +19,7 @@ from jaxtyping import UInt8
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from vitviz.charts.chart import Chart, told
+from vitviz.charts.chart import Chart, tooltip
 from vitviz.charts.mpl.drawing import DARK, LIGHT, FontMetrics, PageDrawing, families
 from vitviz.charts.mpl.layout import TITLE, PanelLayout, room_of
 from vitviz.charts.mpl.panels import draw
@@ -105,7 +105,7 @@ OURS = {
 one_at_a_time = threading.Lock()  # matplotlib's settings belong to the whole process
 
 
-def drawn(
+def render(
     plate: FigureSpec, form: str = "svg", width: float | None = None, dpi: int = 300, dark: bool = False,
     say: Callable[[str], str] = str, language: str = "en", title: str = "", about: str = "",
     check: Callable[[], None] = lambda: None,
@@ -118,7 +118,7 @@ def drawn(
     VitvizError for a form, width or resolution that does not exist.
     """
     width = checked(form, plate.width if width is None else width, dpi)
-    letters, say = spoken(language, say)
+    letters, say = fonts_for(language, say)
     layout = laid_out(plate, width, letters, say)
     height = layout.height
     if form == "png" and _count(width, height, dpi) > MOST:
@@ -144,7 +144,7 @@ def drawn(
     return data if form != "svg" else re.sub(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", b"", data)
 
 
-def spoken(language: str, say: Callable[[str], str]) -> tuple[FontMetrics, Callable[[str], str]]:
+def fonts_for(language: str, say: Callable[[str], str]) -> tuple[FontMetrics, Callable[[str], str]]:
     """The letters of a language and who says a text in it; English where no font for it is found."""
     fonts = families(language)
     return (FontMetrics(families("en")), str) if fonts is None else (FontMetrics(fonts), say)
@@ -164,15 +164,15 @@ def checked(form: str, width: float, dpi: int) -> float:
 def pixels(plate: FigureSpec, width: float | None, dpi: int, say: Callable[[str], str], language: str) -> int:
     """How many a PNG of the plate has; VitvizError for a width or resolution that does not exist."""
     width = checked("png", plate.width if width is None else width, dpi)
-    return _count(width, laid_out(plate, width, *spoken(language, say)).height, dpi)
+    return _count(width, laid_out(plate, width, *fonts_for(language, say)).height, dpi)
 
 
 def _checking(draw: Callable, check: Callable[[], None]) -> Callable:
-    def drawn(*given, **named):
+    def draw_checked(*given, **named):
         check()
         return draw(*given, **named)
 
-    return drawn
+    return draw_checked
 
 
 def _count(width: float, height: float, dpi: int) -> int:
@@ -196,7 +196,7 @@ class FrameRenderer:
         say: Callable[[str], str] = str, language: str = "en",
     ):  # fmt: skip
         self._plates, self._ink, self._width = plates, DARK if dark else LIGHT, plates[0].width
-        self._letters, self._say = spoken(language, say)
+        self._letters, self._say = fonts_for(language, say)
         told = zip(plates, labels, strict=True)
         asked = (self._width, self._letters, self._say)
         self._layouts = alike([laid_out(plate, *asked, label) for plate, label in told])
@@ -240,14 +240,14 @@ def inline(chart: Chart) -> str:
     """One chart as SVG text, in the page's own ink, light or dark; each dot says its numbers, which browsers
     show under the pointer and readers read out. No script, no font, no request.
     """
-    text = drawn(FigureSpec(((chart,),), width=WIDE)).decode()
+    text = render(FigureSpec(((chart,),), width=WIDE)).decode()
     text = text[text.index("<svg") :]
     for gone in GONE:
         text = re.sub(gone, "", text, count=1, flags=re.S)
     for ours, pages in INKS.items():
         text = text.replace(ours, pages)
     for number, one in enumerate(one for one in chart.series if one.dots):
-        dots = [told(chart, one, i) for i, y in enumerate(one.y) if y == y]
+        dots = [tooltip(chart, one, i) for i, y in enumerate(one.y) if y == y]
         said = [f"{', '.join(names)}: {value}" if names else value for value, *names in dots]
         text = _titled(text, f'<g id="dots-{number}">', said)
     label = html.escape(f"{chart.title or chart.y_label}: {chart.x_label}")

@@ -261,9 +261,9 @@ def _matrix(pen: PageDrawing, panel: Matrix, room: PanelLayout, x: float, y: flo
     pixels = laid(Map(values=values, scale=panel.scale))
     pen.picture(pixels, x, y, room.width, room.height, name=f"{name}-values")
     down, along = (layout.names(panel, axis) for axis in (0, 1))
-    for col in _told(along, max(map(letters.width, along)) + 1.2, w, panel.step):
+    for col in _tick_names(along, max(map(letters.width, along)) + 1.2, w, panel.step):
         pen.text(x + (col + 0.5) * w, y + room.height + GAP / 2 + line / 2, along[col], align="center")
-    for row in _told(down, line * 0.95, h, panel.step):
+    for row in _tick_names(down, line * 0.95, h, panel.step):
         pen.text(x - GAP, y + (row + 0.5) * h, down[row], align="right")
     at = y + room.height + GAP / 2 + 1.5 * line
     said = letters.short(
@@ -277,7 +277,7 @@ def _matrix(pen: PageDrawing, panel: Matrix, room: PanelLayout, x: float, y: flo
         pen.frame(x + col * w, y + row * h, w, h, "#ffffff")
 
 
-def _told(names: Sequence[str], room: float, pitch: float, step: int) -> Iterator[int]:
+def _tick_names(names: Sequence[str], room: float, pitch: float, step: int) -> Iterator[int]:
     """The cells whose names find room, of every `step`; one without a name takes none."""
     last = -np.inf
     for cell in range(0, len(names), step):
@@ -296,21 +296,21 @@ def _scale(pen: PageDrawing, scale: Scale, x: float, y: float, width: float) -> 
     def place(value):
         return x + (value - scale.low) / (span or 1.0) * width
 
-    def said(value):
+    def tick(value):
         return number(0.0 if abs(value) < 1e-9 * span else value)
 
     below = y + BAR + 0.5
     ends = [(scale.low, "left"), *([(scale.high, "right")] if span > 0 else [])]
-    end = x + letters.width(said(scale.low)) + 1.5
-    last = x + width - letters.width(said(scale.high)) - 1.5
+    end = x + letters.width(tick(scale.low)) + 1.5
+    last = x + width - letters.width(tick(scale.high)) - 1.5
     for value in ticks(scale.low, scale.high, 4):
-        half = letters.width(said(value)) / 2
+        half = letters.width(tick(value)) / 2
         if place(value) - half > end and place(value) + half < last:
             ends.append((value, "center"))
             end = place(value) + half + 1.5
     for value, align in ends:
         pen.line([place(value)] * 2, [y + BAR, y + BAR + 0.6], pen.ink.quiet, 0.15)
-        pen.text(place(value), below + line / 2, said(value), align=align)
+        pen.text(place(value), below + line / 2, tick(value), align=align)
     label = pen.say(scale.label)
     label = label if len(letters.folded(label, width)) == 1 else letters.short(label, width)
     pen.text(x + width / 2, below + 1.5 * line, label, align="center")

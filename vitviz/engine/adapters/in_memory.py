@@ -26,12 +26,12 @@ from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.formats import huggingface, inference, naflex, processors, timm_config
 from vitviz.engine.formats.families import FAMILIES, require_plain
-from vitviz.engine.formats.mapping import PATCH_ORDERS, NameMap, written
+from vitviz.engine.formats.mapping import PATCH_ORDERS, NameMap, to_toml
 from vitviz.engine.formats.overrides import ACTIVATIONS, Overrides, blocks_of, pools_of
 from vitviz.engine.forward import copies
 from vitviz.engine.forward.tracing import grid_of
 from vitviz.engine.images.preprocess import Preprocessing
-from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError, said
+from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError, first_line
 from vitviz.traces.head_type import require_head_type
 
 _numbers = itertools.count(1)
@@ -129,7 +129,7 @@ def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
         raise UnsupportedModel(f"{architecture} is no plain Vision Transformer.")
     embedding = getattr(model, "patch_embed", None)
     size = getattr(embedding, "img_size", None) or tuple(record.get("input_size", (3, 224, 224)))[-2:]
-    copied = copies.placed(model, memory.CPU, torch.float32)
+    copied = copies.placed_copy(model, memory.CPU, torch.float32)
     _forget_training(copied)
     copied = naflex.at_one_size(copied, tuple(size), architecture)
     data = {**record, "input_size": (3, *size)}
@@ -210,7 +210,7 @@ def answers_of(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
     except Exception as error:  # anybody's code
         raise UnsupportedModel(
             f"{kind} cannot be asked for an answer to a batch of two pictures of {size[0]} x {size[1]}"
-            f" pixels: {said(error)}."
+            f" pixels: {first_line(error)}."
         ) from error
     finally:
         for module, training in modes:
@@ -263,7 +263,7 @@ def of_module(model: nn.Module, kind: str, given: Overrides, mapping: NameMap | 
         return answers
 
     nearest_first = partial(_nearest_first, model, kind, theirs, tensors, mapping)
-    told, limit = given.over(mapping.given) if mapping else given, tolerance(model)
+    told, limit = given.merged_with(mapping.given) if mapping else given, tolerance(model)
     best = nearest_first(told)
     if best and best[0][0] > limit:  # not of the usual form
         usual = best[0][1].model
@@ -297,7 +297,7 @@ def _nearest_first(
 ) -> list[tuple[float, FilledModel, int]]:  # fmt: skip
     """The nearest plain ViT for each number of heads, with how far its answers are from theirs at a size."""
     found = []
-    notes = (f"Its tensors were named by this mapping:\n{written(mapping)}",) if mapping else ()
+    notes = (f"Its tensors were named by this mapping:\n{to_toml(mapping)}",) if mapping else ()
     for order in _orders(tensors, mapping):
         named = replace(mapping, model={**mapping.model, "patch_order": order}) if order else mapping
         translated = named.translated(tensors, kind) if named else dict(tensors)
@@ -352,7 +352,7 @@ def _proposed(tensors: Mapping[str, Tensor], kind: str) -> NameMap:
         raise UnsupportedModel(
             f"{kind} names its tensors in its own way, and shapes leave more than one possibility for"
             f" {', '.join(open_[:4])}{f' and {len(open_) - 4} more' if len(open_) > 4 else ''}. {_NAME_IT}"
-            f" What could be told:\n{written(found.mapping)}"
+            f" What could be told:\n{to_toml(found.mapping)}"
         )
     return found.mapping
 

@@ -13,7 +13,7 @@ from vitviz.engine import memory
 from vitviz.engine.adapters import assumptions
 from vitviz.engine.adapters.proposal import in_timms_names
 from vitviz.engine.adapters.sidecar_config import own_in
-from vitviz.engine.adapters.weight_loading import FilledModel, filled
+from vitviz.engine.adapters.weight_loading import FilledModel, load_weights_into
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.formats import huggingface, limits
@@ -80,7 +80,7 @@ def load(
         identity = identity_of(checkpoint)
         files = files if checkpoint.source == "hub" else files_of(checkpoint)
     with understood(checkpoint.name):
-        given = given.over(own_in(files.config))
+        given = given.merged_with(own_in(files.config))
     tensors, notes, sets = read(files.weights, given.weights)
     if not unchanged(replace(checkpoint, identity=identity)):
         raise CheckpointError(
@@ -89,8 +89,8 @@ def load(
     require_real(tensors, checkpoint.name)
     names = tuple(tensors)
     tensors, own = in_timms_names(checkpoint, files, tensors)
-    given = given.over(own.given)
-    found = filled(checkpoint, files, tensors, given)
+    given = given.merged_with(own.given)
+    found = load_weights_into(checkpoint, files, tensors, given)
     given.applied(found.model, checkpoint.name)
     left_open = (*assumptions.question("weights", sets), *found.assumed)
     found = replace(found, data=given.data(found.data), assumed=assumptions.left(left_open, given))

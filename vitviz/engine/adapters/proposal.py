@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from vitviz.engine.checkpoint import Assumption, Checkpoint
 from vitviz.engine.formats import contrastive, google
-from vitviz.engine.formats.mapping import NameMap, mapping_beside, mapping_file, written
+from vitviz.engine.formats.mapping import NameMap, mapping_beside, mapping_file, to_toml
 from vitviz.engine.formats.overrides import Overrides
 from vitviz.engine.hub.files import CheckpointFiles
 from vitviz.errors import CheckpointError
@@ -95,10 +95,10 @@ def matched(fits: Mapping[str, set[str]]) -> dict[str, str]:
     chosen: dict[str, str] = {}
     while True:
         only = {stem: next(iter(places)) for stem, places in open_.items() if len(places) == 1}
-        sure = _apart(only)
+        sure = _unique_places(only)
         if not sure:
-            named = {stem: [one for one in places if _named(stem, one)] for stem, places in open_.items()}
-            sure = _apart({stem: places[0] for stem, places in named.items() if len(places) == 1})
+            named = {stem: [one for one in places if _name_fits(stem, one)] for stem, places in open_.items()}
+            sure = _unique_places({stem: places[0] for stem, places in named.items() if len(places) == 1})
         if not sure:
             return chosen
         chosen |= sure
@@ -106,13 +106,13 @@ def matched(fits: Mapping[str, set[str]]) -> dict[str, str]:
         open_ = {stem: places - taken for stem, places in open_.items() if stem not in chosen}
 
 
-def _apart(places: Mapping[str, str]) -> dict[str, str]:
+def _unique_places(places: Mapping[str, str]) -> dict[str, str]:
     """Those whose place no other has."""
     counts = Counter(places.values())
     return {stem: place for stem, place in places.items() if counts[place] == 1}
 
 
-def _named(stem: str, place: str) -> bool:
+def _name_fits(stem: str, place: str) -> bool:
     """Whether the last telling part of a name is one of the words of a place."""
     parts = [part for part in re.split(r"[./]", stem) if not re.fullmatch(r"\d+|\{head\}|\{layer\}", part)]
     return place in _WORDS and any(re.fullmatch(_WORDS[place], part, re.I) for part in parts[-1:])
@@ -153,7 +153,7 @@ def proposed(tensors: Mapping[str, Tensor]) -> Proposal:
     counts = Counter(shape[1] for shape in shapes.values() if len(shape) == 2)  # what layers read
     layers = _layers(shapes)
     if not counts or layers is None:
-        return Proposal(NameMap(), tuple(map(_told, shapes.items())), ("blocks",))
+        return Proposal(NameMap(), tuple(map(_telling_part, shapes.items())), ("blocks",))
     width = counts.most_common(1)[0][0]
     before, after = layers
     inside = {f"{before}{{layer}}{rest}": shape for rest, shape in after.items()}
@@ -165,7 +165,9 @@ def proposed(tensors: Mapping[str, Tensor]) -> Proposal:
     around = matched({stem: around_layers(*_shapes(parts), width) for stem, parts in rest.items()})
     stems, roles = {**layer, **rest}, {*chosen.values(), *around.values()}
     places = {stem: f"blocks.{{layer}}.{role}" for stem, role in chosen.items()} | around
-    left = [_told(part) for stem, parts in stems.items() if stem not in places for part in parts.values()]
+    left = [
+        _telling_part(part) for stem, parts in stems.items() if stem not in places for part in parts.values()
+    ]
     apart = {role: stems[stem] for stem, role in chosen.items() if role in ATTENTION[:3]}
     placed = {place: stems[stem] for stem, place in places.items() if chosen.get(stem) not in apart}
     stack = {
@@ -265,7 +267,7 @@ def _names(placed: Mapping[str, dict]) -> dict[str, str]:
     return found
 
 
-def _told(part: tuple[str, Shape]) -> str:
+def _telling_part(part: tuple[str, Shape]) -> str:
     name, shape = part
     return f"{name} ({', '.join(map(str, shape))})"
 
@@ -330,5 +332,5 @@ def in_timms_names(
     raise CheckpointError(
         f"{name} names its tensors in its own way, and shapes leave more than one possibility for"
         f" {', '.join((*found.open, *found.missing)[:4])}. Say which in {path} beside it, or name its"
-        f" architecture where it is one of timm's; this much could be told:\n{written(found.mapping)}"
+        f" architecture where it is one of timm's; this much could be told:\n{to_toml(found.mapping)}"
     )

@@ -19,7 +19,7 @@ from vitviz.engine.adapters.proposal import proposed
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.formats import inference
 from vitviz.engine.formats.folder import config_beside, refusing, stem
-from vitviz.engine.formats.mapping import mapping_beside, mapping_file, written
+from vitviz.engine.formats.mapping import mapping_beside, mapping_file, to_toml
 from vitviz.engine.formats.overrides import Overrides, activation_in, block_in, split
 from vitviz.engine.formats.weights import read
 from vitviz.engine.hub.files import weights_of
@@ -88,7 +88,7 @@ def keep(
     content = config_of(checkpoint, model, preprocessing, labels, head_type)
     with refusing(f"{path.name} cannot be written: {{said}}. Write it by hand.", OSError):
         if any(one.name == "mapping" for one in checkpoint.assumed) and mapping_beside(weights) is None:
-            _write(mapping_file(weights), written(proposed(read(weights, given.weights).tensors).mapping))
+            _write(mapping_file(weights), to_toml(proposed(read(weights, given.weights).tensors).mapping))
         _write(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return path
 

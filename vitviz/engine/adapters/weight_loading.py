@@ -51,7 +51,7 @@ class FilledModel:
     head_type: HeadType | None = None  # likewise; None where nothing tells it
 
 
-def filled(
+def load_weights_into(
     checkpoint: Checkpoint, files: CheckpointFiles, tensors: dict[str, Tensor], told: Overrides = _NOTHING
 ) -> FilledModel:
     """The model of whoever knows it best, in this module's order; `told` is what somebody has said of it."""
@@ -123,7 +123,7 @@ def _by_config(
     architecture = str(config["architecture"])
     require_plain(architecture)
     with understood(name):
-        args, record, notes = timm_config.described(config, name)
+        args, record, notes = timm_config.parse_config(config, name)
     build = partial(timm.create_model, architecture, pretrained=False, pretrained_cfg=record)
     model = empty(build, name, tensors, **args)
     state, resampled = _converted(tensors, model, architecture)
@@ -236,7 +236,7 @@ def empty(
     most = max(_BUILT, 2 * len(tensors))
     too_many = (
         f"{name} describes a model that its file cannot fill: it has more than {most:,} tensors, and the file"
-        f" {len(tensors):,}{_asked(changes)}. Correct its config.json or architecture."
+        f" {len(tensors):,}{_size_arguments(changes)}. Correct its config.json or architecture."
     )
     unbuilt = (
         f"{name} describes a model that cannot be built: {{said}}. Check its config.json or architecture."
@@ -248,7 +248,8 @@ def empty(
         raise CheckpointError(
             f"{name} does not fit its config.json or architecture:"
             f" {_first(_misfits(model.state_dict(), tensors))}. That asks for {wanted:,}"
-            f" parameters{_asked(changes)}, and the file has {given:,}. Name the architecture that it was"
+            f" parameters{_size_arguments(changes)}, and the file has {given:,}. Name the architecture that"
+            f" it was"
             " trained with."
         )
     # switched off in this environment, for exports; capturing and speed both rest on it
@@ -281,7 +282,7 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) 
     model.load_state_dict(dict(tensors), strict=True)
 
 
-def _asked(changes: Mapping[str, Any]) -> str:
+def _size_arguments(changes: Mapping[str, Any]) -> str:
     """The numbers among a model's arguments, in brackets."""
     numbers = int | float | list | tuple
     given = [f"{key} {value}" for key, value in changes.items() if isinstance(value, numbers)]

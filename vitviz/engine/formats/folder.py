@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from vitviz.engine.formats import limits
-from vitviz.errors import CheckpointError, VitvizError, quoted, said
-from vitviz.traces.localized_text import filled
+from vitviz.errors import CheckpointError, VitvizError, first_line, quoted
+from vitviz.traces.localized_text import fill
 from vitviz.traces.unicode import parse_json
 
 INDICES = (".safetensors.index.json", ".bin.index.json")  # of weights in several files
@@ -59,7 +59,7 @@ def read_json(path: Path) -> dict[str, Any]:
             raise ValueError(f"it has more than {limits.JSON:,} bytes")
         content = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise CheckpointError(f"{path.name} cannot be read: {said(error)}.") from error
+        raise CheckpointError(f"{path.name} cannot be read: {first_line(error)}.") from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{_place(path)} is not valid JSON ({error}). Write it again.") from error
     if not isinstance(content, dict):
@@ -76,8 +76,8 @@ def refusing(sentence: str, *kinds: type[Exception]) -> Iterator[None]:
     except VitvizError:
         raise
     except kinds as error:
-        why = {"why": f"{type(error).__name__}: {said(error)}", "said": said(error)}
-        raise CheckpointError(filled(sentence, why)) from error
+        why = {"why": f"{type(error).__name__}: {first_line(error)}", "said": first_line(error)}
+        raise CheckpointError(fill(sentence, why)) from error
 
 
 def understood(name: str) -> AbstractContextManager[None]:

@@ -101,11 +101,13 @@ class NameMap:
         found: list[tuple[str, tuple[int, int] | None]] = []
         for pattern, ours in self.names.items():
             if match := _match(pattern, theirs):
-                found.append((_filled(ours, match), None))
+                found.append((_fill_pattern(ours, match), None))
         for ours, parts in self.stack.items():
             for place, pattern in enumerate(parts):
                 if match := _match(pattern, theirs):
-                    found.append((_filled(ours, match), (place, int(match.groupdict().get("head") or 0))))
+                    found.append(
+                        (_fill_pattern(ours, match), (place, int(match.groupdict().get("head") or 0)))
+                    )
         return found
 
     def _parts(self, ours: str) -> int:
@@ -178,7 +180,7 @@ def _compiled(pattern: str) -> re.Pattern:
     return re.compile(expression)
 
 
-def _filled(ours: str, match: re.Match) -> str:
+def _fill_pattern(ours: str, match: re.Match) -> str:
     named = match.groupdict()
     return _STANDS.sub(lambda found: named.get(_STANDS_FOR[found[0]][0], found[0]), ours)
 
@@ -245,10 +247,10 @@ def parsed(text: str, name: str) -> NameMap:
     return mapping
 
 
-def written(mapping: NameMap) -> str:
+def to_toml(mapping: NameMap) -> str:
     """A mapping as the text of its file.
 
-    >>> print(written(NameMap({"cls": "cls_token"}, model={"heads": 3})), end="")
+    >>> print(to_toml(NameMap({"cls": "cls_token"}, model={"heads": 3})), end="")
     [names]
     "cls" = "cls_token"
     <BLANKLINE>

@@ -97,7 +97,7 @@ class Overrides:
     def __bool__(self) -> bool:
         return bool(self.said())
 
-    def over(self, other: Overrides) -> Overrides:
+    def merged_with(self, other: Overrides) -> Overrides:
         """The same, and of the other what this one says nothing about."""
         return replace(other, **self.said())
 

@@ -19,7 +19,7 @@ _NOT_MODEL_ARGS = {
 }  # fmt: skip
 
 
-def described(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+def parse_config(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """The model's arguments, its pretrained_cfg with the size that these give, and what was assumed.
 
     Raises CheckpointError for arguments that would make timm do more than build a model.

@@ -36,7 +36,7 @@ from vitviz.engine.forks import lock_of
 from vitviz.engine.formats import limits
 from vitviz.engine.formats.folder import is_index, refusing, shards
 from vitviz.engine.memory import is_shortage
-from vitviz.errors import CheckpointError, OutOfMemory, quoted, said
+from vitviz.errors import CheckpointError, OutOfMemory, first_line, quoted
 
 
 def require_whole(path: Path) -> None:
@@ -245,7 +245,7 @@ def read(path: Path, chosen: str | None = None) -> Read:
     damaged, holds no tensors or no such set, or is a pickle of more than tensors, of which nothing was run.
     """
     notes: list[str] = []
-    content = _joined(path) if is_index(path) else _content(path)
+    content = _join_shards(path) if is_index(path) else _content(path)
     sets = dict(_sets(content, path)) if isinstance(content, Mapping) else {}
     name = next(iter(sets), "") if chosen is None else chosen
     if chosen is not None and (chosen not in sets or len(sets) == 1):
@@ -322,7 +322,7 @@ def _content(path: Path) -> Any:
     except CheckpointError:
         raise
     except OSError as error:
-        raise CheckpointError(f"{path.name} cannot be read: {said(error)}.") from error
+        raise CheckpointError(f"{path.name} cannot be read: {first_line(error)}.") from error
     except Exception as error:  # a damaged archive can fail in nearly any way inside of its reader
         if is_shortage(error):
             raise OutOfMemory(
@@ -334,7 +334,7 @@ def _content(path: Path) -> Any:
         ) from error
 
 
-def _joined(index: Path) -> dict[str, Any]:
+def _join_shards(index: Path) -> dict[str, Any]:
     """What is in all shards of an index; each holds what it says and no more, or two savings were mixed."""
     joined: dict[str, Any] = {}
     for shard, names in shards(index).items():

@@ -94,7 +94,7 @@ def points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Modul
         yield mlp, False, "pool mlp"
 
 
-def written(
+def sum_branches(
     branches: Branches | None, last: Float[Tensor, "picture token width"], poolings: list[Attention] | None
 ) -> list[ResidualWrites] | None:
     """Each picture's record, summed over what is read; `last`: the tokens behind the last block, float32."""

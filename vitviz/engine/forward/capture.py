@@ -44,7 +44,7 @@ class Pass:
         self._awaited: tuple[int, int] | None = None
         self._check, self._changes, self._edit = check, changes, edit
 
-    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+    def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
         """A hook of the model; what it returns takes the place of what the hook was given."""
         if moment in BRANCHES:
             return self.recording.branches and self.recording.branches.hear(moment, args, output)
@@ -95,7 +95,7 @@ class Pass:
             return None if entering is args[0] else ((entering, *args[1:]), named)
         if layer and self._edit.without.at == layer:
             self.recording.tokens[-1] = entering
-        return (entering, *args[1:]), self._edit.named(named)
+        return (entering, *args[1:]), self._edit.select_rows(named)
 
     def _entering(self, layer: int, args: tuple, output: Any) -> None:
         if self._awaited is not None and self._awaited[0] == layer and args:
@@ -122,18 +122,19 @@ class Pass:
 class AttentionInterceptor(TorchFunctionMode):
     """What a pass hears, with the layer it is in: fused attention calls, or `every` call, it makes itself.
 
-    The pass has `heard`, as a listener of `wiring`, and `attend(layer, call, …)`, None outside of all layers.
+    The pass has `on_event`, as a listener of `wiring`, and `attend(layer, call, …)`, None outside of all
+    layers.
     """
 
     def __init__(self, owner: Any, every: bool):
         super().__init__()
         self._owner, self._every, self._layer = owner, every, None
 
-    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+    def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
         if moment in ("input", "attn"):
             cancellation.check()
         self._layer = None if moment == "output" else self._layer
-        given = self._owner.heard(moment, layer, args, output)
+        given = self._owner.on_event(moment, layer, args, output)
         self._layer = layer if moment == "input" else self._layer
         return given
 
@@ -147,7 +148,7 @@ class AttentionInterceptor(TorchFunctionMode):
 
 
 @contextmanager
-def heard(
+def listening(
     model: nn.Module, blocks: list[nn.Module], listener: Any, check=False, every=False
 ) -> Iterator[None]:
     """`listener` hears the hooks, and makes the attention calls or `every` call, of this thread's passes."""
@@ -157,7 +158,7 @@ def heard(
 
 
 @contextmanager
-def recorded(
+def recording(
     model: nn.Module, *, check: bool = False,
     changes: Mapping[tuple[str, int], Sequence[TensorChange]] | None = None, edit: Edit | None = None,
 ) -> Iterator[Recording]:  # fmt: skip
@@ -170,5 +171,5 @@ def recorded(
     blocks = transformer_blocks(model)
     one = Pass(len(blocks), check, changes or {}, edit)
     one.recording.branches = branches_of(model, blocks)
-    with heard(model, blocks, one, check):
+    with listening(model, blocks, one, check):
         yield one.recording

@@ -8,7 +8,7 @@ from vitviz.engine.forward import hooks, positions
 
 
 @in_float32()
-def sized(model: nn.Module, size: tuple[int, int]) -> nn.Module:
+def resized_copy(model: nn.Module, size: tuple[int, int]) -> nn.Module:
     """The model at another input size (height, width); it shares all weights but the position table.
 
     At the size that it was built for, it is the model itself.
@@ -31,7 +31,7 @@ def lending(model: nn.Module) -> nn.Module:
     return hooks.copied(model, {id(parameter): parameter for parameter in model.parameters()})
 
 
-def placed(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
+def placed_copy(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
     """The model on a device in a precision, weights and tables alike: a family that mixes them else fails.
 
     The parameters are moved one at a time: beside the given model there is room for the copy alone.

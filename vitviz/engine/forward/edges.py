@@ -30,7 +30,7 @@ from vitviz.engine.device import memory_guard, plainly
 from vitviz.engine.forward import capture, interventions, tracing
 from vitviz.engine.forward.branches import BRANCHES, branches_of
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.readout_stages import PRE_NORM, at_least_float32, held, norm_of, reader_of, scale_of
+from vitviz.engine.readout_stages import PRE_NORM, at_least_float32, frozen_copy, norm_of, reader_of, scale_of
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.traces.trace import Trace
@@ -55,12 +55,12 @@ class _Wide:
         self.branches = replace(branches_of(model, blocks), pooling=EVERY)
         self.last: Tensor | None = None
 
-    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+    def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
         if moment in BRANCHES:
             if moment not in ("added attention", "pool mlp"):
                 self.branches.hear(moment, args, output)
             return None
-        given = self.own.heard(moment, layer, args, output)
+        given = self.own.on_event(moment, layer, args, output)
         if moment == "input":
             named = output if given is None else given[1]
             self.turns.append(named.get("rope"))
@@ -82,13 +82,13 @@ def stream_of(inspector: Inspector, trace: Trace) -> Stream:
     """What was written in a trace's pass; UnsupportedModel, with the reason, where that is not understood."""
     if inspector.dtype != "float32":
         raise VitvizError(LocalizedText(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
-    (prepared, size), edit, without = inspector.forward.seen(trace.view, None), None, trace.without
+    (prepared, size), edit, without = inspector.forward.prepare(trace.view, None), None, trace.without
     if without.at is not None:
         raise UnsupportedModel(not_applicable(trace.checkpoint, LocalizedText(PATCHED)))
     if without:
         painted = without.patches_as != "dropped"  # which its view shows already
         without = replace(without, patches=()) if painted else without
-        prepared, edit = interventions.edited(inspector.forward, prepared, size, without, None)
+        prepared, edit = interventions.apply_ablation(inspector.forward, prepared, size, without, None)
     inspector.tail(trace.grid.pixels)  # says why, where its blocks are not understood
     with memory_guard(inspector.device, f"Recording what was written in {trace.checkpoint}"):
         pixels = inspector.forward.pixels([prepared])
@@ -99,18 +99,18 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
     """The same of a model and its input, a batch of one."""
     blocks, name = capture.transformer_blocks(model), trace.checkpoint
     one = _Wide(capture.Pass(len(blocks), False, {}, edit), model, blocks)
-    with plainly(pixels.device), capture.heard(model, blocks, one):
+    with plainly(pixels.device), capture.listening(model, blocks, one):
         model(pixels)
     recording, branches = one.own.recording, one.branches
-    first, last = (held(recording.tokens[i][0]) for i in (0, -1))
+    first, last = (frozen_copy(recording.tokens[i][0]) for i in (0, -1))
     if not _alike(first, trace.tokens[0]) or not _alike(last, trace.tokens[-1]):
         raise UnsupportedModel(not_applicable(name, LocalizedText(UNLIKE)))
-    prefix = [held(token[0]) for token in tracing.prefix_of(model).values()]
-    embedding = torch.cat([*prefix, held(recording.patch_embedding[0]).flatten(0, -2)])[trace.places]
+    prefix = [frozen_copy(token[0]) for token in tracing.prefix_of(model).values()]
+    embedding = torch.cat([*prefix, frozen_copy(recording.patch_embedding[0]).flatten(0, -2)])[trace.places]
     table, entry = getattr(model, "pos_embed", None), norm_of(getattr(model, "norm_pre", None))
     positions = None
     if table is not None:
-        rows = held(table.reshape(-1, table.shape[-1]))
+        rows = frozen_copy(table.reshape(-1, table.shape[-1]))
         missing = trace.grid.tokens - len(rows)
         if missing not in (0, trace.grid.prefix):
             raise UnsupportedModel(not_applicable(name, LocalizedText(BEGINNING)))
@@ -119,21 +119,21 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
     if not _alike(entering if entry is None else entry(entering), first):
         raise UnsupportedModel(not_applicable(name, LocalizedText(BEGINNING)))
 
-    def kept(moment: str) -> tuple[Tensor, ...]:
-        return tuple(held(one[0]) for one in branches.found[moment])
+    def keep(moment: str) -> tuple[Tensor, ...]:
+        return tuple(frozen_copy(one[0]) for one in branches.found[moment])
 
-    scales = zip(kept("added mlp"), branches.scales, strict=True)
+    scales = zip(keep("added mlp"), branches.scales, strict=True)
     return Stream(
         readers=tuple(reader_of(block) for block in blocks),
         embedding=embedding,
         positions=positions,
         entry=entry,
-        heads=tuple(map(held, one.heads)),
+        heads=tuple(map(frozen_copy, one.heads)),
         mlps=tuple(mlp if scale is None else mlp * scale.to(mlp) for mlp, scale in scales),
-        inner=kept("inner norm"),
-        post=kept("post norm"),
-        gates=kept("gate"),
-        turns=tuple(map(held, one.turns)),
+        inner=keep("inner norm"),
+        post=keep("post norm"),
+        gates=keep("gate"),
+        turns=tuple(map(frozen_copy, one.turns)),
         halves=bool(getattr(getattr(blocks[0], "attn", None), "rotate_half", False)),
     )
 
@@ -208,7 +208,7 @@ class _Edged:
             inner = projection.inner.deviation(handed.transpose(0, 1).flatten(1))[None]
         return projection.forth(handed, inner)
 
-    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+    def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
         if moment == "input":
             self.entering = args[0]
         elif moment == "added attention":
@@ -288,7 +288,7 @@ def without_edges(
     trace = ledger.trace
     if trace.without:
         raise UnsupportedModel(not_applicable(trace.checkpoint, LocalizedText(TAKEN)))
-    prepared, size = inspector.forward.seen(trace.view, None)
+    prepared, size = inspector.forward.prepare(trace.view, None)
     with memory_guard(inspector.device, f"Taking edges of {trace.checkpoint} out"):
         pixels = inspector.forward.pixels([prepared])
         return edged(inspector.placed.at(size), pixels, ledger, stream, removals, usual)
@@ -302,5 +302,5 @@ def edged(
     if type(blocks[0]).__name__ not in PRE_NORM or stream.gates or stream.entry is not None:
         raise UnsupportedModel(not_applicable(ledger.trace.checkpoint, LocalizedText(MIXED)))
     one = _Edged(blocks, ledger, stream, removals, usual)
-    with plainly(pixels.device), capture.heard(model, blocks, one):
+    with plainly(pixels.device), capture.listening(model, blocks, one):
         return model(pixels.expand(len(removals), -1, -1, -1)).cpu()

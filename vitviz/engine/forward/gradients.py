@@ -32,7 +32,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitviz.engine.forward.biases import additive
-from vitviz.engine.forward.capture import heard
+from vitviz.engine.forward.capture import listening
 from vitviz.errors import UnsupportedModel
 
 GATED = {F.gelu, F.silu, F.relu, F.mish, F.hardswish, torch.relu, Tensor.relu}  # each is x times something
@@ -92,7 +92,7 @@ class GradientPass:
         }
         self._leaves: dict[int, Tensor] = {}
 
-    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> tuple | None:
+    def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> tuple | None:
         """Tokens that enter a block; where no pixel asks for a gradient, the first block's are the leaf."""
         if moment == "output" and layer == self._last:
             self._depth = layer + 1
@@ -205,7 +205,7 @@ def opened(model: nn.Module, blocks: list[nn.Module], *, held: bool, terms=True)
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast(weights.device.type, enabled=False),
-        heard(model, blocks, one, every=True),
+        listening(model, blocks, one, every=True),
     ):
         yield one
 

@@ -56,7 +56,7 @@ class HookHandle:
     def __call__(self, module: nn.Module, args: tuple, output: Any = None) -> Any:
         if not _running.passes or _running.passes[-1][0] is not self._wires:
             return None
-        return _running.passes[-1][1].heard(self._moment, self._layer, args, output)
+        return _running.passes[-1][1].on_event(self._moment, self._layer, args, output)
 
     def __reduce__(self) -> tuple:
         return HookHandle, ()
@@ -84,7 +84,7 @@ def wired(model: nn.Module, blocks: list[nn.Module], listener: Listener, check: 
         for kind in kinds:
             wires.needed[kind] += 1
             if wires.needed[kind] == 1:
-                wires.handles[kind] = (_watched if kind else _tapped)(model, blocks, wires)
+                wires.handles[kind] = (_watching if kind else _tapped)(model, blocks, wires)
     _running.passes.append((wires, listener))
     try:
         yield
@@ -134,7 +134,7 @@ def _tapped(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks) -> li
     return handles
 
 
-def _watched(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks) -> list[RemovableHandle]:
+def _watching(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks) -> list[RemovableHandle]:
     watch = []
     for layer, block in enumerate(blocks):
         # an MLP's part comes between the call and its projection

@@ -72,7 +72,7 @@ class Edit:
                 mask = mask.index_select(axis, self.places.to(mask.device))
         return mask
 
-    def named(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def select_rows(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """A block's named arguments: rotary tables, a row for every patch, for the patches that are there."""
         rope = arguments.get("rope")
         tables = isinstance(rope, Tensor) and rope.ndim > 1 and rope.shape[-2] == self.grid.patches
@@ -174,7 +174,7 @@ def in_place(how: str, handed: Tensor, instead: Tensor | None) -> Tensor | float
 _SAME = {torch.float32: 1e-4, torch.bfloat16: 0.05}
 
 
-def edited(
+def apply_ablation(
     forward: ForwardRunner, prepared: Prepared, size: tuple[int, int], without: Ablation, other: Any
 ) -> tuple[Prepared, Edit]:
     """The picture and pass asked for. VitvizError for what the model does not have or cannot lose."""

@@ -96,11 +96,11 @@ class MeanOutputCache:
         shipped = shipped_with(forward.placed.checkpoint)
         if shipped is None:
             pictures = (sample_image(one.name) for one in samples())
-            shipped = measured(forward, pictures, size, "photographs that come with vitviz")
+            shipped = measure_means(forward, pictures, size, "photographs that come with vitviz")
         return shipped if own else shipped.even()
 
 
-def measured(
+def measure_means(
     forward: ForwardRunner, pictures: Iterable, size: tuple[int, int], source: str,
     progress: Callable[[int], object] | None = None,
 ) -> MeanOutputs:  # fmt: skip

@@ -81,7 +81,7 @@ class PatchRemoval:
         prefix = torch.arange(self._grid.prefix, device=kept.device).expand(count, -1)
         stay = torch.cat([prefix, kept + self._grid.prefix], dim=1)
         one = _Removing(stay, self._grid, self._masked, len(self._blocks) - 1)
-        with capture.heard(self._model, self._blocks, one):
+        with capture.listening(self._model, self._blocks, one):
             return self._model(self._pixels.expand(count, -1, -1, -1))
 
     def _paint(self, kept: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ class _Removing:
     def __init__(self, kept: Tensor, grid: Grid, masked: bool, last: int):
         self.kept, self.grid, self.masked, self._last = kept, grid, masked, last
 
-    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+    def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
         if moment == "input" and layer == 0 and not self.masked:
             return (self._rows(args[0]), *args[1:]), output
         return self._rows(output) if moment == "output" and layer == self._last and self.masked else None

@@ -27,7 +27,7 @@ _ROWS = 512  # queries at a time: N x N for all heads need not stand in memory
 @in_float32()
 def deviation(trace: Trace, exact: nn.Module, pixels: Float[Tensor, "1 channel height width"]) -> Deviation:
     """The distance of a trace from what the `exact` model (CPU, float32) does with the same pixels."""
-    with torch.no_grad(), capture.recorded(exact) as recording:
+    with torch.no_grad(), capture.recording(exact) as recording:
         logits = exact(pixels)
     read, queries = readouts.read(exact, trace.readout, recording.tokens[-1]), readouts.queries_read(exact)
     logits = None if trace.logits is None else logits

@@ -33,7 +33,7 @@ class _Quiet:
     def __init__(self, change: Callable[[str, Tensor], Tensor], at: int):
         self._change, self._at = change, at
 
-    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+    def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
         return self._change("mlp", output) if moment == "mlp" and layer == self._at else None
 
     def attend(self, layer: int | None, kernel, *args, **named) -> Tensor:
@@ -62,10 +62,10 @@ class _Ready:
             other="other" if heads_as == "other" else None,
         )  # fmt: skip
         self.instead = put_instead(forward, size, everything, other, None)
-        with capture.heard(self.model, self.blocks, self):
+        with capture.listening(self.model, self.blocks, self):
             self.whole = self.model(forward.pixels([prepared]))  # logits with everything in its place
 
-    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> None:
+    def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> None:
         if moment == "input":
             self.given.append(((args[0].detach().clone(), *args[1:]), dict(output)))
 
@@ -85,7 +85,7 @@ class _Ready:
                     changed[where] = in_place(self.heads_as, handed[where], own)
             return changed
 
-        with capture.heard(self.model, self.blocks, _Quiet(change, layer)):
+        with capture.listening(self.model, self.blocks, _Quiet(change, layer)):
             tokens = self.given[layer][0][0].expand(len(some), -1, -1).contiguous()
             for block, (args, named) in list(zip(self.blocks, self.given, strict=True))[layer:]:
                 tokens = block(tokens, *args[1:], **named)
@@ -100,7 +100,7 @@ def _passing(forward: ForwardRunner) -> Iterator[None]:
 
 
 @in_float32()
-def swept(
+def sweep_parts(
     forward: ForwardRunner, prepared: Prepared, size: tuple[int, int], target: Any, heads_as: str, mlps: bool,
     other: Any, batch: int, progress: Callable[[int, int], bool | None] | None,
 ) -> AblationEffects:  # fmt: skip

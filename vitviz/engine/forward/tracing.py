@@ -17,7 +17,7 @@ from vitviz.engine.forward.capture import Call, Recording
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.grid import Grid
 from vitviz.traces.runs import Ablation
-from vitviz.traces.trace import Attention, Bias, ModelInput, ResidualWrites, Trace, moved
+from vitviz.traces.trace import Attention, Bias, ModelInput, ResidualWrites, Trace, to_device
 
 
 def traces_of(
@@ -32,16 +32,19 @@ def traces_of(
     is no classifier.
     """
     readout, grid, began = shared["readout"], shared["grid"], shared.get("without", Ablation()).at or 0
-    there, last, poolings = partial(_kept, device=device), recording.tokens[-1].float(), None
+    there, last, poolings = partial(_detach, device=device), recording.tokens[-1].float(), None
     biases: dict[tuple[int, int], Bias] = {}
     if readout.name == "attention" and recording.outside:
-        call = kept(recording.outside[-1], last.device)
+        call = to_attention(recording.outside[-1], last.device)
         poolings = [attention_of(call, image, grid, biases) for image in range(len(views))]
         poolings = [replace(one, q=one.q[:, :queries]) for one in poolings]  # those that are read
-    written = branches.written(recording.branches, last, poolings)
+    written = branches.sum_branches(recording.branches, last, poolings)
     for one in written or ():  # what layers added whose tokens were thrown away is nothing
         one.attention[:began], one.mlps[:began] = 0, 0
-    calls, tokens = [kept(call, device) for (call,) in recording.calls], list(map(there, recording.tokens))
+    calls, tokens = (
+        [to_attention(call, device) for (call,) in recording.calls],
+        list(map(there, recording.tokens)),
+    )
     patches, positions = there(recording.patch_embedding), there(recording.position_embedded)
     logits = None if logits is None or logits.ndim != 2 else there(logits)
     return [
@@ -54,17 +57,17 @@ def traces_of(
             logits=None if logits is None else logits[image],
             pool=readout.name,
             read=None if read is None else read[image].to(device),
-            pooling=None if poolings is None else moved(poolings[image], device, Attention | Bias),
-            written=None if written is None else moved(written[image], device, ResidualWrites),
+            pooling=None if poolings is None else to_device(poolings[image], device, Attention | Bias),
+            written=None if written is None else to_device(written[image], device, ResidualWrites),
             **shared,
         )
         for image, view in enumerate(views)
     ]
 
 
-def kept(call: Call, device: torch.device) -> Call:
+def to_attention(call: Call, device: torch.device) -> Call:
     """An attention call of a batch as traces keep it: float32 on a device, detached."""
-    q, k, v, given = (_kept(one, device) for one in (call.q, call.k, call.v, call.given))
+    q, k, v, given = (_detach(one, device) for one in (call.q, call.k, call.v, call.given))
     own, other = v.untyped_storage(), q.untyped_storage()
     if own.nbytes() > v.nbytes and own.data_ptr() != other.data_ptr():
         v = v.clone()  # rotary models make q and k anew; a view of v would keep the buffer of all three
@@ -85,7 +88,7 @@ def attention_of(
     return Attention(call.q[image], call.k[image], call.v[image], call.scale, bias, call.replaced, given)
 
 
-def _kept(tensor: Tensor | None, device: torch.device) -> Tensor | None:
+def _detach(tensor: Tensor | None, device: torch.device) -> Tensor | None:
     return None if tensor is None else tensor.detach().to(device, torch.float32)
 
 

@@ -81,7 +81,7 @@ def find(
     if architecture:
         require_plain(architecture)
     local = list(in_folder(weights_folder(folder)))
-    found = named(name, local) or (_elsewhere(name) if trusted and _is_path(name) else None)
+    found = by_name(name, local) or (_elsewhere(name) if trusted and _is_path(name) else None)
     found = found or _registered(name, trusted) or (_elsewhere(name) if trusted else None)
     if found is None:
         names = [checkpoint.name for checkpoint in local]
@@ -108,7 +108,7 @@ def _from_record(name: str, record: PretrainedCfg, counted: dict[str, int]) -> C
     note = " ".join(filter(None, (record.description, *(record.notes or ()))))
     return Checkpoint(
         name, architecture, "hub", str(record.hf_hub_id), tuple(record.input_size), counted.get(architecture),
-        in_words(record.tag or ""), record.license or "", joined(record.paper_ids), note, on_disk=False,
+        in_words(record.tag or ""), record.license or "", join_ids(record.paper_ids), note, on_disk=False,
     )  # fmt: skip
 
 
@@ -163,7 +163,7 @@ def _elsewhere(name: str) -> Checkpoint | None:
                 f"{path.name} holds no checkpoint: expected one file ending in {', '.join(SUFFIXES)}, "
                 "best model.safetensors with a config.json."
             )
-        return described(path, weights, "local")
+        return describe(path, weights, "local")
     if name.endswith(SUFFIXES) or name.startswith((".", "~", os.sep, "local-dir:")):
         raise CheckpointError(f"There is no file or folder {quoted(name)}. Check the path.")
     repository = re.sub(r"^hf[-_]hub:", "", name)
@@ -212,13 +212,13 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
             # A link may point anywhere on the machine; what the page offers stays inside of the folder.
             if all(path.resolve().is_relative_to(within) for path in (weights, *beside)):
                 shipped = entry.is_dir() and entry.name.startswith("vitviz-")
-                yield described(entry, weights, "shipped" if shipped else "local")
+                yield describe(entry, weights, "shipped" if shipped else "local")
         # a folder of somebody else's, a link to itself: no reason to hide the others
         except (OSError, RuntimeError, UnicodeEncodeError):
             continue
 
 
-def described(path: Path, weights: Path, source: Any) -> Checkpoint:
+def describe(path: Path, weights: Path, source: Any) -> Checkpoint:
     """A checkpoint from its config.json alone; a config that cannot be read becomes its note."""
     parameters = sum(map(prod, shapes(weights).values())) or None
     blank = Checkpoint(path.name, None, source, str(path), parameters=parameters)
@@ -233,7 +233,7 @@ def described(path: Path, weights: Path, source: Any) -> Checkpoint:
             blank, architecture=config.get("architecture"), input_size=_input_size(config),
             trained_on=str(about.get("trained_on") or in_words(nested.get("tag") or "")),
             licence=str(about.get("licence") or about.get("license") or ""),
-            paper=str(about.get("paper") or joined(nested.get("paper_ids"))),
+            paper=str(about.get("paper") or join_ids(nested.get("paper_ids"))),
             note=str(about.get("note") or ""),
         )  # fmt: skip
     except CheckpointError as error:
@@ -253,7 +253,7 @@ def _input_size(config: dict[str, Any]) -> tuple[int, int, int] | None:
     return int(args.get("in_chans") or config.get("num_channels") or channels), int(height), int(width)
 
 
-def named(name: str, local: list[Checkpoint]) -> Checkpoint | None:
+def by_name(name: str, local: list[Checkpoint]) -> Checkpoint | None:
     """The one of them with this name, with or without its ending, or the step that "name@step" means."""
     base, _, step = name.partition("@")
     by_name = {checkpoint.name: checkpoint for checkpoint in local}
@@ -264,6 +264,6 @@ def named(name: str, local: list[Checkpoint]) -> Checkpoint | None:
     return snapshot(found, int(step)) if found.name != name else found
 
 
-def joined(ids: Any) -> str:
+def join_ids(ids: Any) -> str:
     """timm's paper ids, one or several, as a text."""
     return ids if isinstance(ids, str) else ", ".join(ids or ())

@@ -39,7 +39,7 @@ from huggingface_hub import (
 )
 
 from vitviz.engine.formats.folder import HUB_FILES, is_index, listed, read_json
-from vitviz.errors import CheckpointError, HubError, quoted, said
+from vitviz.errors import CheckpointError, HubError, first_line, quoted
 
 if TYPE_CHECKING:
     from vitviz.engine.checkpoint import Checkpoint
@@ -179,7 +179,7 @@ class _Job:
     etag: str
     done: int = 0
     wire: int = 0
-    heard: int = 0  # the same on the wire
+    on_event: int = 0  # the same on the wire
     farthest: int = 0  # the bytes at which the clock was last set back
     moved: float = field(default_factory=time.monotonic)
     waiting: int = 0
@@ -373,12 +373,12 @@ def _connection(error: Exception, repo: str, filename: str) -> str:
     # httpx's, whose module's name changes with the library
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if kinds & {"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"}:
-        return f"The hub ({constants.ENDPOINT}) cannot be reached from here ({said(error)})."
+        return f"The hub ({constants.ENDPOINT}) cannot be reached from here ({first_line(error)})."
     if "TimeoutException" in kinds:
         return f"The hub ({constants.ENDPOINT}) stopped answering when asked for {repo}. Try again later."
     if kinds & {"RemoteProtocolError", "ReadError"} or "Consistency check" in str(error):
         return f"The download of {filename} of {repo} broke off half-way; nothing of it was kept. Try again."
-    return f"{filename} of {repo} could not be downloaded: {said(error)}."
+    return f"{filename} of {repo} could not be downloaded: {first_line(error)}."
 
 
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")  # git's SHA-1 of a small file, SHA-256 of a large one

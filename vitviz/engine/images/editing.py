@@ -54,7 +54,7 @@ def edit_image(image: Any, strokes: str | ImageEdits, other: Any = None) -> Imag
     ((255, 136, 0), (0, 0, 0))
     """
     strokes = strokes if isinstance(strokes, ImageEdits) else ImageEdits.parse(strokes)
-    return marked(painted_over(image, strokes, other), strokes)
+    return mark_edited(painted_over(image, strokes, other), strokes)
 
 
 def painted_over(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
@@ -94,7 +94,7 @@ def _refuse(shape: tuple[int, ...]) -> None:
     )
 
 
-def marked(pixels: Pixels, strokes: ImageEdits) -> Image.Image:
+def mark_edited(pixels: Pixels, strokes: ImageEdits) -> Image.Image:
     """A picture that knows how it was retouched."""
     image = Image.fromarray(pixels)
     image.info[MARK] = strokes

@@ -63,8 +63,10 @@ def upstream_contributions(
     >>> abs(found.gap) < 1e-5, found.by_token.mlps.shape
     (True, torch.Size([8, 197]))
     """
-    ledger, basis = _asked(inspector, trace, target, relative)
-    return _sound(formulas.writers_of(ledger, recorded(inspector, trace), basis, layer, head, via), trace)
+    ledger, basis = _resolve_target(inspector, trace, target, relative)
+    return _sound(
+        formulas.writers_of(ledger, record_stream(inspector, trace), basis, layer, head, via), trace
+    )
 
 
 def attention_score_attribution(
@@ -91,7 +93,7 @@ def attention_score_attribution(
     (True, torch.Size([2, 2]))
     """
     ledger = balanced_ledger(inspector, trace)
-    found = formulas.score_of(ledger, recorded(inspector, trace), layer, head, query, key, against)
+    found = formulas.score_of(ledger, record_stream(inspector, trace), layer, head, query, key, against)
     return _sound(found, trace, found.matrix.abs().max().item())
 
 
@@ -113,9 +115,9 @@ def attribution_paths(
     >>> abs(sum(path.share for path in found.paths) + found.left_out - found.total) < 1e-5, found.proven
     (True, True)
     """
-    ledger, basis = _asked(inspector, trace, target, relative)
+    ledger, basis = _resolve_target(inspector, trace, target, relative)
     shares = account_of(ledger, target, relative).heads
-    return paths_of(ledger, recorded(inspector, trace), basis, shares, count, opened)
+    return paths_of(ledger, record_stream(inspector, trace), basis, shares, count, opened)
 
 
 def edge_ablation(
@@ -142,7 +144,10 @@ def edge_ablation(
         raise VitvizError(f"Given into={quoted(into)}, layer={quoted(layer)}, head={quoted(head)};"
                           " expected into to be one of"
                           f" {', '.join(SIDES)}, and a layer with its head, or neither.")  # fmt: skip
-    (ledger, basis), stream = _asked(inspector, trace, target, False), recorded(inspector, trace)
+    (ledger, basis), stream = (
+        _resolve_target(inspector, trace, target, False),
+        record_stream(inspector, trace),
+    )
     layers, heads = len(trace.layers), trace.layers[0].heads
     ends = [(layer, head)] if layer is not None else itertools.product(range(layers), range(heads))
     classes = classes_of(ledger.trace, target)
@@ -175,7 +180,7 @@ def losses_of(
     inspector: Inspector, trace: Trace, edges: Sequence[Edge], parts_as: str = "mean"
 ) -> Float[Tensor, "edge class"]:
     """What every logit loses without each of these edges alone, by one pass of so many pictures and one."""
-    ledger, stream = balanced_ledger(inspector, trace), recorded(inspector, trace)
+    ledger, stream = balanced_ledger(inspector, trace), record_stream(inspector, trace)
     removals = [{}, *({one.reader: [one.writer]} for one in edges)]
     usual = _usual(inspector, ledger, stream, parts_as)
     found = without_edges(inspector, ledger, stream, removals, usual).double()
@@ -216,11 +221,11 @@ def sufficient_edges(
         orders["effect"] = [sorted(range(len(edges)), key=lambda one: -lost.get(edges[one], 0.0))]
     margins = {name: torch.full((len(rows), len(counts)), torch.nan) for name, rows in orders.items()}
 
-    def kept(rows: list[list[int]]) -> list[float]:
+    def keep_edges(rows: list[list[int]]) -> list[float]:
         return margins_of(inspector, trace, target, [[edges[i] for i in row] for row in rows], parts_as)
 
     for column, count in enumerate(counts):
-        found = iter(kept([row[:count] for rows in orders.values() for row in rows]))
+        found = iter(keep_edges([row[:count] for rows in orders.values() for row in rows]))
         for table in margins.values():
             table[:, column] = torch.tensor([next(found) for _ in table])
         if progress is not None and progress(column + 1, len(counts)) is False:
@@ -231,7 +236,7 @@ def sufficient_edges(
         low = max(size for size in curve if size < stable)
         while stable - low > max(1, len(edges) // 500):
             middle = (low + stable) // 2
-            (curve[middle],) = kept([range(middle)])
+            (curve[middle],) = keep_edges([range(middle)])
             low, stable = (low, middle) if curve[middle] > 0 else (middle, stable)
     return SufficientEdges(edges, shares, counts, margins, parts_as, tuple(sorted(curve.items())))
 
@@ -248,7 +253,10 @@ def ranked_edges(
     """All edges into values and the answer with what flows along them, beyond what would stand in its place;
     the largest |share| first.
     """
-    (ledger, basis), stream = _asked(inspector, trace, target, False), recorded(inspector, trace)
+    (ledger, basis), stream = (
+        _resolve_target(inspector, trace, target, False),
+        record_stream(inspector, trace),
+    )
     usual = _usual(inspector, ledger, stream, parts_as)
     heads, positions = trace.layers[0].heads, stream.positions is not None
     edges = edge_subsets.every_edge(len(trace.layers), heads, positions and usual is None)
@@ -264,7 +272,7 @@ def margins_of(
     """The target's margin over the next class with each set of edges alone, in logits."""
     trace = inspector.answered(trace)
     require_prediction(trace)
-    ledger, stream = balanced_ledger(inspector, trace), recorded(inspector, trace)
+    ledger, stream = balanced_ledger(inspector, trace), record_stream(inspector, trace)
     usual, classes = _usual(inspector, ledger, stream, parts_as), classes_of(trace, target)
     side = trace.prediction if trace.head_type == "sigmoid" else None  # of a yes or no
     heads, positions = trace.layers[0].heads, stream.positions is not None
@@ -284,7 +292,7 @@ def margins_of(
     return found
 
 
-def recorded(inspector: Inspector, trace: Trace) -> Stream:
+def record_stream(inspector: Inspector, trace: Trace) -> Stream:
     """What was written in a trace's pass: recorded once a trace, and kept for the last few."""
     with _lock:
         found = _streams.get(trace)
@@ -303,7 +311,7 @@ def _usual(inspector: Inspector, ledger: LogitTerms, stream: Stream, parts_as: s
     return usual_of(inspector, ledger, stream) if parts_as == "mean" else None
 
 
-def _asked(
+def _resolve_target(
     inspector: Inspector, trace: Trace, target: TargetLike, relative: bool
 ) -> tuple[LogitTerms, object]:
     ledger = balanced_ledger(inspector, trace)

@@ -33,7 +33,7 @@ class PerturbedLogits:
 
     def __init__(self, inspector: Inspector, trace: Trace):
         self._inspector, self._preprocessing, self._trace = inspector, inspector.preprocessing, trace
-        prepared, seen = inspector.forward.seen(trace.view, None)
+        prepared, seen = inspector.forward.prepare(trace.view, None)
         self._model, self._pixels = inspector.placed.at(seen), inspector.forward.pixels([prepared])
         self._at_once = max(1, AT_ONCE // trace.grid.tokens)
 

@@ -146,7 +146,7 @@ def randomised(inspector: Inspector, blocks: int, seed: int) -> Inspector:
         raise VitvizError(
             f"Given {quoted(blocks)} blocks to draw at random; expected 0 (the head alone) to {count}."
         )
-    twin = inspector.over(ForwardRunner(copy.copy(inspector.placed)))  # a copy shares the weights
+    twin = inspector.with_runner(ForwardRunner(copy.copy(inspector.placed)))  # a copy shares the weights
     parts = [getattr(twin.model, name, None) for name in HEADS]
     parts += capture.transformer_blocks(twin.model)[count - blocks :]
     generator = torch.Generator().manual_seed(seed)

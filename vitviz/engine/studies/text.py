@@ -28,7 +28,7 @@ from vitviz.engine.formats.weights import bytes_held, shapes
 from vitviz.engine.hub import downloads
 from vitviz.engine.hub.files import if_there
 from vitviz.engine.inspector import Inspector
-from vitviz.errors import CheckpointError, HubError, UnsupportedModel, VitvizError, quoted, said
+from vitviz.errors import CheckpointError, HubError, UnsupportedModel, VitvizError, first_line, quoted
 from vitviz.traces import cancellation
 from vitviz.traces.classes import Classes
 from vitviz.traces.text_classes import plain, with_text
@@ -104,7 +104,7 @@ def reads_text(checkpoint: Checkpoint) -> bool:
     """
     if checkpoint.source == "hub":
         return projecting(checkpoint.name) or "_siglip_" in checkpoint.name
-    return None not in _beside(checkpoint)
+    return None not in _config_beside(checkpoint)
 
 
 @in_float32()
@@ -159,14 +159,14 @@ def _loaded(open_clip: Any, folder: Path, name: str, device: torch.device) -> tu
     except (OSError, RuntimeError, KeyError, TypeError, ValueError, AttributeError, ImportError) as error:
         if memory.is_shortage(error):
             raise
-        raise CheckpointError(f"The text tower of {name} cannot be read: {said(error)}.") from error
+        raise CheckpointError(f"The text tower of {name} cannot be read: {first_line(error)}.") from error
 
 
 def _files(inspector: Inspector, progress: Callable | None) -> tuple[Path, Path]:
     """open_clip's config and weights of a checkpoint; UnsupportedModel where it has none."""
     checkpoint = inspector.checkpoint
     hosted = checkpoint.source == "hub"
-    config, weights = _from_hub(checkpoint.location, progress) if hosted else _beside(checkpoint)
+    config, weights = _from_hub(checkpoint.location, progress) if hosted else _config_beside(checkpoint)
     if config is None or weights is None:
         where = f"in {checkpoint.location}" if hosted else "beside its weights"
         raise UnsupportedModel(
@@ -175,7 +175,7 @@ def _files(inspector: Inspector, progress: Callable | None) -> tuple[Path, Path]
     return config, weights
 
 
-def _beside(checkpoint: Checkpoint) -> tuple[Path | None, Path | None]:
+def _config_beside(checkpoint: Checkpoint) -> tuple[Path | None, Path | None]:
     place = Path(checkpoint.location)
     folder = place if place.is_dir() else place.parent
     there = [folder / name for name in (CONFIG, *TOWERS) if checkpoint.location]  # or in memory alone

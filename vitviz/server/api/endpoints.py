@@ -78,7 +78,7 @@ class Endpoints:
         trace = self._subject(image, checkpoint).trace
         top = _top(trace, whole(count, "count", 1, 100_000))
         return {
-            **_of(trace),
+            **_origin(trace),
             "head_type": trace.head_type,
             "top": top,
             "input": list(trace.grid.pixels),
@@ -107,7 +107,7 @@ class Endpoints:
         view, subject, settings = self._asked("rollout", image, checkpoint, given)
         found = self._studio.read(subject, lambda: view.item(subject, "map", settings))
         trace = subject.trace
-        return {**_of(trace), "map": plain(found), "box": list(trace.view.box), "grid": cells(trace.grid)}
+        return {**_origin(trace), "map": plain(found), "box": list(trace.view.box), "grid": cells(trace.grid)}
 
     def attention_distance(self, image: ImageInput, checkpoint: str = "", renormalise: bool = False) -> dict:
         """How far each head of each layer looks, in pixels of the model's input.
@@ -124,7 +124,7 @@ class Endpoints:
         trace = subject.trace
         measured = self._studio.read(subject, lambda: distances_of(subject))
         return {
-            **_of(trace),
+            **_origin(trace),
             "distance": plain(measured.renormalised if renormalise else measured.distance),
             "prefix_mass": plain(measured.prefix_mass),
             "uniform": plain(analyses.uniform_distance(trace.grid, renormalise=renormalise)),
@@ -154,7 +154,7 @@ class Endpoints:
         weights = of(trace, layer - 1, asked)[head - 1].numpy()
         grid = trace.grid
         return {
-            **_of(trace),
+            **_origin(trace),
             "patches": plain(weights[grid.prefix :].reshape(grid.rows, grid.cols)),
             "prefix": dict(zip(grid.prefix_names, plain(weights[: grid.prefix]), strict=True)),
             "grid": cells(grid),
@@ -205,7 +205,7 @@ class Endpoints:
         name = self._name(checkpoint)
         before, after = self._subject(image, name).trace, self._subject(image, name, asked.text()).trace
         told = {"before": _top(before, count), "after": _top(after, count)}
-        return {**_of(after), "without": asked.text(), **told}
+        return {**_origin(after), "without": asked.text(), **told}
 
     def lens(
         self, image: ImageInput, checkpoint: str = "", target: int = -1, form: Literal["now", "share"] = "now"
@@ -227,7 +227,7 @@ class Endpoints:
         asked = int(subject.trace.logits.argmax()) if asked < 0 else asked
         with self._studio.work.reading(subject):
             found = attribution.logit_lens(subject.inspector, subject.trace, form=str(form))[:, asked]
-        return {**_of(subject.trace), "target": asked, "logits": plain(found)}
+        return {**_origin(subject.trace), "target": asked, "logits": plain(found)}
 
     def writers(
         self, image: ImageInput, checkpoint: str = "", layer: int = 1, head: int = 1, target: str = "top",
@@ -247,7 +247,7 @@ class Endpoints:
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
         found = self._studio.read(subject, lambda: writers(subject, settings))
         lines = [{**_writer(one), "logits": plain(part)} for one, part in found.lines()]
-        return {**_of(subject.trace), "share": found.share, "total": found.total, "writers": lines}
+        return {**_origin(subject.trace), "share": found.share, "total": found.total, "writers": lines}
 
     def score_account(
         self, image: ImageInput, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
@@ -272,7 +272,7 @@ class Endpoints:
         names = ("score", "total", "rest", "matrix", "relative", "relative_rest")
         told = {name: plain(getattr(found, name)) for name in names}
         told |= {"writers": [_writer(one) for one in found.writers], "tokens": tokens}
-        return {**_of(subject.trace), **told, "content_position": None if four is None else plain(four)}
+        return {**_origin(subject.trace), **told, "content_position": None if four is None else plain(four)}
 
     def figure(
         self, image: ImageInput, view: str = "rollout", checkpoint: str = "", settings: str = "",
@@ -299,7 +299,7 @@ class Endpoints:
         key = self._key(image, checkpoint, without, strokes, second)
         look = PrintStyle(truth(detail, "detail"), language=str(language))
         made = figures.figure(self._studio, key, str(view), figures.settings_of(str(settings)), look)
-        data = figures.written(self._studio, made, str(format), width, whole(dpi, "dpi", 1, 10_000))
+        data = figures.write_figure(self._studio, made, str(format), width, whole(dpi, "dpi", 1, 10_000))
         return self._told(key, view, f"{made.name}.{format}", made.caption, data)
 
     def film(
@@ -324,7 +324,7 @@ class Endpoints:
         key = self._key(image, checkpoint, without, strokes)
         look = PrintStyle(truth(detail, "detail"), language=str(language))
         made = videos.film(self._studio, key, str(view), figures.settings_of(str(settings)), str(over), look)
-        data = videos.written(self._studio, made, str(format), pixels, seconds)
+        data = videos.encode_video(self._studio, made, str(format), pixels, seconds)
         told = self._told(key, view, f"{made.name}.{format}", made.caption, data)
         return {**told, "frames": [str(label) for label in made.labels]}
 
@@ -357,9 +357,9 @@ class Endpoints:
         from vitviz.views.trial import compute
 
         score, found = settings["score"], view.whole(subject, settings, alone=bool(settings["method"]))
-        told = compute.told(found, score)
+        told = compute.ranking_json(found, score)
         return {
-            **_of(subject.trace),
+            **_origin(subject.trace),
             "target": list(found.classes),
             "patches_as": found.patches_as,
             "shares": list(found.shares),
@@ -437,7 +437,7 @@ def _writer(writer: Any) -> dict[str, Any]:
     return {"kind": kind, "layer": layer, "head": head}
 
 
-def _of(trace: Any) -> dict[str, str]:
+def _origin(trace: Any) -> dict[str, str]:
     """Whose numbers these are, and the precision in which the model computed."""
     return {"checkpoint": trace.checkpoint, "dtype": trace.dtype}
 
@@ -520,10 +520,10 @@ def publish(studio: AnalysisService) -> None:
     endpoints = Endpoints(studio)
     made = (endpoint(view, endpoints) for view in answering())
     for one in (*(getattr(endpoints, name) for name in PUBLIC), *made):
-        gr.api(_documented(_spoken(one, studio.work.request_turn)), api_name=one.__name__)
+        gr.api(_documented(_as_gradio_error(one, studio.work.request_turn)), api_name=one.__name__)
 
 
-def _spoken(fn: Callable, turn: Callable[[], AbstractContextManager] = nullcontext) -> Callable:
+def _as_gradio_error(fn: Callable, turn: Callable[[], AbstractContextManager] = nullcontext) -> Callable:
     """The same within a turn. What it refuses is Gradio's error, whose text reaches the caller; all else is
     logged.
     """

@@ -37,7 +37,7 @@ def of_settings(
     studio: AnalysisService, key: str, view: View, settings: Mapping[str, Any], asked: PrintStyle
 ) -> Figure:
     """The same for settings that have been read."""
-    with studio.work.placed():
+    with studio.work.hold_place():
         subject = studio.subject(key)
         if subject.trace is not None:
             picture = studio.pictures.sample_of(studio.runs.run(key).picture) or "own-picture"
@@ -46,7 +46,7 @@ def of_settings(
             return printed(view, subject, settings, asked)
 
 
-def written(studio: AnalysisService, made: Figure, form: str, width: float | None, dpi: int) -> bytes:
+def write_figure(studio: AnalysisService, made: Figure, form: str, width: float | None, dpi: int) -> bytes:
     """The file, drawn and written in a turn; TooMuch for more pixels than this server draws."""
     pixels, most = made.pixels(width, dpi) if form == "png" else 0, studio.settings.limits.pixels
     if pixels > most:
@@ -66,13 +66,13 @@ def asked_for(
         raise VitvizError(NOT_YET)  # it would first have to wait for what is asked for by a button
     made = figure(studio, key, slug, wanted.theirs, wanted.look())
     width, dpi = wanted.number("width", ""), wanted.number("dpi", "300")
-    return written(studio, made, ending, width, dpi), f"{made.name}.{ending}"
+    return write_figure(studio, made, ending, width, dpi), f"{made.name}.{ending}"
 
 
-def apart(given: QueryTexts, prefix: str) -> tuple[dict[str, str], dict[str, str]]:
+def split_by_prefix(given: QueryTexts, prefix: str) -> tuple[dict[str, str], dict[str, str]]:
     """What an address says under a prefix, without it, and all else.
 
-    >>> apart({"print.dpi": "300", "fusion": "max"}, "print.")
+    >>> split_by_prefix({"print.dpi": "300", "fusion": "max"}, "print.")
     ({'dpi': '300'}, {'fusion': 'max'})
     """
     ours = {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
@@ -99,7 +99,7 @@ class FigureRequest:
         self, given: QueryTexts, prefix: str, what: str, asked: Sequence[str], ending: str,
         formats: Sequence[str]
     ):  # fmt: skip
-        self._prefix, (self._ours, self.theirs) = prefix, apart(given, prefix)
+        self._prefix, (self._ours, self.theirs) = prefix, split_by_prefix(given, prefix)
         for one, known in (*((name, asked) for name in sorted(self._ours)), (ending, formats)):
             if one not in known:
                 raise Unknown(f"{what} have no {quoted(one)}; expected one of {', '.join(known)}.")

@@ -107,8 +107,8 @@ def everything(studio: AnalysisService, key: str, given: QueryTexts) -> bytes:
     beside, with its settings as "second.view.setting": its files lie in second/.
     VitvizError for what is not known or does not fit.
     """
-    surveys, given = prints.apart(given, "survey.")
-    beside, given = prints.apart(given, "second.")
+    surveys, given = prints.split_by_prefix(given, "survey.")
+    beside, given = prints.split_by_prefix(given, "second.")
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         second = given.get("second", "")
@@ -134,7 +134,7 @@ def everything(studio: AnalysisService, key: str, given: QueryTexts) -> bytes:
     return file.getvalue()
 
 
-def told(studio: AnalysisService, key: str, given: QueryTexts) -> dict[str, Any]:
+def lesson_manifest(studio: AnalysisService, key: str, given: QueryTexts) -> dict[str, Any]:
     """What the zip of everything says of a run, so that `read` finds it again; `given` as the page asks."""
     run, second = studio.runs.run(key), given.get("second")
     seen = {
@@ -202,7 +202,7 @@ def _write(
             archive.writestr(f"{folder}{view.slug}-{file.name}", data)
     archive.writestr(f"{folder}input.png", studio.image(key, "input"), zipfile.ZIP_STORED)
     about = _about(subject, settings, left_out, surveys)
-    about |= {} if folder else {"lesson": told(studio, key, given)}
+    about |= {} if folder else {"lesson": lesson_manifest(studio, key, given)}
     archive.writestr(f"{folder}{TOLD}", json.dumps(about, indent=1, ensure_ascii=False))
     return left_out
 

@@ -68,7 +68,7 @@ def _name(text: str) -> str | None:
     return text if 0 < len(text) <= LONGEST and text.isprintable() else None
 
 
-def shown(state: Mapping[str, Any]) -> dict[str, Any]:
+def link_state(state: Mapping[str, Any]) -> dict[str, Any]:
     """What the page's script has to know of a session to write its link and to come back to it."""
     names = "key checkpoint second second_key size without strokes picture scene".split()
     return {**{name: state.get(name, "") for name in names}, "sample": state.get("sample"), "base": base()}

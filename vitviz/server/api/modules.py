@@ -46,4 +46,4 @@ def style() -> str:
 def _sources() -> dict[str, str]:
     texts = {tag: json.dumps(dict(i18n.texts(tag)), ensure_ascii=False) for tag in i18n.NAMES}
     said = {f"server/i18n/{tag}.js": f"export default {text};\n" for tag, text in texts.items()}
-    return {**scripts.files(".js", _ROOMS), **scripts.made(), **said}
+    return {**scripts.files(".js", _ROOMS), **scripts.generated(), **said}

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from vitviz.errors import VitvizError, WrongSetting, quoted, whole_number
-from vitviz.server.i18n import told
-from vitviz.traces.localized_text import LocalizedText, said, travelling
+from vitviz.server.i18n import mark
+from vitviz.traces.localized_text import LocalizedText, message_of, travelling
 
 log = logging.getLogger("vitviz")
 
-UNEXPECTED = told(
+UNEXPECTED = mark(
     "This failed by a mistake in vitviz; the log of the server says where. What was there before stays."
 )
 
@@ -84,5 +84,5 @@ def told_of(error: BaseException, place: str = "the page") -> dict:
     if not isinstance(error, VitvizError):
         log.error("%s failed by a mistake of ours", place, exc_info=error)
         return travelling(UNEXPECTED)
-    sentence = said(error)
+    sentence = message_of(error)
     return travelling(sentence if isinstance(sentence, LocalizedText) else without_paths(sentence))

@@ -16,13 +16,13 @@ from vitviz.export.animation import (
     NO_FILM,
     Animation,
     OnFrame,
+    check_axis,
     checked,
     checked_width,
     each_layers,
     explained,
     over_layers,
     over_training,
-    wanted,
 )
 from vitviz.export.video import paced
 from vitviz.server.api import figures
@@ -31,7 +31,7 @@ from vitviz.server.api.serialization import whole
 from vitviz.server.security import request_context
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.server.services.frames import thinned
-from vitviz.traces.localized_text import LocalizedText, said, travelling
+from vitviz.traces.localized_text import LocalizedText, message_of, travelling
 from vitviz.views import Needs, View
 from vitviz.views.printing import ALONE, PrintStyle
 
@@ -64,7 +64,7 @@ def film(
         raise Unknown(OF_A_SET)
     view, run, (_, second) = studio.view(slug), studio.runs.run(key), studio.runs.both(key)
 
-    if wanted(over) == "layers":
+    if check_axis(over) == "layers":
         subject = studio.subject(key)
         settings = view.settings(given, subject.about)
 
@@ -127,7 +127,7 @@ def asked_for(
         made = of_video(studio, key, slug, address.theirs, address.text("video", ""), part, *how)
     else:
         made = film(studio, key, slug, address.theirs, over, *how)
-    data = written(studio, made, ending, width, seconds, partial(_count, count, 1))
+    data = encode_video(studio, made, ending, width, seconds, partial(_count, count, 1))
     return data, f"{made.name}.{ending}"
 
 
@@ -137,7 +137,7 @@ def require(form: str, width: int, seconds: float) -> None:
     checked_width(whole(width, "width", 1, WIDE))
 
 
-def written(
+def encode_video(
     studio: AnalysisService, made: Animation, form: str, width: int, seconds: float,
     told: OnFrame = lambda done, of: None
 ) -> bytes:  # fmt: skip
@@ -149,19 +149,19 @@ def written(
 def offered(studio: AnalysisService, key: str, slug: str, given: QueryTexts) -> dict[str, Any]:
     """How many frames each film of a view has, by what it goes over; else the sentence why there is none."""
     view, subject = studio.view(slug), studio.subject(key)
-    _, theirs = figures.apart(given, PREFIX)
+    _, theirs = figures.split_by_prefix(given, PREFIX)
 
-    def of(count: Callable[[], int]) -> int | dict[str, Any]:
+    def option(count: Callable[[], int]) -> int | dict[str, Any]:
         try:
             if studio.sets.survey(key) is not None:
                 raise Unknown(OF_A_SET)
             return count()
         except VitvizError as error:
-            return travelling(said(error))
+            return travelling(message_of(error))
 
     return {
-        "training": of(lambda: len(_moments(studio, view, studio.runs.run(key).checkpoint))),
-        "layers": of(lambda: len(each_layers(view, subject, view.settings(theirs, subject.about)))),
+        "training": option(lambda: len(_moments(studio, view, studio.runs.run(key).checkpoint))),
+        "layers": option(lambda: len(each_layers(view, subject, view.settings(theirs, subject.about)))),
     }
 
 

@@ -38,18 +38,18 @@ def say(text: str, **parts: str) -> gr.i18n.I18nData:
 
 def i18n() -> gr.I18n:
     """Everything that was said, for `launch()`; and what Gradio tells and has no text for."""
-    said = {**_said, "common.complete": (told("Done"), {}), "common.upload": (told("Upload"), {})}
+    said = {**_said, "common.complete": (mark("Done"), {}), "common.upload": (mark("Upload"), {})}
     return gr.I18n(
         **{tag: {key: translated(text, tag, **parts) for key, (text, parts) in said.items()} for tag in NAMES}
     )
 
 
-def told(text: str) -> str:
+def mark(text: str) -> str:
     """Marks a text that travels in English and is translated by the page's scripts."""
     return text
 
 
-def wanted(request: gr.Request | HTTPConnection | None) -> str:
+def language_of(request: gr.Request | HTTPConnection | None) -> str:
     """A visitor's language: the address's, the asking page's, the browser's first of ours, or English."""
     if not request:
         return "en"
@@ -88,4 +88,4 @@ def _preferred(header: str) -> list[str]:
     return [part.partition(";")[0].strip() for part in parts]
 
 
-__all__ = ["NAMES", "first", "i18n", "ours", "say", "texts", "told", "translated", "wanted"]
+__all__ = ["NAMES", "first", "i18n", "ours", "say", "texts", "mark", "translated", "language_of"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vitviz.errors import CheckpointError
-from vitviz.server.i18n import told
+from vitviz.server.i18n import mark
 from vitviz.traces.text_classes import with_text, without_text
 
 if TYPE_CHECKING:
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 SHARED = "This site is shared, so nothing is written beside its files. Copy the link instead."
 _KNOWN = {
-    "ImageNet": told("ImageNet's"), "one half": told("one half"), "CLIP": told("CLIP's"),
-    "CIFAR-10": told("CIFAR-10's"), "none": told("none"),
-    "pool=class": told("class token"), "pool=average": told("average of the patches"),
-    "pool=average+of+all": told("average of all tokens"),
-    "pool=max": told("largest of each number among the patches"),
-    "pool=average+and+max": told("half average, half largest"),
-    "pool=attention": told("attention over the patches"),
-    "pool=attention+of+all": told("attention over all tokens"),
-    "block=pre-norm": told("before attention and MLP (pre-norm)"),
-    "block=res-post-norm": told("behind them, before they are added (res-post-norm)"),
-    "block=post-norm": told("behind each sum (post-norm)"),
-    "head_type=sigmoid": told("logit of a yes or no (sigmoid)"),
-    "head_type=value": told("value of a regression"),
+    "ImageNet": mark("ImageNet's"), "one half": mark("one half"), "CLIP": mark("CLIP's"),
+    "CIFAR-10": mark("CIFAR-10's"), "none": mark("none"),
+    "pool=class": mark("class token"), "pool=average": mark("average of the patches"),
+    "pool=average+of+all": mark("average of all tokens"),
+    "pool=max": mark("largest of each number among the patches"),
+    "pool=average+and+max": mark("half average, half largest"),
+    "pool=attention": mark("attention over the patches"),
+    "pool=attention+of+all": mark("attention over all tokens"),
+    "block=pre-norm": mark("before attention and MLP (pre-norm)"),
+    "block=res-post-norm": mark("behind them, before they are added (res-post-norm)"),
+    "block=post-norm": mark("behind each sum (post-norm)"),
+    "head_type=sigmoid": mark("logit of a yes or no (sigmoid)"),
+    "head_type=value": mark("value of a regression"),
 }  # fmt: skip
 
 
-def shown(
+def form_value(
     inspector: Inspector, second: Inspector | None, keeps: bool, answers: dict | None = None
 ) -> dict[str, Any]:
     """The form's value; `answers` are those of each choice on the current picture, once they are known."""
@@ -76,7 +76,7 @@ def answered(studio: AnalysisService, state: dict[str, Any]) -> dict[str, Any]:
         found = outcomes(inspector, picture, inspector.checkpoint.assumed, size)
         answers = {(name, text): answer for name, text, answer in found}
     second = studio.checkpoints.inspector(state["second"]) if state.get("second") else None
-    return shown(inspector, second, studio.settings.keeps, answers)
+    return form_value(inspector, second, studio.settings.keeps, answers)
 
 
 def name_with(checkpoint: str, text: str) -> str:

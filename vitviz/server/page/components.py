@@ -79,7 +79,7 @@ class PageComponent(_Static):
         super().__init__(f'<div class="vv-{name}" role="status" hidden></div>', script, **options)
 
 
-def sent(event: gr.EventData) -> dict[str, Any]:
+def event_data(event: gr.EventData) -> dict[str, Any]:
     """What a part of the page has sent with its event: perhaps anything."""
     return event._data if isinstance(event._data, dict) else {}
 

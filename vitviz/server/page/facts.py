@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from vitviz.server.i18n import told
+from vitviz.server.i18n import mark
 from vitviz.traces.localized_text import LocalizedText, travelling
 from vitviz.traces.runs import Ablation
 from vitviz.traces.samples import sample_image, samples
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
 PATCHES = "{rows} × {cols} of {tall} × {wide} px"
 SHOWN = {
-    told("cat"): told("a cat"), told("espresso"): told("espresso"),
-    told("astronaut"): told("an astronaut"), told("rocket"): told("a rocket"),
+    mark("cat"): mark("a cat"), mark("espresso"): mark("espresso"),
+    mark("astronaut"): mark("an astronaut"), mark("rocket"): mark("a rocket"),
 }  # fmt: skip
-_AMONG = told("The share of each among these {count} classes alone, even where none of them is true.")
-_EACH = told("Each class by itself: the {count} probabilities need not add up to one.")
-_OWN_EACH = told("Each of its {count} classes by itself: the probabilities need not add up to one.")
-_YES = told("It has one output: the probability of a yes. Below 50 % the answer is no.")
-_VALUES = told("It predicts {count} values (regression), which have no probability.")
-_ONLY = told("It can only answer with one of its {count} classes, even where none of them fits the picture.")
-_FAR = told(
+_AMONG = mark("The share of each among these {count} classes alone, even where none of them is true.")
+_EACH = mark("Each class by itself: the {count} probabilities need not add up to one.")
+_OWN_EACH = mark("Each of its {count} classes by itself: the probabilities need not add up to one.")
+_YES = mark("It has one output: the probability of a yes. Below 50 % the answer is no.")
+_VALUES = mark("It predicts {count} values (regression), which have no probability.")
+_ONLY = mark("It can only answer with one of its {count} classes, even where none of them fits the picture.")
+_FAR = mark(
     "Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention}."
 )
-_FAR_BOTH = told(
+_FAR_BOTH = mark(
     "Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention},"
     " no class probability than {classes}."
 )
-_FAR_VALUES = told(
+_FAR_VALUES = mark(
     "Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention},"
     " no value than {classes}."
 )
 KNOWN = 50  # likeliest classes that the page can tell of; it shows three, and those that are asked about
-EARLIER = told("The photograph before this one")
+EARLIER = mark("The photograph before this one")
 TOKENS = "{tokens} ({patches} patches, prefix: {prefix})"
 
 
@@ -55,16 +55,16 @@ def answer(subject: ViewContext, key: str = "", sample: str | None = None) -> di
     parameters = subject.once_of_weights("parameters", lambda: sum(p.numel() for p in model.parameters()))
     prefix = " + ".join(grid.prefix_names) or "none"
     shapes = {
-        told("Input"): f"{height} × {width} × 3",
-        told("Patches"): LocalizedText(PATCHES, rows=grid.rows, cols=grid.cols, tall=tall, wide=wide),
-        told("Tokens"): LocalizedText(TOKENS, tokens=grid.tokens, patches=grid.patches, prefix=prefix),
-        told("Width"): str(trace.tokens[0].shape[-1]),
-        told("Layers × heads"): f"{len(trace.layers)} × {attention.heads}",
-        told("q, k, v per head"): f"{attention.q.shape[1]} × {attention.q.shape[2]}",
-        told("Parameters"): f"{parameters:,}",
-        told("Computed in"): trace.dtype,
-        told("Trained on"): checkpoint.trained_on,
-        told("Licence"): checkpoint.licence,
+        mark("Input"): f"{height} × {width} × 3",
+        mark("Patches"): LocalizedText(PATCHES, rows=grid.rows, cols=grid.cols, tall=tall, wide=wide),
+        mark("Tokens"): LocalizedText(TOKENS, tokens=grid.tokens, patches=grid.patches, prefix=prefix),
+        mark("Width"): str(trace.tokens[0].shape[-1]),
+        mark("Layers × heads"): f"{len(trace.layers)} × {attention.heads}",
+        mark("q, k, v per head"): f"{attention.q.shape[1]} × {attention.q.shape[2]}",
+        mark("Parameters"): f"{parameters:,}",
+        mark("Computed in"): trace.dtype,
+        mark("Trained on"): checkpoint.trained_on,
+        mark("Licence"): checkpoint.licence,
     }
     return {
         "checkpoint": checkpoint.name,
@@ -89,11 +89,11 @@ def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
     if not fitting and trace.classes is not None:
         return None  # it was asked about something else
     if not fitting:
-        text = told("The photograph shows {what}, for which this model has no class.")
+        text = mark("The photograph shows {what}, for which this model has no class.")
     elif answer in fitting:
-        text = told("The photograph shows {what}: the model is right.")
+        text = mark("The photograph shows {what}: the model is right.")
     else:
-        text = told("The photograph shows {what}: the model is wrong.")
+        text = mark("The photograph shows {what}: the model is wrong.")
     right = max(fitting, key=lambda one: trace.logits[one].item(), default=None)
     asked = f"{answer}-{right}" if fitting and answer not in fitting else str(answer)
     return {"said": travelling(LocalizedText(text, what=SHOWN[photo.shows])), "target": asked,
@@ -104,7 +104,7 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
     """What a reader of the prediction has to know, as sentences with the values to be filled in."""
     notes = [travelling(checkpoint.note)] if checkpoint.note else []
     if checkpoint.replaced:
-        text = told("Its files were replaced while this site was running: these are the new weights.")
+        text = mark("Its files were replaced while this site was running: these are the new weights.")
         notes.append(travelling(text))
     outputs = 0 if trace.logits is None else trace.logits.numel()
     text = _ONLY if outputs and 0 < len(trace.labels) < 1000 else ""
@@ -124,7 +124,7 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
     return notes
 
 
-def asked(inspector: Inspector) -> dict[str, Any]:
+def sentence_field(inspector: Inspector) -> dict[str, Any]:
     """The field for sentences, or for a file of vectors: what the checkpoint takes, and what it was asked."""
     from vitviz.engine.studies.text import reads_text
 

@@ -3,12 +3,12 @@
 from typing import Any
 
 from vitviz.server.api.serialization import told_of
-from vitviz.server.i18n import told
+from vitviz.server.i18n import mark
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.localized_text import travelling
 from vitviz.views import Needs, View, ViewContext, scripts
 
-AWAITED = told("This view is drawn from the whole pass, which is being computed.")
+AWAITED = mark("This view is drawn from the whole pass, which is being computed.")
 
 
 def figures_of(view: View, studio: AnalysisService, state: dict, soon: bool = False) -> list:

@@ -8,9 +8,9 @@ import gradio as gr
 
 from vitviz.errors import ImageError, VitvizError, whole_number
 from vitviz.server.api import lessons, links
-from vitviz.server.i18n import translated, wanted
+from vitviz.server.i18n import language_of, translated
 from vitviz.server.page import assumed
-from vitviz.server.page.components import sent
+from vitviz.server.page.components import event_data
 from vitviz.server.page.page_renderer import OWN, WHOLE, PageRenderer, asked_for, reported
 from vitviz.server.security import uploads
 from vitviz.server.services.images import PUT_AWAY
@@ -43,14 +43,14 @@ class Handlers:
         kept = kept if isinstance(kept, dict) else {}
         painted = {"strokes": kept["strokes"]} if isinstance(kept.get("strokes"), str) else {}
         asked = links.read({**request.query_params, **painted})
-        begun = {**self.studio.sessions.begun(state), "language": wanted(request)}
+        begun = {**self.studio.sessions.begun(state), "language": language_of(request)}
         plain = {**begun, "set": str(kept.get("set") or "")}
         state = {**plain, **asked_for(asked)}
         sample, default = asked.sample or FIRST_SAMPLE, self.studio.settings.checkpoint
         own = "" if asked.sample else str(kept.get("picture") or "")
         gone = bool(own) and not self.studio.pictures.has(own)
 
-        def shown(state: dict, checkpoint: str, report=None) -> list:
+        def show(state: dict, checkpoint: str, report=None) -> list:
             if own and not gone:
                 page = self.page.show({**state, "sample": None}, own, checkpoint, report)
             else:
@@ -59,10 +59,10 @@ class Handlers:
             return self.page.averaged(page, kept.get("averages"))
 
         report = reported(progress, asked.checkpoint, plain)
-        page = self.page.attempt(state, lambda state: shown(state, asked.checkpoint or default, report))
+        page = self.page.attempt(state, lambda state: show(state, asked.checkpoint or default, report))
         refused = page[self._notice]
         if refused["text"]:
-            page = self.page.attempt(plain, lambda state: shown(state, default))
+            page = self.page.attempt(plain, lambda state: show(state, default))
             page[self._notice] = refused
         elif gone:
             page[self._notice] = travelling(AWAY)
@@ -77,11 +77,11 @@ class Handlers:
         key = self.studio.sessions.newest(state).get("key")
 
         def unless_gone_on(make: Callable[[dict], list]) -> Callable[[dict], list]:
-            def made(now: dict) -> list:
+            def make_page(now: dict) -> list:
                 waits = now.get("awaited") and now["key"] == key
                 return make(now) if waits else [now, *self.page.unchanged(-1)]
 
-            return made
+            return make_page
 
         page = self.page.attempt(state, unless_gone_on(lambda now: self.page.page({**now, **WHOLE})))
         if page[0] != gr.skip():
@@ -96,12 +96,12 @@ class Handlers:
         if path is None:
             return self.page.unchanged(1)
 
-        def shown(state: dict) -> list:
+        def show(state: dict) -> list:
             picture = self.studio.pictures.keep(path)
             new = {**state, "sample": None, "strokes": ""}
             return self.page.show(new, picture, self.page.checkpoint(state))
 
-        return [*self.page.attempt(state, shown), None]
+        return [*self.page.attempt(state, show), None]
 
     def sample(self, state: dict, event: gr.SelectData) -> list:
         """A sample out of the gallery."""
@@ -123,9 +123,9 @@ class Handlers:
 
     def frame(self, state: dict, event: gr.EventData) -> list:
         """Another moment of the checkpoint's training; the answer carries the question's ticket."""
-        name, ticket = _text(event, "name"), sent(event).get("ticket")
+        name, ticket = _text(event, "name"), event_data(event).get("ticket")
 
-        def seen(state: dict) -> list:
+        def look(state: dict) -> list:
             film = self.page.checkpoint(state).partition("@")[0]
             if not state.get("key") or name is None or name.partition("@")[0] != film:
                 return [state, *self.page.unchanged(-1)]  # of a film that is not, or no longer, in view
@@ -133,7 +133,7 @@ class Handlers:
             kept = {"soon": False, "explained": self.page.explained(state)}
             return self.page.show(state, state["picture"], name, **kept)
 
-        page = self.page.attempt(state, seen)
+        page = self.page.attempt(state, look)
         if page[self._film] != gr.skip():
             page[self._film] = {**page[self._film], "ticket": ticket}
         return page
@@ -182,7 +182,7 @@ class Handlers:
 
     def ask(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
         """Sentences as classes, with templates; none for the checkpoint's own again."""
-        given = [sent(event).get(name) for name in ("sentences", "templates")]
+        given = [event_data(event).get(name) for name in ("sentences", "templates")]
         if not all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in given):
             return self.page.unchanged()
         each = [list(dict.fromkeys(one)) for one in given]
@@ -208,7 +208,7 @@ class Handlers:
 
     def seen(self, state: dict, event: gr.EventData) -> list:
         """An earlier moment of this page; the answer carries the ticket, and whether it was refused."""
-        data = sent(event)
+        data = event_data(event)
         seen = links.read(data)
 
         def make(state: dict) -> list:
@@ -222,12 +222,12 @@ class Handlers:
         refused = page[0] == gr.skip()
         now = self.studio.sessions.newest(state) if refused else page[0]
         if now.get("key"):
-            page[self._link] = {**links.shown(now), "ticket": data.get("ticket"), "refused": refused}
+            page[self._link] = {**links.link_state(now), "ticket": data.get("ticket"), "refused": refused}
         return page
 
     def lesson(self, state: dict, path: str | None, progress=gr.Progress()) -> list:
         """A zip, or a file of vectors. Besides `outputs`, as `learn`: lessons, tab, the file, emptied."""
-        called, named = Path(str(path)).name, self.studio.checkpoints.vectors.named
+        called, named = Path(str(path)).name, self.studio.checkpoints.vectors.name_with
         if called.lower().endswith(ENDINGS):
             page = self.page.again(state, {}, named=lambda name: named(name, uploads.read(path), called))
             return [*page, gr.skip(), gr.skip(), None]
@@ -249,7 +249,7 @@ class Handlers:
                 own = pictures.keep_bytes(lesson.other)
                 seen = replace(seen, strokes=(seen.strokes or "").replace("onto.other_", f"onto.{own}_"))
             if lesson.vectors:
-                vectors.named("", lesson.vectors, lessons.VECTORS)
+                vectors.name_with("", lesson.vectors, lessons.VECTORS)
             page = self._moment(state, seen, picture, reported(progress, seen.checkpoint or "", state))
             names = filter(None, (page[0]["checkpoint"], page[0].get("second")))
             outdated = map(lesson.outdated, map(self.studio.checkpoints.inspector, names))
@@ -276,5 +276,5 @@ class Handlers:
 
 
 def _text(event: gr.EventData, name: str) -> str | None:
-    text = sent(event).get(name)
+    text = event_data(event).get(name)
     return text if isinstance(text, str) else None

@@ -7,7 +7,7 @@ import gradio as gr
 
 from vitviz.errors import Unknown, VitvizError
 from vitviz.server.api.serialization import told_of
-from vitviz.server.page.components import sent
+from vitviz.server.page.components import event_data
 from vitviz.server.page.figures import figures_of
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.server.services.image_sets import SEEN, at_most
@@ -27,7 +27,7 @@ WAYS = {view.slug: _ways(view) for view in AVERAGED}
 NEVER_OF_ONE = [view.slug for view in AVERAGED if view.needs is Needs.SET]  # samples, at least
 
 
-def shown(studio: AnalysisService, state: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+def panel_value(studio: AnalysisService, state: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """The panel's value: the set, what its first pictures are taken for, and over how many each view is."""
     sets, given, key = studio.sets, state.get("set", ""), state.get("key")
     count = sets.count(given)
@@ -56,12 +56,12 @@ class ImageSetPanel:
     def give(self, state: dict, paths: Sequence[str] | None = None) -> list:
         """State and panel with another set: uploads, or the parts of the samples; and the emptied input."""
 
-        def given(now: dict) -> list:
+        def with_set(now: dict) -> list:
             now = {**now, "set": self._studio.sets.give(paths or ())}
-            return [now, shown(self._studio, now)]
+            return [now, panel_value(self._studio, now)]
 
         try:
-            return [*self._studio.sessions.settled(state, given), None]
+            return [*self._studio.sessions.settled(state, with_set), None]
         except VitvizError as error:
             return [gr.skip(), self._told(state, error), None]
 
@@ -70,14 +70,14 @@ class ImageSetPanel:
         state = self._studio.sessions.newest(state)
         try:
             for _ in self._studio.sets.answering(state.get("set", ""), state["key"]):
-                yield shown(self._studio, state)
+                yield panel_value(self._studio, state)
         except (VitvizError, KeyError) as error:
             yield self._told(state, error)
 
     def survey(self, state: dict, event: gr.EventData) -> Iterator[list]:
         """State, figures and panel as the average of a view grows; `way` is how its set is looked at."""
         studio, state = self._studio, self._studio.sessions.newest(state)
-        slug, way = (str(sent(event).get(name) or "") for name in ("view", "way"))
+        slug, way = (str(event_data(event).get(name) or "") for name in ("view", "way"))
         try:
             view, given = studio.view(slug), state.get("set", "")
             if not view.averages:
@@ -101,7 +101,7 @@ class ImageSetPanel:
 
     def single(self, state: dict, event: gr.EventData) -> list:
         """State, figures and panel with the one picture again."""
-        slug, state = str(sent(event).get("view") or ""), self._studio.sessions.newest(state)
+        slug, state = str(event_data(event).get("view") or ""), self._studio.sessions.newest(state)
 
         def without(new: dict) -> list:
             others = {name: key for name, key in new.get("surveys", {}).items() if name != slug}
@@ -116,10 +116,10 @@ class ImageSetPanel:
         drawn = []
         for view in AVERAGED:
             drawn += figures_of(view, self._studio, now) if view.slug == slug else [gr.skip()] * 2
-        return [now, *drawn, shown(self._studio, now, **more)]
+        return [now, *drawn, panel_value(self._studio, now, **more)]
 
     def _as_it_was(self, state: dict, error: Exception) -> list:
         return [gr.skip()] * (1 + 2 * len(AVERAGED)) + [self._told(state, error)]
 
     def _told(self, state: dict, error: Exception) -> dict:
-        return shown(self._studio, self._studio.sessions.newest(state), told=told_of(error))
+        return panel_value(self._studio, self._studio.sessions.newest(state), told=told_of(error))

@@ -9,7 +9,7 @@ import gradio as gr
 from vitviz.errors import VitvizError
 from vitviz.server.api import lessons, links
 from vitviz.server.api.serialization import told_of
-from vitviz.server.i18n import say, told, translated
+from vitviz.server.i18n import mark, say, translated
 from vitviz.server.page import assumed, facts, over_a_set
 from vitviz.server.page.components import Canvas, FileInput, ImageUpload, PageComponent
 from vitviz.server.page.figures import figures_of, framed
@@ -34,9 +34,9 @@ PAIRS = (  # what one can learn from two checkpoints on the same picture
 # The lesson of the paper's table 8: twins that were trained alike but for their position embeddings, by those
 # of both, and as `pair` takes them.
 TWINS = (
-    (told("none and 1-D"), "vitviz-positions-none-0|vitviz-positions-1d-0"),
-    (told("none and 2-D"), "vitviz-positions-none-0|vitviz-positions-2d-0"),
-    (told("1-D and 2-D"), "vitviz-positions-1d-0|vitviz-positions-2d-0"),
+    (mark("none and 1-D"), "vitviz-positions-none-0|vitviz-positions-1d-0"),
+    (mark("none and 2-D"), "vitviz-positions-none-0|vitviz-positions-2d-0"),
+    (mark("1-D and 2-D"), "vitviz-positions-1d-0|vitviz-positions-2d-0"),
 )
 NO_SIZE = (
     "{size} is no input size: expected a number of pixels such as 224, or height x width such as 224 x 320."
@@ -128,10 +128,10 @@ class PageRenderer:
         if not state.get("picture"):
             return self.unchanged()
 
-        def shown(now: dict) -> list:
+        def show(now: dict) -> list:
             return self.show({**now, **change}, now["picture"], named(self.checkpoint(now)), report)
 
-        return self.attempt(state, shown)
+        return self.attempt(state, show)
 
     def checkpoint(self, state: dict) -> str:
         return state.get("checkpoint", self.studio.settings.checkpoint)
@@ -188,15 +188,15 @@ class PageRenderer:
             gr.update(choices=offered, value=state.get("size", OWN)),
             {"text": ""},
             film,
-            links.shown(state),
+            links.link_state(state),
             framed(studio, drawn["key"], "picture"),
             {**answer, "asks": soon, "scene": state["scene"], "moved": state["explained"] is not None},
             beside,
             facts.edits(without, subject) | facts.board(state, keys[0], subject, answer, studio.pictures),
-            assumed.shown(inspector, beside_it, studio.settings.keeps),
-            facts.asked(inspector),
+            assumed.form_value(inspector, beside_it, studio.settings.keeps),
+            facts.sentence_field(inspector),
             {"shown": True, "second": second, "before": before, "twins": self._twins},
-            over_a_set.shown(studio, drawn),
+            over_a_set.panel_value(studio, drawn),
             *[one for view in VIEWS for one in figures_of(view, studio, drawn, soon)],
         ]
 
@@ -246,7 +246,7 @@ class PageRenderer:
     def attempt(self, state: dict, make: Callable[[dict], list]) -> list:
         """What `make` gives of the newest state; else a sentence at the action, and all as it was."""
 
-        def made(state: dict) -> list:
+        def try_make(state: dict) -> list:
             with self.studio.work.request_turn():
                 page = make(state)
             if page[0].get("awaited"):  # which may yet fail
@@ -254,7 +254,7 @@ class PageRenderer:
             return page
 
         try:
-            return self.studio.sessions.settled(state, made)
+            return self.studio.sessions.settled(state, try_make)
         except Exception as error:
             state = self.studio.sessions.newest(state)
             kept = [self.checkpoint(state), state.get("second") or None, state.get("size", OWN)]

@@ -30,7 +30,7 @@ from vitviz.errors import ImageError, Unknown, VitvizError, WrongSetting, quoted
 from vitviz.export.video import flicker, map_of
 from vitviz.server.api import figures, lessons, modules, videos
 from vitviz.server.api.serialization import in_english, told_of
-from vitviz.server.i18n import told
+from vitviz.server.i18n import mark
 from vitviz.server.page import facts
 from vitviz.server.page.figures import figures_of, framed
 from vitviz.server.security import request_context
@@ -53,7 +53,7 @@ HEADS = {  # what a strip shows of each head: the view, its item, and the settin
 ITEMS = 64  # that a page has drawn of one frame
 LARGEST = 2048  # pixels of a side that a frame is asked for
 TYPES = {"second": str, "last": str, "views": list, "video": str}  # of a posted question
-NO_FRAME = told("This is no frame of a camera: expected a JPEG or PNG file.")
+NO_FRAME = mark("This is no frame of a camera: expected a JPEG or PNG file.")
 
 
 def routes(studio: AnalysisService) -> list[APIRoute]:
@@ -108,7 +108,7 @@ def routes(studio: AnalysisService) -> list[APIRoute]:
 
     def live(question: Any, key: str) -> Response:
         with studio.work.sparing():
-            return _passed(studio, shown(studio, key, question), question)
+            return _passed(studio, live_page(studio, key, question), question)
 
     def video(question: Any, key: str) -> Response:
         return JSONResponse(decoded(studio, question), headers=PASSING)
@@ -137,7 +137,7 @@ def _route(
     answered in a thread, unless it is at hand: beside others that compute, each change of threads waits.
     """
 
-    async def asked(request: Request) -> Response:
+    async def handle(request: Request) -> Response:
         parts = request.path_params
         given = dict(request.query_params) if method == "GET" else await request.body()
         found = at_hand(given, **parts) if at_hand else None
@@ -147,7 +147,7 @@ def _route(
 
         return found or await run_in_threadpool(lambda: answered(made, request, turn))
 
-    return APIRoute(f"{BASE}/{path}", asked, methods=[method], include_in_schema=False)
+    return APIRoute(f"{BASE}/{path}", handle, methods=[method], include_in_schema=False)
 
 
 def _question(body: bytes) -> Any:
@@ -220,7 +220,7 @@ def decoded(studio: AnalysisService, asked: Any) -> dict[str, Any]:
     return {"video": key, "frames": frames, "step": found.step, "most": videos.FRAMES}
 
 
-def shown(studio: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
+def live_page(studio: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
     """What the page shows of a `frame`, or the one `at` a place in a `video`, instead of the photograph that
     `key` (and `second`) stand for: key, answers, picture, the figures of `views`; and the size (height,
     width) that frames should have.
@@ -247,7 +247,7 @@ def shown(studio: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
         if video:
             of = studio.videos.of(video)
             basis = {"count": len(of.sampled), "of": len(of.frames)}
-            first = _asked(studio, key, asked)
+            first = _video_target(studio, key, asked)
             answer["row"] = _row(studio, key, answer["key"], first, asked)
             for slug, figures in answer["figures"].items():
                 still = {
@@ -273,7 +273,7 @@ def _typed(asked: Any) -> dict[str, Any]:
     return asked
 
 
-def _asked(studio: AnalysisService, key: str, asked: dict) -> int | None:
+def _video_target(studio: AnalysisService, key: str, asked: dict) -> int | None:
     """The class that all frames of a video are asked for: the first one's answer, where there is one."""
     video = studio.videos.of(asked["video"])
     if key not in video.asked:

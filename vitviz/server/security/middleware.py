@@ -30,11 +30,11 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import JSONResponse, Response
 
 from vitviz.errors import whole_number
-from vitviz.server.i18n import translated, wanted
+from vitviz.server.i18n import language_of, translated
 from vitviz.server.security import request_context, uploads
 from vitviz.server.security.page_cache import PageCache, meant
 from vitviz.server.security.scheduler import FairScheduler
-from vitviz.traces.localized_text import said
+from vitviz.traces.localized_text import message_of
 from vitviz.traces.unicode import parse_json
 
 _log = logging.getLogger("vitviz")
@@ -91,14 +91,14 @@ class SecurityMiddleware:
                     return await self._upload(scope, self._counted(scope, receive), send)
                 receive = await self._read(scope, receive)
         except Refused as refused:
-            return await _told(refused.detail, refused.status_code, scope)(scope, receive, send)
+            return await _refusal(refused.detail, refused.status_code, scope)(scope, receive, send)
         stream = STREAM.search(scope["path"])
         if scope["type"] != "http" or not stream or scope["method"] != "GET":
             return await self._app(scope, receive, send)
         name = stream["event"] or QueryParams(scope["query_string"]).get("session_hash", "")
         if not self._calls.awaited(name):  # Gradio would say so too, but fails over it
             lost = Response(NO_SESSION, media_type="text/event-stream")
-            return await (_told(NO_EVENT, 404, scope) if stream["event"] else lost)(scope, receive, send)
+            return await (_refusal(NO_EVENT, 404, scope) if stream["event"] else lost)(scope, receive, send)
         with request_context.listening(name):  # as long as it is open, somebody waits for what is computed
             await self._app(scope, receive, send)
 
@@ -173,12 +173,14 @@ class SecurityMiddleware:
                 await asyncio.to_thread(self._quota.make_room)
             if failed or (full and not begun):
                 told = (DISK_FULL, 507) if full else (NO_FORM, 400)
-                await _told(*told, scope)(scope, receive, send)
+                await _refusal(*told, scope)(scope, receive, send)
 
     def _counted(self, scope, receive) -> Callable:
         """What hands an upload on as it arrives, counted; none of whoever would be refused its answer."""
-        if too_much := self._turns.full(request_context.of(HTTPConnection({"query_string": b"", **scope}))):
-            raise Refused(429, said(too_much))
+        if too_much := self._turns.full(
+            request_context.listener_name(HTTPConnection({"query_string": b"", **scope}))
+        ):
+            raise Refused(429, message_of(too_much))
         most = self._quota.request
         sentence = f"These files have more than {most / 1e6:.0f} MB together, the most at once. Send fewer."
         too_large = Refused(413, sentence, {"Connection": "close"})  # the rest is not read
@@ -247,13 +249,13 @@ def _headed(scope, send) -> Callable:
     return headed
 
 
-def _told(sentence: str, status: int, scope) -> JSONResponse:
+def _refusal(sentence: str, status: int, scope) -> JSONResponse:
     """A refusal, in the language of who asked.
 
     At the queue Gradio's page and gradio_client take the detail of a 422 for a list of what is wrong with
     each value; of a plain sentence they would fail.
     """
-    detail: Any = translated(sentence, wanted(HTTPConnection({"query_string": b"", **scope})))
+    detail: Any = translated(sentence, language_of(HTTPConnection({"query_string": b"", **scope})))
     if status == 422 and JOIN.search(scope["path"]):
         detail = [{"__type__": "validate", "is_valid": False, "parameter_name": "data", "message": detail}]
     return JSONResponse({"detail": detail}, status_code=status)
@@ -271,7 +273,7 @@ class PageMessages(LRUCache):
 
     def __setitem__(self, page: str, told: Any) -> None:
         if page not in self and len(self) >= self.max_size:
-            self.pop(next((one for one in self if not request_context.heard(one)), None), None)
+            self.pop(next((one for one in self if not request_context.has_listener(one)), None), None)
         OrderedDict.__setitem__(self, page, told)
 
 

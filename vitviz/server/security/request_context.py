@@ -51,7 +51,7 @@ def listening(name: str) -> Iterator[None]:
             del _listening[name]
 
 
-def heard(name: str) -> bool:
+def has_listener(name: str) -> bool:
     """Whether somebody listens for the answers to a session or an event just now."""
     return name in _listening
 
@@ -71,10 +71,10 @@ def name() -> str:
     """Whose turn it is: an address and a session, that of the browser where it has our cookie."""
     listener, route = LocalContext.request.get(None), _connection.get()
     request = route[0] if route else getattr(listener, "request", None)
-    return "" if request is None else of(request, page())
+    return "" if request is None else listener_name(request, page())
 
 
-def of(request: HTTPConnection, page: str | None = None) -> str:
+def listener_name(request: HTTPConnection, page: str | None = None) -> str:
     """The same of a request, by Gradio's name for its page where it has no cookie."""
     session = request.cookies.get(COOKIE) or page or ""
     return f"{request.client.host if request.client else ''} {session[:40]}"

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from vitviz.errors import TooMuch
-from vitviz.server.i18n import told
+from vitviz.server.i18n import mark
 from vitviz.traces import cancellation
 from vitviz.traces.localized_text import LocalizedText
 
-FULL = told(
+FULL = mark(
     "The server is computing as many large inputs as it takes on at once. "
     "Try again in a minute, or choose a smaller input size or checkpoint."
 )
@@ -213,7 +213,7 @@ class FairScheduler:
             lines = self._lines[READING], self._lines[CHEAP]
             return any(one.visitor != wish.visitor for line in lines for one in tuple(line.computing))
 
-        def asked() -> bool:
+        def should_stop() -> bool:
             nonlocal since
             if others():
                 with self._changed:
@@ -221,7 +221,7 @@ class FairScheduler:
                 since = time.monotonic()
             return False
 
-        return asked
+        return should_stop
 
 
 class AnswerBudget:
@@ -280,7 +280,7 @@ def _not_counted() -> Iterator[None]:
 
 
 @contextmanager
-def timed(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[None]:
     """Around a turn: what is computed inside ends by TooMuch once the time of its answer is over."""
     answer = _answer.get() or AnswerBudget()
     if answer.began is not None:  # within another turn
@@ -288,14 +288,14 @@ def timed(seconds: float) -> Iterator[None]:
         answer.begun = True
         return
 
-    def over() -> bool:
+    def is_over() -> bool:
         if answer.seconds() > seconds:
             raise TooMuch(LocalizedText(TOO_LONG, seconds=f"{seconds:g}"))
         return False
 
     answer.began = time.monotonic()
     try:
-        with cancellation.when(over):
+        with cancellation.when(is_over):
             yield
     finally:
         answer.before, answer.began, answer.begun = answer.seconds(), None, True

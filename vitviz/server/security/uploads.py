@@ -21,18 +21,18 @@ from gradio import route_utils
 from gradio.utils import get_upload_folder
 
 from vitviz.errors import ImageError
-from vitviz.server.i18n import told
+from vitviz.server.i18n import mark
 
 LIFETIME = 3_600  # seconds that an upload lies on the disk
 NEAR = 8 * 2**20  # free bytes of the disk below which room is made
 # The same whether there is such a file elsewhere or not: the difference would tell a stranger what lies on
 # the server.
-NOT_UPLOADED = told(
+NOT_UPLOADED = mark(
     "This is no picture that was uploaded here, or it has been removed since: expected an upload (on "
     "the page, or through gradio_client's handle_file) or the name of a sample. Drop it in once more."
 )
 
-ADDRESS = told(
+ADDRESS = mark(
     "This server fetches no address. Download the image and send the file, such as"
     " handle_file('photo.jpg') in gradio_client."
 )

@@ -66,14 +66,14 @@ def files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
                     raise NoZip(LocalizedText(TOO_LARGE, name=name, size=written))
                 if flags & 1 or method not in (STORED, DEFLATED):
                     raise NoZip(DAMAGED)
-                found[name] = _whole(_packed(file, start, packed), method, size, check)
+                found[name] = _whole(_entry_bytes(file, start, packed), method, size, check)
             at += _ENTRY.size + name_size + extra + comment
     except struct.error:
         raise NoZip(DAMAGED) from None
     return found
 
 
-def _packed(file: BinaryIO, start: int, size: int) -> bytes:
+def _entry_bytes(file: BinaryIO, start: int, size: int) -> bytes:
     """The bytes of one file as they lie in the zip."""
     sign, *_, name, extra = _LOCAL.unpack(_read(file, start, _LOCAL.size))
     start += _LOCAL.size + name + extra

@@ -74,7 +74,7 @@ class AnalysisService:
                 lambda: self.checkpoints.inspector(name), survey=survey, beside=beside, film=lambda: film
             )
         run = self.runs.run(key)
-        trace = self._traces.within(self.work.placed, key, lambda: self._traced(key, run))
+        trace = self._traces.within(self.work.hold_place, key, lambda: self._traced(key, run))
         weights = (run.checkpoint, run.weights, trace.grid)
         return ViewContext(
             lambda: self.runs.inspector(run),
@@ -107,7 +107,7 @@ class AnalysisService:
         grid = inspector.grid(run.size)
         weights = (run.checkpoint, run.weights, grid)
 
-        def seen():
+        def model_input():
             with self._painting(run):
                 return inspector.view(self.pictures.opened(run.picture, run.strokes), run.size)
 
@@ -115,7 +115,7 @@ class AnalysisService:
             inspector,
             once_of_weights=lambda name, make: self._once((weights, name), make),
             grid=grid,
-            seen=lambda: self._once((first, "seen"), seen),
+            seen=lambda: self._once((first, "seen"), model_input),
         )
 
     def long(self, key: str) -> bool:
@@ -160,13 +160,13 @@ class AnalysisService:
         about = self._abouts.peek(key) or self._about(key, view)
         settings, place = self._place(view, key, name, given, about)
 
-        def made() -> np.ndarray:
+        def make() -> np.ndarray:
             subject = self._fitting(key, view)
             return self.read(subject, lambda: view.array(subject, name, settings))
 
         # more than are looked at anyway
         passes = view.on_request or view.float32_only or view.needs is Needs.SET
-        return self._drawn.within(self.work.placed if passes else nullcontext, place, made)
+        return self._drawn.within(self.work.hold_place if passes else nullcontext, place, make)
 
     def at_hand(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray | None:
         """The same where it has been drawn already: nothing is computed, and nobody waited for."""
@@ -187,7 +187,7 @@ class AnalysisService:
         view = self.view(slug)
         subject = self._fitting(key, view)
         settings = view.settings(given, subject.about)
-        with self.work.placed():
+        with self.work.hold_place():
             arrays = self.read(subject, lambda: view.numbers(subject, settings))
         told = {f"setting_{name}": str(value) for name, value in view.filed(settings, subject.grid).items()}
         about = {"checkpoint": subject.checkpoint, "view": slug, "dtype": self.settings.dtype, **told}
@@ -205,7 +205,7 @@ class AnalysisService:
         photograph = self._photographed if cell else self.photograph
         upload = None if subject.trace is None else photograph(key)
         settings = view.settings(given, subject.about)
-        with self.work.placed():
+        with self.work.hold_place():
             if cell:
                 from vitviz.export.standalone_html import cell_of
 
@@ -293,11 +293,11 @@ class AnalysisService:
                 with self.frames.passing(data) as picture:
                     yield self.subject(self.look(picture, run.checkpoint, run.size, without=run.without))
 
-        def fitted(name: str, fit: Callable[[Iterator[ViewContext]], T]) -> T:
+        def fit_once(name: str, fit: Callable[[Iterator[ViewContext]], T]) -> T:
             of, how = self.videos.of(video), (run.checkpoint, run.size, run.without.text(), name)
             return of.fitted.get(how, lambda: fit(frames(of)))
 
-        return fitted
+        return fit_once
 
     def _training(self, run: Run) -> list[ViewContext]:
         """A run's picture at every step of the training that its checkpoint comes from."""

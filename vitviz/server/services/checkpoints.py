@@ -160,7 +160,7 @@ class ClassVectors:
     def __init__(self, limit: int):
         self._kept: Cache[tuple[Classes, bytes]] = Cache(limit, bytes_of)
 
-    def named(self, checkpoint: str, data: bytes, called: str) -> str:
+    def name_with(self, checkpoint: str, data: bytes, called: str) -> str:
         """The checkpoint's name with the classes of a file; VitvizError for none, or for too many of them."""
         found = classes_in(data, called)
         name = with_vectors(checkpoint, found.digest)
@@ -177,20 +177,20 @@ class ClassVectors:
 
 
 def classes_in(data: bytes, called: str) -> Classes:
-    """The classes in the bytes of a .npz or .safetensors file; errors as of `ClassVectors.named`.
+    """The classes in the bytes of a .npz or .safetensors file; errors as of `ClassVectors.name_with`.
 
     The file is a stranger's: of a zip only the arrays that are known by name are inflated, and never too much
     of them.
     """
 
-    def found():
+    def read():
         if not data.startswith(b"PK"):
             return tensors_in(data)
         wanted = {f"{one.name}.npy": NBYTES for one in fields(Classes)}
         parts = zips.files(io.BytesIO(data), wanted).items()
         return {name[:-4]: np.load(io.BytesIO(part), allow_pickle=False) for name, part in parts}
 
-    classes = Classes.of(found, called)
+    classes = Classes.from_contents(read, called)
     count, long = len(classes.labels), sum(map(len, classes.labels))
     if count > MOST or long > WRITTEN:
         raise VitvizError(

@@ -90,7 +90,7 @@ class ImageSets:
 
     def answers(self, given: str, key: str) -> list[list | None]:
         """Of each picture that is seen [answer, score, head type]: [] for no answer, None before a look."""
-        known = self._answers.peek(_asked(given, self._runs.run(key))) or {}
+        known = self._answers.peek(_cache_key(given, self._runs.run(key))) or {}
         return [known.get(place) for place in range(min(SEEN, self.count(given)))]
 
     def answering(self, given: str, key: str) -> Iterator[None]:
@@ -101,11 +101,11 @@ class ImageSets:
             yield
 
     def _hear(self, given: str, run: Run, survey: Any) -> None:
-        known = self._answers.get(_asked(given, run), dict)
+        known = self._answers.get(_cache_key(given, run), dict)
         known.update({one.index: [] for one in survey.skipped if one.index < SEEN})
         for place, answer, score in survey.answers:
             if place < SEEN:
-                told = () if answer is None else (survey.named(answer), round(score, 4), survey.head_type)
+                told = () if answer is None else (survey.label_of(answer), round(score, 4), survey.head_type)
                 known[place] = [*told]
 
     def survey(self, key: str | None):
@@ -148,7 +148,7 @@ class ImageSets:
     def sampled(self, run: Run, asked: str = "all") -> Any:
         """The survey of the sample pictures by a run's checkpoint at its size: of all, or what is `asked`."""
         key = self._keys.of(b"sampled", repr((asked, run.checkpoint, run.weights, run.size)).encode())
-        return self._surveys.within(self._work.placed, key, lambda: self._of_samples(run, asked))
+        return self._surveys.within(self._work.hold_place, key, lambda: self._of_samples(run, asked))
 
     def film_of(self, run: Run) -> Mapping[int, Any]:
         """The similarity at every step of the training, surveyed once it is asked for; empty without one."""
@@ -215,7 +215,7 @@ def at_most(most: int, count: int) -> None:
         raise WrongSetting(LocalizedText(MANY, most=most, count=count))
 
 
-def _asked(given: str, run: Run) -> tuple:
+def _cache_key(given: str, run: Run) -> tuple:
     """What the answers to a set depend on."""
     return given, run.checkpoint, run.weights, run.size
 

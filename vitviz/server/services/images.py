@@ -75,9 +75,9 @@ class ImageStore:
     def opened(self, key: str, strokes: ImageEdits = NONE):
         """The upright upload in RGB, with strokes painted over it."""
         if strokes:
-            from vitviz.engine.images.editing import marked
+            from vitviz.engine.images.editing import mark_edited
 
-            return marked(self.pixels(key, strokes), strokes.told())
+            return mark_edited(self.pixels(key, strokes), strokes.told())
         from vitviz.engine.images.opening import open_image
 
         return open_image(self._file(key))
@@ -92,7 +92,7 @@ class ImageStore:
     def pixels(self, key: str, strokes: ImageEdits = NONE) -> np.ndarray:
         """The same as an array that nobody may write into: one for all frames of a film."""
 
-        def made() -> np.ndarray:
+        def make() -> np.ndarray:
             from vitviz.engine.images.editing import painted_over
             from vitviz.engine.images.opening import pixels_of
 
@@ -101,7 +101,7 @@ class ImageStore:
             other = self._file(strokes.own) if strokes.own else None
             return _held(painted_over(self._file(key), strokes.told(), other))
 
-        return self._pixels.get((key, strokes.text()), made)
+        return self._pixels.get((key, strokes.text()), make)
 
     def drawn(self, key: str, strokes: ImageEdits = NONE) -> np.ndarray:
         """Return the same no larger than it is drawn anywhere: no figure or page needs 80 million pixels."""

@@ -13,7 +13,7 @@ from vitviz.server.security.scheduler import (
     READING,
     FairScheduler,
     begun,
-    timed,
+    time_limit,
     within_the_answer,
 )
 from vitviz.server.services import cache
@@ -47,7 +47,7 @@ class WorkQueue:
             _threads.reset(token)
 
     @contextmanager
-    def placed(self, patient: bool = False) -> Iterator[None]:
+    def hold_place(self, patient: bool = False) -> Iterator[None]:
         """Around what costs more than reading: the answer it belongs to has its place from there on.
 
         Before a cache is asked, since those who have places may wait for what is being made there; what is
@@ -98,10 +98,10 @@ class WorkQueue:
         with ExitStack() as held:
             held.enter_context(cancellation.when(request_context.require_visitor))
             if kind != READING:
-                held.enter_context(self.placed(patient))
+                held.enter_context(self.hold_place(patient))
             held.enter_context(self.turns.turn(kind, request_context.name(), nbytes, patient or begun()))
             held.enter_context(cache.aside(self.turns.given_back))
-            held.enter_context(timed(self.limits.seconds))
+            held.enter_context(time_limit(self.limits.seconds))
             held.enter_context(device.on_threads(_threads.get() or self._threads))
             cancellation.check()
             yield

@@ -186,7 +186,7 @@ class WordsMeasure:
                 " inspector.with_classes(vitviz.text(inspector))."
             )
         ledger = attribution.balanced_ledger(seen.inspector, seen.trace)
-        return {"written": analyses.written(ledger).cpu().numpy()}
+        return {"written": analyses.head_features(ledger).cpu().numpy()}
 
 
 _ORDERS = (("share", "by the largest share"), ("random", "at random"))
@@ -227,10 +227,10 @@ KINDS = (
 MEASURES: dict[str, Measure] = {kind.name: kind() for kind in KINDS}
 
 
-def chosen(asked: Iterable[str | Measure]) -> tuple[Measure, ...]:
+def select_measures(asked: Iterable[str | Measure]) -> tuple[Measure, ...]:
     """The measures meant by names or objects, each once; VitvizError for what is none.
 
-    >>> [one.name for one in chosen(["distance", "entropy"])]
+    >>> [one.name for one in select_measures(["distance", "entropy"])]
     ['distance', 'entropy']
     """
     asked = [asked] if isinstance(asked, str) else list(asked)

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.charts.chart import BLUE, ORANGE, Chart, Matrix, Scale, Series, travelled
+from vitviz.charts.chart import BLUE, ORANGE, Chart, Matrix, Scale, Series, to_json
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec
 from vitviz.errors import WrongSetting
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.base import Item, Needs, View, ViewTexts, as_json, drawn
+from vitviz.views.base import Item, Needs, View, ViewTexts, as_json, drawing_item
 from vitviz.views.controls import Choice, IntSetting
-from vitviz.views.printing import PrintStyle, joined, over_which
-from vitviz.views.shared import packed
+from vitviz.views.printing import PrintStyle, join_texts, over_which
+from vitviz.views.shared import json_bytes
 from vitviz.views.subject import Settings, ViewContext
 
 SKIPS = ("attention_patches", "mlp_patches", "attention_class", "mlp_class")
@@ -49,7 +49,7 @@ class SimilarityView(View):
     averages = True
     paired = True
     every_patch = True
-    words = ViewTexts.of(r"""
+    words = ViewTexts.from_text(r"""
         Layers of two models may tell pictures apart in the same way: a square is bright where two depths do.
 
         Choose a second checkpoint, look for blocks of depths that do the same, or follow the training.
@@ -114,8 +114,8 @@ class SimilarityView(View):
             depends=("tokens", "against"),
         ),
         as_json("matrix", "both", "tokens", "against"),
-        drawn("steps", "other", "steps of the training", dtype="int32"),
-        drawn("looked", "one", "pictures that a step has looked at", "frame", dtype="int32"),
+        drawing_item("steps", "other", "steps of the training", dtype="int32"),
+        drawing_item("looked", "one", "pictures that a step has looked at", "frame", dtype="int32"),
         Item("curves", "curve layer", "by layer: " + ", ".join(CURVES)),
     )  # fmt: skip
 
@@ -150,9 +150,11 @@ class SimilarityView(View):
             compare = analyses.cka if name == "cka" else analyses.cka_error
             return self._compared(subject, settings, compare)
         if name == "matrix":
-            return packed(travelled(self.matrix(subject, settings)))
+            return json_bytes(to_json(self.matrix(subject, settings)))
         if name in ("steps", "looked"):
-            return np.asarray(list(subject.film()) if name == "steps" else [_looked(subject, settings)])
+            return np.asarray(
+                list(subject.film()) if name == "steps" else [_survey_next_step(subject, settings)]
+            )
         found = curves(subject)
         return np.stack([found[one] for one in CURVES])
 
@@ -189,7 +191,7 @@ class SimilarityView(View):
         )
         ends = (0.0, 1.03) if relative else (0.4, max(map(len, found)) + 0.6), (0.0, 1.08 * most or 1.0)
         title, unit = (
-            joined(LocalizedText(options[settings["curve"]]), whose),
+            join_texts(LocalizedText(options[settings["curve"]]), whose),
             "px" if curve == "distance" else "",
         )
         like = {"whole": not relative, "aspect": 0.78, "unit": unit, "notes": tuple(lost)}
@@ -204,14 +206,14 @@ class SimilarityView(View):
         along = LocalizedText("step of the training") if film else _depth(other)
         down, cols = _depth(subject), tuple(map(str, steps))
         axis, sure = "{name}: {value}", np.isfinite(error) & (subject.survey is not None)
-        none = joined(LocalizedText("no CKA"), LocalizedText("all pictures are the same at this depth"))
+        none = join_texts(LocalizedText("no CKA"), LocalizedText("all pictures are the same at this depth"))
 
-        def said(one: float, off: float, known: bool) -> LocalizedText:
+        def cell_text(one: float, off: float, known: bool) -> LocalizedText:
             value = f"{one:.3f}" + (f" ± {off:.3f}" if known else "")
             return LocalizedText("Likeness (CKA) {value}", value=value) if np.isfinite(one) else none
 
         told = (
-            LocalizedText("{said}", said=np.vectorize(said, otypes=[object])(values, error, sure)),
+            LocalizedText("{said}", said=np.vectorize(cell_text, otypes=[object])(values, error, sure)),
             LocalizedText(axis, name=down, value=[[row] for row in range(len(values))]),
             LocalizedText(axis, name=along, value=[cols]),
         )
@@ -298,7 +300,7 @@ def curves(subject: ViewContext) -> dict[str, np.ndarray]:
     return found | {one: survey.mean(f"skip.{one}") if f"skip.{one}" in known else none for one in SKIPS}
 
 
-def _looked(subject: ViewContext, settings: Settings) -> int:
+def _survey_next_step(subject: ViewContext, settings: Settings) -> int:
     """Lets one step of the training look at the pictures, which is kept; how many they were."""
     film, frame = subject.film(), settings["frame"]
     if frame >= len(film):

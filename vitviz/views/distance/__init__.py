@@ -9,7 +9,7 @@ import numpy as np
 from vitviz import analyses
 from vitviz.charts.chart import Chart, ReferenceLine, Series, by_layer, ramp
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.base import File, Item, View, ViewTexts, drawn
+from vitviz.views.base import File, Item, View, ViewTexts, drawing_item
 from vitviz.views.controls import Choice
 from vitviz.views.shared import as_csv, distances_of
 from vitviz.views.subject import Settings, ViewContext
@@ -51,7 +51,7 @@ class AttentionDistanceView(View):
     items = (
         Item("distance", "layer head", "mean attention distance, px of the model's input", depends=("rows",)),
         Item("prefix_mass", "layer head", "attention on prefix tokens, from 0 to 1"),
-        drawn("uniform", "one", "distance of attention spread evenly, px", "rows"),
+        drawing_item("uniform", "one", "distance of attention spread evenly, px", "rows"),
     )
     differs = ITEMS
     files = (
@@ -78,7 +78,7 @@ class AttentionDistanceView(View):
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """A dot for each head over the depth, or a line for each layer over its heads from near to far."""
-        distance, mass = (np.asarray(self.found(subject, one, settings), float) for one in ITEMS)
+        distance, mass = (np.asarray(self.item_values(subject, one, settings), float) for one in ITEMS)
         error = _error(subject, settings)
         uniform = float(self.item(subject, "uniform", settings)[0])
         level = ReferenceLine(
@@ -102,7 +102,7 @@ class AttentionDistanceView(View):
         """What each head spends on prefix tokens."""
         if not subject.grid.prefix:
             return ()
-        mass, high = np.asarray(self.found(subject, "prefix_mass", settings), float), 1.0
+        mass, high = np.asarray(self.item_values(subject, "prefix_mass", settings), float), 1.0
         up = LocalizedText("Share of attention on prefix tokens")
         if settings["difference"] == "on":
             up, high = LocalizedText("{what}: after − before", what=up), None

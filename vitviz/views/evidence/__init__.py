@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from vitviz.analyses.protocol import DENSE, TITLES
-from vitviz.charts.chart import Chart, travelled
+from vitviz.charts.chart import Chart, to_json
 from vitviz.errors import VitvizError
-from vitviz.traces.localized_text import LocalizedText, said, travelling
-from vitviz.views.base import Item, View, ViewTexts, as_json, drawn
+from vitviz.traces.localized_text import LocalizedText, message_of, travelling
+from vitviz.views.base import Item, View, ViewTexts, as_json, drawing_item
 from vitviz.views.controls import Choice, Control, IntListSetting, IntSetting, ModelShape, Slider, Text
 from vitviz.views.evidence import charts, compute, graph, sentences, sufficiency, truth
 from vitviz.views.printing import FrameSettings, growing
-from vitviz.views.shared import WHOLE, ledger_of, likeliest, packed
+from vitviz.views.shared import WHOLE, json_bytes, ledger_of, likeliest
 from vitviz.views.subject import Settings, ViewContext
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be accounted for."
@@ -34,12 +34,12 @@ _MADE = {
     "trail": compute.trail_told,
     "writer_heads": lambda *asked: compute.writers(*asked).heads.numpy(),
     "likeliest": sentences.likeliest,
-    "legend": lambda *asked: packed(travelled(sentences.entries(*asked))),
+    "legend": lambda *asked: json_bytes(to_json(sentences.entries(*asked))),
 }
 CHARTS = {  # beside the map, where it is not the account
     "forming": charts.forming,
     "effects": charts.dots,
-    "writers": charts.written,
+    "writers": charts.upstream_chart,
     "paths": graph.chart,
     "smallest": sufficiency.chart,
 }
@@ -155,26 +155,26 @@ class AttributionView(View):
             depends=_ASKED,
         ),
         Item("sources", "group", "heads' shares from patches and from each prefix token", depends=_ASKED),
-        drawn("forming", "depth class", "probability, or value, by depth, norm afresh"),
-        drawn("share", "depth", "share of the target so far, logits", *_ASKED),
-        drawn("own", "row col", "each patch's own answer", "target", "depth"),
-        drawn("best", "row col rank pair", "classes and probabilities, or values", "depth"),
-        drawn(
+        drawing_item("forming", "depth class", "probability, or value, by depth, norm afresh"),
+        drawing_item("share", "depth", "share of the target so far, logits", *_ASKED),
+        drawing_item("own", "row col", "each patch's own answer", "target", "depth"),
+        drawing_item("best", "row col rank pair", "classes and probabilities, or values", "depth"),
+        drawing_item(
             "effects",
             "part",
             "what goes when each head of a layer, then its MLP, is taken away alone, logits",
             *_ASKED,
             "layer",
         ),
-        drawn("direct", "layer head", "each head's share, of all patches", *_ASKED),
-        drawn("agreement", "kind", "shares and effects", *_ASKED),
-        drawn("writer_map", "row col", "a writer's part, logits", *_TRAIL, "writer"),
-        drawn("writer_heads", "layer head", "each head's part, logits", *_TRAIL),
+        drawing_item("direct", "layer head", "each head's share, of all patches", *_ASKED),
+        drawing_item("agreement", "kind", "shares and effects", *_ASKED),
+        drawing_item("writer_map", "row col", "a writer's part, logits", *_TRAIL, "writer"),
+        drawing_item("writer_heads", "layer head", "each head's part, logits", *_TRAIL),
         as_json(
             "truth", "shares and effects of edges", *_TRAIL, "into", "parts_as", "tried", only_when=_TRUTH
         ),
         as_json("trail", "the heads that are followed", *_TRAIL),
-        drawn("likeliest", "row col pair", "each patch's likeliest class and its cosine", "patchwise"),
+        drawing_item("likeliest", "row col pair", "each patch's likeliest class and its cosine", "patchwise"),
         as_json("legend", "the colours of the classes", "patchwise"),
         as_json("classes", "the likeliest classes"),
         as_json("labels", "all classes"),
@@ -208,7 +208,7 @@ class AttributionView(View):
         try:
             ledger_of(subject)
         except VitvizError as error:
-            return LocalizedText("There is no account of this answer: {reason}", reason=said(error))
+            return LocalizedText("There is no account of this answer: {reason}", reason=message_of(error))
         return None
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class AttributionView(View):
         if name in _MADE:
             return _MADE[name](subject, settings)
         if name in ("classes", "labels"):
-            return packed(likeliest(trace, compute.SHOWN) if name == "classes" else list(trace.labels))
+            return json_bytes(likeliest(trace, compute.SHOWN) if name == "classes" else list(trace.labels))
         if name == "forming":
             return trace.scores(compute.lens(subject, "now"))[:, self.summary(subject)["top"]].numpy()
         if name == "share":
@@ -271,7 +271,7 @@ class AttributionView(View):
             return np.asarray([by_token[prefix:].nansum().item(), *by_token[:prefix].tolist()])
         return (account.mlps if name == "mlps" else account.projection_biases).numpy()
 
-    def found(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+    def item_values(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         return self.item(subject, name, settings)  # a difference is an account of its own
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:

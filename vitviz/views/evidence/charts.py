@@ -9,7 +9,7 @@ import numpy as np
 from vitviz.charts.chart import BLUE, GREY, ORANGE, SEVERAL, Bars, Chart, Series, roomy
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.evidence import compute
-from vitviz.views.printing import fixed, joined, signed, writer_name
+from vitviz.views.printing import fixed, join_texts, signed, writer_name
 from vitviz.views.shared import class_name
 
 PALE = {ORANGE: "#e3b78e", BLUE: "#9cc3e2"}  # the same for an MLP
@@ -75,7 +75,7 @@ def account(view, subject, settings) -> Chart:
     return Chart(along, LocalizedText("Share of the {sum}", sum=total_is), *ends, title, **like)
 
 
-def written(view, subject, settings) -> Chart:
+def upstream_chart(view, subject, settings) -> Chart:
     """Bars of all writers of the head that is followed: patch, place, each layer's heads and MLP, biases."""
     found, followed = compute.writers(subject, settings), compute.trail(subject, settings)
     heads, mlps, biases = (
@@ -175,7 +175,7 @@ def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Locali
         alike.append(LocalizedText(NO_CORRELATION) if math.isnan(found) else known)
     apart = np.abs(effects - shares)
     if not np.isfinite(apart).any():
-        return joined(*alike)
+        return join_texts(*alike)
     at = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
     name = writer_name("head" if len(at) > 1 else "mlp", *(int(one) + 1 for one in at))
     worst = LocalizedText(
@@ -186,7 +186,7 @@ def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Locali
         share=signed(shares[at]),
         effect=signed(effects[at]),
     )
-    return joined(*alike, worst)
+    return join_texts(*alike, worst)
 
 
 def shares_and_losses(view, subject, settings) -> tuple[np.ndarray, np.ndarray]:

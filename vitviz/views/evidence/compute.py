@@ -13,8 +13,8 @@ from vitviz.views import lazy
 from vitviz.views.base import before
 from vitviz.views.shared import (
     ClassTarget,
+    json_bytes,
     ledger_of,
-    packed,
     relevance_of,
     taken_away,
     target_of,
@@ -65,11 +65,15 @@ def of_target(subject: ViewContext, settings: Settings, table):
 def account(subject: ViewContext, settings: Settings):
     asked, relative = target(subject, settings), settings["relative"] == "yes"
 
-    def of(one: ViewContext):
+    def account_for(one: ViewContext):
         name = f"account {asked} {relative}"
         return one.once(name, lambda: analyses.account_of(ledger_of(one), asked, relative))
 
-    return of(subject).minus(of(before(subject))) if settings.get("difference") == "on" else of(subject)
+    return (
+        account_for(subject).minus(account_for(before(subject)))
+        if settings.get("difference") == "on"
+        else account_for(subject)
+    )
 
 
 def map_of(subject: ViewContext, settings: Settings) -> np.ndarray:
@@ -189,7 +193,9 @@ def writers(subject: ViewContext, settings: Settings, steps: int | None = None):
 def trail_told(subject: ViewContext, settings: Settings) -> np.ndarray:
     """The trail with the share that flows along it, as JSON: [layer, head, share], from 1."""
     found = enumerate(trail(subject, settings), 1)
-    return packed([[layer + 1, head + 1, writers(subject, settings, n).share] for n, (layer, head) in found])
+    return json_bytes(
+        [[layer + 1, head + 1, writers(subject, settings, n).share] for n, (layer, head) in found]
+    )
 
 
 def writer_arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from vitviz.charts.chart import balanced
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Matrix, PatchFrame, Scale
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.evidence import charts, compute, sentences, truth
-from vitviz.views.printing import fixed, joined, over, prefix_name, signed, writer_name
+from vitviz.views.printing import fixed, join_texts, map_over_image, prefix_name, signed, writer_name
 from vitviz.views.shared import target_name
 
 HELD = (
@@ -29,9 +29,9 @@ def plate(view, subject, settings, asked) -> FigureSpec:
     label = LocalizedText("Relevance of each patch, as the method gives it")
     label = _share(subject, settings) if direct else label
     marks = tuple(PatchFrame(patch, "#111111") for patch in settings["patches"])
-    what = _written(subject, settings) if deeper else _what(settings)
-    title = joined(target_name(subject, settings["target"]), what)
-    main = over(subject, asked, values, Scale("balance", -most, most, label), title, marks)
+    what = _upstream_caption(subject, settings) if deeper else _what(settings)
+    title = join_texts(target_name(subject, settings["target"]), what)
+    main = map_over_image(subject, asked, values, Scale("balance", -most, most, label), title, marks)
     if deeper:
         return _writers(view, subject, settings, main, asked)
     notes = tuple(_notes(view, subject, settings))
@@ -42,7 +42,7 @@ def plate(view, subject, settings, asked) -> FigureSpec:
     return FigureSpec(rows, (*notes, *beside.notes), width=WIDE)
 
 
-def _written(subject, settings) -> str:
+def _upstream_caption(subject, settings) -> str:
     """The head that reads, and whose part is in view."""
     reader = writer_name("head", *(one + 1 for one in compute.trail(subject, settings)[-1]))
     kind, *place = settings["writer"].split(".")
@@ -98,8 +98,11 @@ def _notes(view, subject, settings) -> list[str]:
     lines += [(LocalizedText("attention pooling"), pooling)] if pooling else []
     lines += [(LocalizedText("norm"), scaled)] if scaled else []
     held = [LocalizedText(HELD)] if settings["difference"] == "on" else []
-    parts = [joined(_added(value, i), name, by=" ") for i, (name, value) in enumerate(lines)]
-    return [joined(_balance(subject, settings, total, logit), joined(*parts, by=" "), by=" = "), *held]
+    parts = [join_texts(_added(value, i), name, by=" ") for i, (name, value) in enumerate(lines)]
+    return [
+        join_texts(_balance(subject, settings, total, logit), join_texts(*parts, by=" "), by=" = "),
+        *held,
+    ]
 
 
 def _added(value: float, place: int) -> str:
@@ -120,13 +123,13 @@ def _balance(subject, settings, total: float, logit: float) -> LocalizedText:
             if pair
             else LocalizedText("Change of the logit")
         )
-    told = joined(name, LocalizedText("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), by=": ")
+    told = join_texts(name, LocalizedText("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), by=": ")
     if classes is None or change or settings["relative"] == "yes":
         return told
     rest = 0.0 if pair else classes.bias  # which two have in common
     cosine = LocalizedText("difference of cosines") if pair else LocalizedText("cosine")
     parts = [f"{classes.scale:.3g} ×", cosine, fixed((logit - rest) / classes.scale, 4)]
-    return joined(told, joined(*parts, *([_added(rest, 1)] if rest else []), by=" "), by=" = ")
+    return join_texts(told, join_texts(*parts, *([_added(rest, 1)] if rest else []), by=" "), by=" = ")
 
 
 def _walls(view, subject, settings) -> tuple[Matrix, ...]:

@@ -11,8 +11,8 @@ from vitviz.charts.chart import BLUE, GREY, ORANGE, Chart, Series
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
 from vitviz.views.evidence import compute
-from vitviz.views.printing import counted, fixed, signed, writer_name
-from vitviz.views.shared import recorded
+from vitviz.views.printing import fixed, signed, writer_name, writer_numbers
+from vitviz.views.shared import ensure_recorded
 from vitviz.views.subject import Settings, ViewContext
 
 MOST = 60  # paths that can be asked for
@@ -32,11 +32,11 @@ LARGEST_FOUND = "The {count} largest paths found into the answer"
 HELD = "An MLP ends a path; attention and norms are held."
 
 
-def found(subject: ViewContext, settings: Settings):
+def largest_paths(subject: ViewContext, settings: Settings):
     """Return the largest paths, as many as are asked for, of a search whose work is bounded."""
     asked, relative, trace = compute.target(subject, settings), settings["relative"] == "yes", subject.trace
     opened = min(OPENED, int(WORK // (subject.about.layers * subject.about.heads * trace.length**2)))
-    recorded(subject)
+    ensure_recorded(subject)
 
     def search():
         given = {"opened": opened, "relative": relative}
@@ -47,17 +47,17 @@ def found(subject: ViewContext, settings: Settings):
 
 def steps(path) -> list[tuple]:
     """Whom a path passes, from its writer to the answer: kind, layer and head, from 1."""
-    writer = path.writer and counted(path.writer)
+    writer = path.writer and writer_numbers(path.writer)
     heads = [("head", layer + 1, head + 1) for layer, head in reversed(path.heads)]
     return [*([writer] if writer else []), *heads, ("answer",)]
 
 
-def named(step: tuple) -> LocalizedText:
+def step_name(step: tuple) -> LocalizedText:
     return LocalizedText("the answer") if step == ("answer",) else writer_name(*step)
 
 
 def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
-    paths = found(subject, settings)
+    paths = largest_paths(subject, settings)
     names = [" > ".join(".".join(map(str, step)) for step in steps(one)) for one in paths.paths]
     return {
         "paths": np.asarray(names),
@@ -69,7 +69,7 @@ def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
 
 def chart(view, subject: ViewContext, settings: Settings) -> Chart:
     """The graph of as many paths as are asked for."""
-    paths, about = found(subject, settings), subject.about
+    paths, about = largest_paths(subject, settings), subject.about
     shown = paths.paths
     edges, nodes, trails = defaultdict(float), defaultdict(float), {}
     for path in shown:
@@ -98,7 +98,7 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
         x, y = np.asarray([place(step) for step in some], float).reshape(-1, 2).T
         of = {"show": ["writers"] * len(some), "trail": [trails[step] for step in some]} if heads else {}
         hint = LocalizedText("Click to see who wrote what it reads") if heads else ""
-        also = {"name": [named(step) for step in some], "hint": [hint] * len(some)}
+        also = {"name": [step_name(step) for step in some], "hint": [hint] * len(some)}
         told = (LocalizedText("{name}"), LocalizedText("{hint}"))
         said = [signed(nodes[step]) for step in some]
         series.append(Series(x, y, "", GREY, dots=True, of=of, said=said, told=told, also=also))
@@ -127,7 +127,7 @@ def _edge(ends: tuple, size: float, share: float, begin, end) -> tuple[float, Se
         for one, two, way in zip(begin, end, (at, at * at * (3 - 2 * at)), strict=True)
     )
     bow = min(0.8, 0.15 * (end[0] - begin[0] - 1))
-    names = {name: [named(one)] * len(at) for name, one in zip(("writer", "reader"), ends, strict=True)}
+    names = {name: [step_name(one)] * len(at) for name, one in zip(("writer", "reader"), ends, strict=True)}
     thick = THICK[0] + (THICK[1] - THICK[0]) * abs(size)
     return abs(size), Series(
         x, y + bow * 4 * at * (1 - at), "", ORANGE if share >= 0 else BLUE, line=True, thick=thick,

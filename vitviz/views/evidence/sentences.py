@@ -15,7 +15,7 @@ from vitviz.errors import UnsupportedModel
 from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.views import lazy
 from vitviz.views.evidence.compute import EDITED
-from vitviz.views.printing import seen, shape_of
+from vitviz.views.printing import image_seen, shape_of
 from vitviz.views.shared import passes_of
 from vitviz.views.subject import Settings, ViewContext
 
@@ -71,7 +71,7 @@ def plate(subject: ViewContext, settings: Settings, asked) -> FigureSpec:
     shown = np.reshape(places, found["likeliest"].shape)
     colours = np.asarray([[*bytes.fromhex(colour[1:])] for *_, colour in named], np.uint8)
     title = LocalizedText(TITLE, method=TITLES[settings["patchwise"]])
-    values, grey = np.where(shown < 0, np.nan, found["cosines"]), seen(subject, asked, grey=True)
+    values, grey = np.where(shown < 0, np.nan, found["cosines"]), image_seen(subject, asked, grey=True)
     drawn = Map(title, grey, values, colours[shown], opacity=0.72, aspect=shape_of(subject.grid))
     none = LocalizedText("None: below {least}", least=number(settings["least"]))
     rows, samples = [], []

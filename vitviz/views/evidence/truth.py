@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from vitviz.charts.chart import BLUE, Chart, Series, travelled
+from vitviz.charts.chart import BLUE, Chart, Series, to_json
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
 from vitviz.views.evidence import compute
 from vitviz.views.evidence.charts import NO_CORRELATION, alike
-from vitviz.views.printing import counted, fixed, signed, writer_name
-from vitviz.views.shared import WHOLE, packed
+from vitviz.views.printing import fixed, signed, writer_name, writer_numbers
+from vitviz.views.shared import WHOLE, json_bytes
 from vitviz.views.subject import Settings, ViewContext
 
 BATCH, MOST = 8, 48  # edges that are run at once, and of one head
@@ -36,7 +36,7 @@ def edges(subject: ViewContext, settings: Settings) -> tuple[list, int]:
     return lazy.effects.sampled(every, MOST, 0), len(every)
 
 
-def found(subject: ViewContext, settings: Settings) -> tuple[list, np.ndarray, np.ndarray]:
+def measured_edges(subject: ViewContext, settings: Settings) -> tuple[list, np.ndarray, np.ndarray]:
     """The edges that have been run, with their shares (NaN for queries and keys) and effects, in logits."""
     some, effects = edges(subject, settings)[0], []
     for first in range(0, min(len(some), BATCH * settings["tried"]), BATCH):
@@ -54,21 +54,23 @@ def found(subject: ViewContext, settings: Settings) -> tuple[list, np.ndarray, n
 
 
 def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
-    run, shares, effects = found(subject, settings)
-    names = [".".join(map(str, counted(one.writer))) for one in run]
+    run, shares, effects = measured_edges(subject, settings)
+    names = [".".join(map(str, writer_numbers(one.writer))) for one in run]
     return {"edge_writers": np.asarray(names), "edge_lines": shares, "edge_effects": effects}
 
 
 def item(subject: ViewContext, settings: Settings) -> np.ndarray:
     """The chart as it travels, with how many edges were run, and are to be."""
-    drawn = travelled(chart(subject, settings))
-    return packed({**drawn, "done": len(drawn["series"][-1]["y"]), "count": len(edges(subject, settings)[0])})
+    drawn = to_json(chart(subject, settings))
+    return json_bytes(
+        {**drawn, "done": len(drawn["series"][-1]["y"]), "count": len(edges(subject, settings)[0])}
+    )
 
 
 def chart(subject: ViewContext, settings: Settings) -> Chart:
     """A dot an edge: its share and effect; of queries and keys, whose writers have no share, who wrote it."""
-    (run, shares, effects), valued = found(subject, settings), settings["into"] == "value"
-    names = [counted(one.writer) for one in run]
+    (run, shares, effects), valued = measured_edges(subject, settings), settings["into"] == "value"
+    names = [writer_numbers(one.writer) for one in run]
     x = shares if valued else np.asarray([place[0] if place else 0 for _, *place in names], float)
     line, ends = alike(x, effects) if valued else (None, (-0.4, subject.about.layers + 0.4))
     keys = [".".join(map(str, one)) for one in names]

@@ -15,16 +15,16 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, WAYS
-from vitviz.charts.chart import GREY, SEVERAL, Chart, ReferenceLine, Series, roomy, spoken
+from vitviz.charts.chart import GREY, SEVERAL, Chart, ReferenceLine, Series, roomy, with_error
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map
 from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.traces.grid import Grid
-from vitviz.traces.localized_text import LocalizedText, said, travelling
+from vitviz.traces.localized_text import LocalizedText, message_of, travelling
 from vitviz.views import lazy
-from vitviz.views.base import Item, View, ViewTexts, as_json, drawn
+from vitviz.views.base import Item, View, ViewTexts, as_json, drawing_item
 from vitviz.views.controls import Choice, IntSetting
-from vitviz.views.printing import PrintStyle, joined
-from vitviz.views.shared import likeliest, packed, score_text
+from vitviz.views.printing import PrintStyle, join_texts
+from vitviz.views.shared import json_bytes, likeliest, score_text
 from vitviz.views.subject import Settings, ViewContext
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class PerturbationsView(View):
     title = "Experiment"
     on_request = True
     every_patch = True
-    words = ViewTexts.of(r"""
+    words = ViewTexts.from_text(r"""
         What does the answer hang on? Patches go or move at random, or the picture is changed step by step.
 
         Choose what is done, draw your guess, press the button, then move along the curve.
@@ -105,7 +105,7 @@ class PerturbationsView(View):
         ),
         as_json("point", "one step's answers", "kind", "step"),
         as_json("plan", "what is done at each step, and by which draws", "kind"),
-        drawn("shown", "way height width channel", "what the model was shown, in RGBA",
+        drawing_item("shown", "way height width channel", "what the model was shown, in RGBA",
               "kind", "step", "draw", dtype="uint8"),
     )  # fmt: skip
 
@@ -138,10 +138,10 @@ class PerturbationsView(View):
         if name == "steps":
             return steps
         if name == "plan":
-            return packed(_plan(subject, kind))
+            return json_bytes(_plan(subject, kind))
         if name == "shown":
             step = min(settings["step"], len(steps) - 1)
-            return np.stack([_shown(subject, way, step, settings["draw"] - 1) for way in WAYS[kind]])
+            return np.stack([_step_image(subject, way, step, settings["draw"] - 1) for way in WAYS[kind]])
         if name in (*SCORES, "value"):
             whole = lazy.perturbation.experiment_of(subject.trace, kind, partial(_known, subject))
             known = getattr(whole, "logit" if name == "value" else name)
@@ -149,7 +149,7 @@ class PerturbationsView(View):
             return np.stack([known.get(way, missing) for way in WAYS[kind]])
         if settings["step"] >= len(steps):
             raise WrongSetting(f"Given step={settings['step']}; expected one of 0 to {len(steps) - 1}.")
-        return packed(answered(subject, kind, settings["step"]))
+        return json_bytes(answered(subject, kind, settings["step"]))
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """Mean and band of every way, at as many points as are known."""
@@ -178,8 +178,8 @@ class PerturbationsView(View):
             more = {
                 "band": (np.clip(mean - 2 * error, *ends), np.clip(mean + 2 * error, *ends)),
                 "of": {"step": range(len(found))},
-                "said": [spoken(times * one, 2 * times * spread, unit) for one, spread in means],
-                "told": (joined(of, way_name(way), by=", "), "{done}"),
+                "said": [with_error(times * one, 2 * times * spread, unit) for one, spread in means],
+                "told": (join_texts(of, way_name(way), by=", "), "{done}"),
                 "also": {"done": done[: len(found)]},
             }
             places = np.asarray(x[: len(found)], float)
@@ -221,7 +221,7 @@ class PerturbationsView(View):
         for way, answers in zip(ways, answered(subject, kind, step), strict=True):
             if "tops" in answers:
                 named = (f"{name} {score_text(one, subject)}" for name, one in answers["tops"][draw])
-                named = joined(*named)
+                named = join_texts(*named)
                 notes.append(LocalizedText("{name}: {value}", name=way_name(way), value=named))
         panels = replace(chart, levels=(*chart.levels, here)), *maps
         return FigureSpec((panels,), tuple(notes), ((2.4, *[1.0] * len(maps)),), width=WIDE)
@@ -277,7 +277,7 @@ def _others(subject: ViewContext, kind: str) -> dict[str, np.ndarray]:
     return subject.once("others", lambda: lazy.perturbation_study.others_of(subject.inspector, subject.trace))
 
 
-def _shown(subject: ViewContext, way: str, step: int, draw: int) -> np.ndarray:
+def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndarray:
     """The picture as the model got it, height width channel: what was left out is see-through."""
     grid, picture = subject.grid, subject.trace.view.picture
     whole = np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
@@ -302,15 +302,15 @@ def _shown(subject: ViewContext, way: str, step: int, draw: int) -> np.ndarray:
 def _answers(subject: ViewContext, way: str, step: int) -> Tensor | str:
     """Logits, draw x class, or why this way does not exist; made once and kept with the picture."""
 
-    def asked() -> Tensor | str:
+    def should_stop() -> Tensor | str:
         try:
             others = [*_others(subject, way).values()]
             return lazy.perturbation_study.answers(subject.inspector, subject.trace, way, step, others=others)
         except UnsupportedModel as reason:
-            return said(reason)
+            return message_of(reason)
 
     once = subject.once_by_passes if step else subject.once  # nothing done is known
-    return once(_name(way, step), asked)
+    return once(_name(way, step), should_stop)
 
 
 def _name(way: str, step: int) -> str:

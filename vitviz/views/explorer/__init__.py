@@ -6,13 +6,21 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.charts.chart import travelled
+from vitviz.charts.chart import to_json
 from vitviz.errors import TooMuch
-from vitviz.views.base import Item, View, ViewTexts, as_json, changed, drawn
-from vitviz.views.controls import Choice, IntListSetting, IntSetting, ModelShape, QuerySetting, Slider, placed
+from vitviz.views.base import Item, View, ViewTexts, as_json, changed, drawing_item
+from vitviz.views.controls import (
+    Choice,
+    IntListSetting,
+    IntSetting,
+    ModelShape,
+    QuerySetting,
+    Slider,
+    token_names,
+)
 from vitviz.views.explorer import score
 from vitviz.views.printing import FrameSettings, each
-from vitviz.views.shared import distances_of, packed
+from vitviz.views.shared import distances_of, json_bytes
 from vitviz.views.subject import Settings, ViewContext
 
 WHOLE = 600  # up to so many tokens a layer is handed out whole, so that hovering asks for nothing
@@ -88,14 +96,16 @@ class AttentionView(View):
         QuerySetting("against", default="mean"),  # the key with whose score it is compared
     )
     items = (
-        drawn("layer", "head query key", "attention of a whole layer", "layer", dtype="float16"),
-        drawn("line", "token", "attention of the token, or to it", *_LINE, "token"),
-        drawn("pinned", "pin token", "the same of pinned tokens", *_LINE, "pins"),
-        drawn("wall", "layer head patch", "each map / its maximum", "token", "direction", dtype="uint8"),
-        drawn("wallmax", "layer head", "those maxima", "token", "direction"),
-        drawn("distances", "layer head", "attention distance, px of the model's input"),
-        drawn("entropy", "head", "mean entropy of a head's rows, nats", "layer"),
-        drawn("rollout", "row col", "rollout with the token as its query", "token"),
+        drawing_item("layer", "head query key", "attention of a whole layer", "layer", dtype="float16"),
+        drawing_item("line", "token", "attention of the token, or to it", *_LINE, "token"),
+        drawing_item("pinned", "pin token", "the same of pinned tokens", *_LINE, "pins"),
+        drawing_item(
+            "wall", "layer head patch", "each map / its maximum", "token", "direction", dtype="uint8"
+        ),
+        drawing_item("wallmax", "layer head", "those maxima", "token", "direction"),
+        drawing_item("distances", "layer head", "attention distance, px of the model's input"),
+        drawing_item("entropy", "head", "mean entropy of a head's rows, nats", "layer"),
+        drawing_item("rollout", "row col", "rollout with the token as its query", "token"),
         as_json(
             "score", "a score by writers", *_LINE, "token", "key", "against", only_when=(("beside", "score"),)
         ),
@@ -122,7 +132,7 @@ class AttentionView(View):
             lines = [_lines(trace, layer, one, way)[settings["head"] - 1].numpy() for one in asked]
             return lines[0] if name == "line" else np.reshape(lines, (-1, trace.grid.tokens))
         if name == "score":
-            return packed(travelled(score.panel(self, subject, settings)))
+            return json_bytes(to_json(score.panel(self, subject, settings)))
         if name == "distances":
             return distances_of(subject).distance.numpy()
         if name == "entropy":
@@ -130,17 +140,17 @@ class AttentionView(View):
         if name == "rollout":
             if _absent(trace, token):
                 return np.full((trace.grid.rows, trace.grid.cols), np.nan)
-            return analyses.rollout(trace, query=placed(token, trace.grid)).numpy()
+            return analyses.rollout(trace, query=token_names(token, trace.grid)).numpy()
         differs = settings["difference"] == "on"
         wall = changed(subject, settings, lambda one: self._wall(one, token, way))
         most = np.abs(wall).max(axis=-1)
         shares = wall / np.maximum(most, 1e-30)[..., None]
         return most if name == "wallmax" else np.round(255 * ((shares + 1) / 2 if differs else shares))
 
-    def found(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+    def item_values(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         if name in ("wall", "wallmax"):  # by the largest of the change itself
             return self.item(subject, name, settings)
-        return super().found(subject, name, settings)
+        return super().item_values(subject, name, settings)
 
     def over_layers(self, settings: Settings, about: ModelShape) -> FrameSettings:
         # a rollout is the same at every layer
@@ -151,7 +161,7 @@ class AttentionView(View):
         picked = [settings["token"], *settings["pins"]]
         found = score.arrays(self, subject, settings) if settings["beside"] == "score" else {}
         if settings["show"] == "rollout":  # query row col
-            maps = [self.found(subject, "rollout", {**settings, "token": one}) for one in picked]
+            maps = [self.item_values(subject, "rollout", {**settings, "token": one}) for one in picked]
             found["rollout"] = np.stack(maps)
 
         def lines_of(one: ViewContext) -> np.ndarray:
@@ -159,7 +169,7 @@ class AttentionView(View):
 
         return {
             **found,
-            "queries": np.asarray([str(placed(one, trace.grid)) for one in picked]),  # a token or patch
+            "queries": np.asarray([str(token_names(one, trace.grid)) for one in picked]),  # a token or patch
             "attention": changed(subject, settings, lines_of),
             "attention_distance": distances_of(subject).distance.numpy(),
             "grid": np.asarray([trace.grid.rows, trace.grid.cols]),
@@ -181,7 +191,7 @@ def _lines(trace, layer: int, token: int, way: str):
     if _absent(trace, token):
         return trace.on_tokens(trace.attention(layer)[:, 0]) * math.nan
     asked = analyses.attends_to if way == "row" else analyses.attended_by
-    return asked(trace, layer, placed(token, trace.grid))
+    return asked(trace, layer, token_names(token, trace.grid))
 
 
 def _absent(trace, token: int) -> bool:

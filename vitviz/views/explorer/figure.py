@@ -5,7 +5,16 @@ import numpy as np
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale, Tiles
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.explorer import score
-from vitviz.views.printing import PINS, fixed, joined, over, prefix_name, scaled, shape_of, token_name
+from vitviz.views.printing import (
+    PINS,
+    fixed,
+    join_texts,
+    map_over_image,
+    prefix_name,
+    scaled,
+    shape_of,
+    token_name,
+)
 
 
 def plate(view, subject, settings, asked) -> FigureSpec:
@@ -22,7 +31,7 @@ def plate(view, subject, settings, asked) -> FigureSpec:
         pinned = zip(tokens[1:], lines[1:], PINS * 4, strict=False)
         rows.append(tuple(_map(view, subject, settings, asked, *one) for one in pinned))
         weights.append((1.0,) * len(rows[-1]))
-    notes = tuple(_told(subject, settings, lines[0])) if len(tokens) == 1 else ()
+    notes = tuple(_attention_caption(subject, settings, lines[0])) if len(tokens) == 1 else ()
     wide = asked.detail or len(tokens) > 2
     return FigureSpec(tuple(rows), notes, tuple(weights), WIDE if wide else NARROW)
 
@@ -52,8 +61,8 @@ def _map(view, subject, settings, asked, token: int, line: np.ndarray, colour: s
     asks = settings["direction"] == "column" and not rollout
     named = token_name(grid, token)
     what = LocalizedText("who attends to: {token}" if asks else "what it attends to: {token}", token=named)
-    title = joined(_where(settings), what)
-    return over(subject, asked, values, scale, title, marks)
+    title = join_texts(_where(settings), what)
+    return map_over_image(subject, asked, values, scale, title, marks)
 
 
 def _where(settings) -> str:
@@ -64,7 +73,7 @@ def _where(settings) -> str:
     return LocalizedText("Layer {layer}, head {head}", layer=settings["layer"], head=settings["head"])
 
 
-def _told(subject, settings, line: np.ndarray) -> list[str]:
+def _attention_caption(subject, settings, line: np.ndarray) -> list[str]:
     """How much lies on the patches, and what each prefix token gets; of one token alone."""
     grid = subject.grid
     share = float(np.nansum(line[grid.prefix :]))  # a patch that was left out is none of it
@@ -80,7 +89,7 @@ def _told(subject, settings, line: np.ndarray) -> list[str]:
         LocalizedText("{name}: {value}", name=prefix_name(name), value=fixed(float(line[i]), 4))
         for i, name in enumerate(grid.prefix_names)
     ]
-    return [said, joined(*named)]
+    return [said, join_texts(*named)]
 
 
 def _wall(view, subject, settings) -> Tiles:
@@ -108,7 +117,7 @@ def _wall(view, subject, settings) -> Tiles:
     if settings["show"] != "rollout":
         place = list(order[layer]).index(settings["head"] - 1) if settings["show"] == "head" else heads
         chosen = int(place) * layers + layer
-    title = joined(LocalizedText("All layers and heads"), token_name(grid, settings["token"]))
+    title = join_texts(LocalizedText("All layers and heads"), token_name(grid, settings["token"]))
     cols = tuple(str(i + 1) for i in range(layers))
     named = cols, (*names, LocalizedText("mean")), LocalizedText("layer"), LocalizedText("head")
     return Tiles(tiles, layers, title, (), *named, aspect=shape_of(grid), scale=scale, chosen=chosen)

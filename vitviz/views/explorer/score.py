@@ -7,11 +7,19 @@ import numpy as np
 from vitviz.charts.chart import Matrix, Scale, balanced, table
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec
 from vitviz.errors import UnsupportedModel
-from vitviz.traces.localized_text import LocalizedText, said
+from vitviz.traces.localized_text import LocalizedText, message_of
 from vitviz.views import lazy
-from vitviz.views.controls import placed, sequential
-from vitviz.views.printing import counted, fixed, joined, patch_name, signed, token_name, writer_name
-from vitviz.views.shared import recorded
+from vitviz.views.controls import sequential, token_names
+from vitviz.views.printing import (
+    fixed,
+    join_texts,
+    patch_name,
+    signed,
+    token_name,
+    writer_name,
+    writer_numbers,
+)
+from vitviz.views.shared import ensure_recorded
 from vitviz.views.subject import Settings, ViewContext
 
 FEW = 48  # writers that can be told apart as rows; of more a layer's heads stand together
@@ -27,12 +35,12 @@ def account(view, subject: ViewContext, settings: Settings):
     trace, layer, head = subject.trace, settings["layer"] - 1, settings["head"] - 1
     other = settings["key"]
     if other in NOBODY:
-        other = placed(int(np.nanargmax(view.item(subject, "line", settings))), trace.grid)
-    names = [placed(settings["token"], trace.grid), other]
+        other = token_names(int(np.nanargmax(view.item(subject, "line", settings))), trace.grid)
+    names = [token_names(settings["token"], trace.grid), other]
     names = names if settings["direction"] == "row" else names[::-1]
     names += [] if settings["against"] in NOBODY else [settings["against"]]
     places = [lazy.query.query_place(trace, one) for one in names]
-    recorded(subject)
+    ensure_recorded(subject)
     found = subject.once(
         f"score {layer} {head} {places}",
         lambda: lazy.circuits.attention_score_attribution(subject.inspector, trace, layer, head, *places),
@@ -48,7 +56,7 @@ def arrays(view, subject: ViewContext, settings: Settings) -> dict[str, np.ndarr
         "score_relative": found.relative.numpy(),
         "score_sums": np.asarray([found.score, found.total, found.rest, relative, found.relative_rest]),
         "score_tokens": np.asarray([str(one) for one in names]),
-        "score_writers": np.asarray([".".join(map(str, counted(one))) for one in found.writers]),
+        "score_writers": np.asarray([".".join(map(str, writer_numbers(one))) for one in found.writers]),
     }
 
 
@@ -59,8 +67,10 @@ def panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any]:
     try:
         found, names = account(view, subject, settings)
     except UnsupportedModel as error:
-        return {"notes": (said(error),)}
-    every = [("biases",) if one.kind in ("bias", "constant") else counted(one) for one in found.writers]
+        return {"notes": (message_of(error),)}
+    every = [
+        ("biases",) if one.kind in ("bias", "constant") else writer_numbers(one) for one in found.writers
+    ]
     if len(set(every)) > FEW:
         every = [("heads", one[1]) if one[0] == "head" else one for one in every]
     writers = sorted(set(every), key=lambda one: (one == ("biases",), every.index(one)))
@@ -124,5 +134,5 @@ def plate(view, subject: ViewContext, settings: Settings, main) -> FigureSpec:
     told = panel(view, subject, settings)
     if "matrix" not in told:
         return FigureSpec(((main,),), told["notes"], width=NARROW)
-    asked = joined(*(one for _, one in told["slots"]))
+    asked = join_texts(*(one for _, one in told["slots"]))
     return FigureSpec(((main, told["matrix"]),), (asked, told["above"], *told["notes"]), width=WIDE)

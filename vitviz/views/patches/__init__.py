@@ -8,7 +8,7 @@ from vitviz.charts.chart import ends
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, Scale, Tiles
 from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.base import View, ViewTexts, drawn
+from vitviz.views.base import View, ViewTexts, drawing_item
 from vitviz.views.controls import Choice, Slider
 from vitviz.views.printing import PrintStyle, prefix_name, shape_of
 from vitviz.views.subject import Settings, ViewContext
@@ -49,7 +49,7 @@ class PatchesView(View):
         "patch_embedding": "patch width",
         "position_embedded": "patch width",
     }
-    items = (drawn("norms", "stage patch", "norm of the embedding, before and after E_pos"),)
+    items = (drawing_item("norms", "stage patch", "norm of the embedding, before and after E_pos"),)
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         preprocessing = subject.inspector.preprocessing
@@ -85,7 +85,7 @@ class PatchesView(View):
         grid, picture = subject.grid, subject.trace.view.picture
         (high, wide), rows, cols, sequence = grid.patch, grid.rows, grid.cols, settings["form"] == "sequence"
         patches = picture.reshape(rows, high, cols, wide, 3).swapaxes(1, 2)
-        patches, notes = patches.reshape(grid.patches, high, wide, 3), (_counted(grid),)
+        patches, notes = patches.reshape(grid.patches, high, wide, 3), (_patch_count_text(grid),)
         gap, aspect = CUT + 0.3 * settings["gap"], high / wide
         if sequence:
             across = min(grid.patches, max(20, int(np.ceil(np.sqrt(2 * grid.patches)))))
@@ -110,7 +110,7 @@ class PatchesView(View):
         return FigureSpec(((main, *maps),), notes, ((1.5, *[1.0] * len(maps)),), WIDE)
 
 
-def _counted(grid: Grid) -> str:
+def _patch_count_text(grid: Grid) -> str:
     """How many tokens the patches make."""
     whole, (tall, wide) = f"{grid.rows} × {grid.cols} = {grid.patches}", grid.patch
     told = {"sum": whole, "height": tall, "width": wide, "tokens": grid.tokens}

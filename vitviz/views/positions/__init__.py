@@ -7,9 +7,9 @@ import numpy as np
 from vitviz import analyses
 from vitviz.charts.mpl.spec import WIDE, FigureSpec, Map, Matrix, PatchFrame, Scale, Tiles
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.base import Needs, View, ViewTexts, drawn
+from vitviz.views.base import Needs, View, ViewTexts, drawing_item
 from vitviz.views.controls import Choice
-from vitviz.views.printing import PrintStyle, joined, patch_name, place_name, shape_of
+from vitviz.views.printing import PrintStyle, join_texts, patch_name, place_name, shape_of
 from vitviz.views.subject import Settings, ViewContext
 
 _NONE = (
@@ -53,7 +53,7 @@ class PositionsView(View):
         Choice("scale", "Scale", options=(("data", "From lowest to highest"), ("full", "From -1 to 1"))),
     )
     arrays = {"similarity": "row col row col", "position_embeddings": "patch width"}
-    items = (drawn("similarity", "patch patch", "cosine of two position embeddings", dtype="float16"),)
+    items = (drawing_item("similarity", "patch patch", "cosine of two position embeddings", dtype="float16"),)
     extra_strings = (*_INSTEAD.values(),)
 
     def unsupported(self, subject: ViewContext) -> str | None:
@@ -101,7 +101,7 @@ class PositionsView(View):
         if not asked.detail:
             return FigureSpec(((main,),), width=112.0)
         middle = grid.rows // 2 * grid.cols + grid.cols // 2
-        title = joined(patch_name(middle), place_name(grid, middle))
+        title = join_texts(patch_name(middle), place_name(grid, middle))
         one = Map(title, None, each[middle], None, scale, marks=(PatchFrame(middle),), aspect=shape_of(grid))
         return FigureSpec(((main, one),), weights=((1.9, 1.0),), width=WIDE)
 

@@ -10,7 +10,7 @@ from vitviz.charts.encode import encoded
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale, Tiles, tinted
 from vitviz.charts.overlay import faded, overlay
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.base import File, View, ViewTexts, drawn
+from vitviz.views.base import File, View, ViewTexts, drawing_item
 from vitviz.views.controls import Choice, IntSetting, LayerRange, ModelShape, QuerySetting, Slider, sequential
 from vitviz.views.printing import (
     FrameSettings,
@@ -18,7 +18,7 @@ from vitviz.views.printing import (
     box_on,
     fixed,
     growing,
-    joined,
+    join_texts,
     prefix_name,
     scaled,
     shape_of,
@@ -96,8 +96,8 @@ class RolloutView(View):
         IntSetting("alone", maximum="layers"),
     )
     items = (
-        drawn("map", "row col", "share of attention over all layers", *_ASKED),
-        drawn("layers", "layer row col", "mean attention of the query, by layer", "query"),
+        drawing_item("map", "row col", "share of attention over all layers", *_ASKED),
+        drawing_item("layers", "layer row col", "mean attention of the query, by layer", "query"),
     )
     differs = ("map", "layers")
     files = (File("overlay.png", "Overlay, full size (PNG)", "image/png"),)
@@ -121,18 +121,20 @@ class RolloutView(View):
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         return {
-            "rollout": self.found(subject, "map", settings),
-            "mean_attention_by_layer": self.found(subject, "layers", settings),
+            "rollout": self.item_values(subject, "map", settings),
+            "mean_attention_by_layer": self.item_values(subject, "layers", settings),
             "crop_box": np.asarray(subject.trace.view.box),
         }
 
     def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
         """The rollout, or one layer alone, over the upload; with detail every layer's own attention."""
-        whole, layers = (np.asarray(self.found(subject, one, settings), float) for one in self.differs)
+        whole, layers = (np.asarray(self.item_values(subject, one, settings), float) for one in self.differs)
         alone = settings["alone"]
         values = layers[alone - 1] if alone else whole
         what = LocalizedText("Layer {layer} alone", layer=alone) if alone else LocalizedText("Rollout")
-        main = _laid(subject, settings, asked, values, joined(what, self._asking(subject, settings["query"])))
+        main = _laid(
+            subject, settings, asked, values, join_texts(what, self._asking(subject, settings["query"]))
+        )
         notes = (_share(subject, settings, values),)
         if not asked.detail:
             return FigureSpec(((main,),), notes, width=NARROW)
@@ -156,7 +158,7 @@ class RolloutView(View):
     def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
         """The overlay as it stands in the page, with as many pixels as `upload` has, on a light page."""
         alone = settings["alone"]
-        laid = self.found(subject, "layers" if alone else "map", settings)
+        laid = self.item_values(subject, "layers" if alone else "map", settings)
         laid = laid[alone - 1] if alone else laid
         look = [settings[name] for name in ("overlay", "opacity", "colormap")]
         low, high = float(laid.min()) if settings["scale"] == "data" else 0.0, None
@@ -191,7 +193,7 @@ def _share(subject, settings, values: np.ndarray) -> str:
         return LocalizedText("The change of all patches together: {share}.", share=fixed(share))
     if not names:
         return LocalizedText("The patches hold all of it: {share}.", share=f"{share:.3g}")
-    tokens = LocalizedText("the prefix tokens ({names})", names=joined(*map(prefix_name, names), by=", "))
+    tokens = LocalizedText("the prefix tokens ({names})", names=join_texts(*map(prefix_name, names), by=", "))
     tokens = LocalizedText("the {name} token", name=names[0]) if len(names) == 1 else tokens
     return LocalizedText(
         "The patches hold {share} of it; the rest is on {tokens}.", share=f"{share:.2f}", tokens=tokens

@@ -15,15 +15,15 @@ from vitviz.charts.chart import (
     ends,
     number,
     table,
-    travelled,
+    to_json,
 )
 from vitviz.errors import WrongSetting
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.samples import samples
-from vitviz.views.base import Item, View, ViewTexts, as_json, drawn
+from vitviz.views.base import Item, View, ViewTexts, as_json, drawing_item
 from vitviz.views.controls import Choice, IntListSetting, IntSetting, ModelShape, Slider, Text
 from vitviz.views.printing import FrameSettings, each, prefix_name, token_name
-from vitviz.views.shared import packed
+from vitviz.views.shared import json_bytes
 from vitviz.views.subject import Settings, ViewContext
 from vitviz.views.tokens import compute
 
@@ -39,7 +39,7 @@ _MADE = "cosines by_depth across facing photo tints other_tints components share
 class RepresentationsView(View):
     title = "Tokens"
     sided = True
-    words = ViewTexts.of(r"""
+    words = ViewTexts.from_text(r"""
         Every layer rewrites each patch’s vector: those that mean the same come close, and a few grow far
         longer.
 
@@ -106,27 +106,34 @@ class RepresentationsView(View):
         IntSetting("partner", maximum="patches"),  # the patch of it that is held
     )  # fmt: skip
     items = (
-        drawn("cosines", "query key", "cosine of every two tokens", *_TOKENS, dtype="float16"),
-        drawn("line", "token", "cosine of each token with the chosen one", *_TOKENS, "token"),
-        drawn("pinned", "pin token", "the same of pinned tokens", *_TOKENS, "pins"),
-        drawn(
+        drawing_item("cosines", "query key", "cosine of every two tokens", *_TOKENS, dtype="float16"),
+        drawing_item("line", "token", "cosine of each token with the chosen one", *_TOKENS, "token"),
+        drawing_item("pinned", "pin token", "the same of pinned tokens", *_TOKENS, "pins"),
+        drawing_item(
             "by_depth", "depth row col", "the same at every depth", "norm", "mean", "token", dtype="float16"
         ),
         Item(
             "similarity", "row col", "cosine of each patch with the chosen token", depends=(*_TOKENS, "token")
         ),
-        drawn(
-            "across", "patch other", "cosine of each patch with each of the second photograph's",
-            *_TOKENS, "other", dtype="float16",
+        drawing_item(
+            "across",
+            "patch other",
+            "cosine of each patch with each of the second photograph's",
+            *_TOKENS,
+            "other",
+            dtype="float16",
         ),
         Item(
-            "facing", "row col",
+            "facing",
+            "row col",
             "cosine of each patch with the chosen one of the second photograph, if there is",
             depends=(*_TOKENS, "other", "partner"),
         ),
-        drawn("photo", "y x channel", "the second photograph as the model gets it", "other", dtype="uint8"),
-        drawn("tints", "depth row col rgb", "colours", *_BASIS, "tint", dtype="uint8"),
-        drawn("other_tints", "depth row col rgb", "the second's", *_BASIS, "tint", dtype="uint8"),
+        drawing_item(
+            "photo", "y x channel", "the second photograph as the model gets it", "other", dtype="uint8"
+        ),
+        drawing_item("tints", "depth row col rgb", "colours", *_BASIS, "tint", dtype="uint8"),
+        drawing_item("other_tints", "depth row col rgb", "the second's", *_BASIS, "tint", dtype="uint8"),
         Item("components", "row col component", "scores, first component first", depends=("depth", *_BASIS)),
         Item("shares", "depth component", "of the variance of what the basis was fitted to", depends=_BASIS),
         Item("norms", "depth token", "Euclidean norm of each raw token"),
@@ -140,7 +147,7 @@ class RepresentationsView(View):
         Item("cosine", "head head", "cosine of two heads' attention in the block", depends=("depth",)),
         Item("divergence", "head head", "Jensen-Shannon divergence, nats", depends=("depth",)),
         as_json("matrices", "of heads and sinks", "show", "depth", "measure", "alike"),
-    )  # fmt: skip
+    )
 
     charted = ("show", "depth")
     differs = ("cosines", "line", "pinned", "by_depth", "similarity")
@@ -163,7 +170,7 @@ class RepresentationsView(View):
                 f"{trace.grid.tokens} at this input size. Ask for the line of a token instead."
             )
         if name == "matrices":
-            return packed(travelled(matrices(self, subject, settings)))
+            return json_bytes(to_json(matrices(self, subject, settings)))
         if name in ("line", "similarity"):
             line = compute.lines(subject, settings, [settings["token"]])[0]
             return line if name == "line" else line[trace.grid.prefix :].reshape(trace.grid.rows, -1)
@@ -223,7 +230,7 @@ class RepresentationsView(View):
         }[settings["show"]]
         if settings["show"] == "similarity" and settings["other"]:
             names = (*names, "facing")
-        found = {name: self.found(subject, name, settings) for name in names}
+        found = {name: self.item_values(subject, name, settings) for name in names}
         if settings["show"] == "components":
             found |= compute.basis_taken(subject, settings)
         found["grid"] = np.asarray([subject.grid.rows, subject.grid.cols])
@@ -248,7 +255,7 @@ def _widths(view, subject, settings) -> Matrix:
         high = float(np.log(tokens))
         label = LocalizedText("Entropy in nats; even attention has {most}", most=number(high))
     counted = {"count": table(np.exp(nats), number), "value": table(nats, number)}
-    told = [_named(nats), LocalizedText("{count} tokens looked at, entropy {value} nats", **counted)]
+    told = [_cell_names(nats), LocalizedText("{count} tokens looked at, entropy {value} nats", **counted)]
     for token, one in enumerate(own[:2]):
         like = {"token": token_name(subject.grid, token), "value": table(one, number)}
         told.append(LocalizedText("{token} as the query: {value} nats", **like))
@@ -281,13 +288,13 @@ def _sinks(view, subject, settings) -> Matrix:
     share = table(100 * shares, lambda one: f"{number(one)} %")
     at = table(tokens, lambda one: token_name(subject.grid, int(one)))
     even = LocalizedText("an even share is {even}", even=f"{number(100 / subject.grid.tokens)} %")
-    told = (_named(shares), LocalizedText("{share} arrives at {token}", share=share, token=at), even)
+    told = (_cell_names(shares), LocalizedText("{share} arrives at {token}", share=share, token=at), even)
     label = LocalizedText("Largest share of attention at one token")
     scale, column = Scale("viridis", 0.0, float(shares.max()) or 1.0, label), settings["depth"] - 1
     return Matrix(shares, scale, BLOCK, HEAD, told=told, column=column)
 
 
-def _named(values: np.ndarray) -> LocalizedText:
+def _cell_names(values: np.ndarray) -> LocalizedText:
     """What each cell of a matrix (head, layer) is called."""
     heads, layers = (range(1, count + 1) for count in values.shape)
     return LocalizedText("Layer {layer}, head {head}", layer=[layers], head=[[one] for one in heads])

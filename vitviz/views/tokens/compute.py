@@ -55,8 +55,8 @@ def members(subject: ViewContext, settings: Settings) -> list[ViewContext]:
         found = [subject]
     for one in found:
         if _shape(one) != _shape(subject):
-            told = {"checkpoint": subject.checkpoint, "own": _said(subject)}
-            raise WrongSetting(LocalizedText(APART, **told, other=one.checkpoint, others=_said(one)))
+            told = {"checkpoint": subject.checkpoint, "own": _norm_texts(subject)}
+            raise WrongSetting(LocalizedText(APART, **told, other=one.checkpoint, others=_norm_texts(one)))
     return found
 
 
@@ -70,7 +70,7 @@ def norm_of(subject: ViewContext, settings: Settings) -> Inspector | None:
     return subject.inspector if settings["norm"] == "final" else None
 
 
-def named(subject: ViewContext, settings: Settings) -> str:
+def basis_key(subject: ViewContext, settings: Settings) -> str:
     """What a basis is kept under: all that it depends on besides the run."""
     other = {"photo": settings["other"]}.get(settings["basis"], "")
     if settings["basis"] == "beside" and subject.beside is not None and subject.beside.trace is not None:
@@ -116,7 +116,7 @@ def _shape(subject: ViewContext) -> tuple[int, int]:
     return len(subject.trace.tokens), subject.trace.tokens[0].shape[-1]
 
 
-def _said(subject: ViewContext) -> LocalizedText:
+def _norm_texts(subject: ViewContext) -> LocalizedText:
     depths, width = _shape(subject)
     return LocalizedText("{depths} depths of tokens {width} numbers wide", depths=depths, width=width)
 
@@ -125,11 +125,11 @@ def cosines(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Every token with every other."""
     trace, centred = subject.trace, settings["mean"] == "out"
 
-    def made() -> np.ndarray:
+    def make() -> np.ndarray:
         found = analyses.token_cosines(trace, settings["depth"], centred, norm_of(subject, settings))
         return analyses.over_sequence(trace, analyses.over_sequence(trace, found).mT).mT.numpy()
 
-    return subject.once(f"cosines {settings['depth']} {settings['norm']} {centred}", made)
+    return subject.once(f"cosines {settings['depth']} {settings['norm']} {centred}", make)
 
 
 def lines(
@@ -182,7 +182,7 @@ def other_tints(subject: ViewContext, settings: Settings) -> np.ndarray:
 def _tints(subject: ViewContext, settings: Settings) -> list[np.ndarray]:
     """Of each that shares the basis."""
 
-    def made() -> list[np.ndarray]:
+    def make() -> list[np.ndarray]:
         found, scores = members(subject, settings), []
         for depth, basis in enumerate(_bases(subject, settings)):
             each = [basis.scores(patches(one, depth, settings)) for one in found]
@@ -196,7 +196,7 @@ def _tints(subject: ViewContext, settings: Settings) -> list[np.ndarray]:
         parts = zip(*(one.split(list(map(len, own))) for one in scores), strict=True)
         return [_laid(one.trace, part) for one, part in zip(found, parts, strict=True)]
 
-    return subject.once(f"tints {named(subject, settings)} {settings['tint']}", made)
+    return subject.once(f"tints {basis_key(subject, settings)} {settings['tint']}", make)
 
 
 def _laid(trace: Trace, scores: Sequence) -> np.ndarray:
@@ -214,7 +214,7 @@ def basis_taken(subject: ViewContext, settings: Settings) -> dict[str, np.ndarra
 def of_trace(subject: ViewContext) -> dict[str, np.ndarray]:
     """What needs no setting: lengths and largest numbers at every depth."""
 
-    def made() -> dict[str, np.ndarray]:
+    def make() -> dict[str, np.ndarray]:
         trace = subject.trace
         usual = analyses.usual_norms(trace)
         found = [analyses.largest_activations(trace, depth, LARGEST) for depth in range(len(trace.tokens))]
@@ -226,7 +226,7 @@ def of_trace(subject: ViewContext) -> dict[str, np.ndarray]:
             "typical": np.asarray([one.typical for one in found]),
         }
 
-    return subject.once("lengths", made)
+    return subject.once("lengths", make)
 
 
 def of_block(subject: ViewContext, name: str, block: int) -> np.ndarray:
@@ -263,7 +263,7 @@ def _bases(subject: ViewContext, settings: Settings) -> list[analyses.Basis]:
     if subject.fitted is not None:
         return subject.fitted(f"bases {settings['norm']}", lambda frames: _bases_over(frames, settings))
 
-    def made() -> list[analyses.Basis]:
+    def make() -> list[analyses.Basis]:
         found, depths = members(subject, settings), range(len(subject.trace.tokens))
         count = min(3, *patches(subject, 0, settings).shape)
         if settings["basis"] == "all":
@@ -272,7 +272,7 @@ def _bases(subject: ViewContext, settings: Settings) -> list[analyses.Basis]:
         sets = ([patches(one, depth, settings) for one in found] for depth in depths)
         return [analyses.basis_of(each, count) for each in sets]
 
-    return subject.once(f"bases {named(subject, settings)}", made)
+    return subject.once(f"bases {basis_key(subject, settings)}", make)
 
 
 def _bases_over(frames: Iterable[ViewContext], settings: Settings) -> list[analyses.Basis]:

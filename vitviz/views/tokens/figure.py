@@ -7,7 +7,7 @@ import numpy as np
 from vitviz.charts.chart import BLUE, ORANGE, Chart, ReferenceLine, balanced, ends, number
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale, Tiles, tinted
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.printing import PINS, joined, over, patch_name, prefix_name, scaled, shape_of
+from vitviz.views.printing import PINS, join_texts, map_over_image, patch_name, prefix_name, scaled, shape_of
 from vitviz.views.tokens import matrices
 
 
@@ -21,27 +21,29 @@ def _similarity(view, subject, settings, asked) -> FigureSpec:
     scale = _cosines(view, subject, settings)
     marks = _outliers(view, subject, settings) if settings["mark"] != "off" else ()
     held = (PatchFrame(token - grid.prefix),) if token >= grid.prefix else ()
-    title = joined(LocalizedText("Similarity to {token}", token=_name(grid, token)), _where(settings))
-    values = view.found(subject, "similarity", settings)
-    main = over(subject, asked, values, scale, title, (*marks, *held), settings["opacity"])
+    title = join_texts(LocalizedText("Similarity to {token}", token=_name(grid, token)), _where(settings))
+    values = view.item_values(subject, "similarity", settings)
+    main = map_over_image(subject, asked, values, scale, title, (*marks, *held), settings["opacity"])
     rows = [(main,)]
     if asked.detail:
-        depths = np.asarray(view.found(subject, "by_depth", settings), float)
+        depths = np.asarray(view.item_values(subject, "by_depth", settings), float)
         text = LocalizedText("{token} at every depth", token=_name(grid, token))
         rows = [(main, _strip(depths, text, grid, settings, scale))]
     if settings["pins"]:
-        pinned = view.found(subject, "pinned", settings)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
+        pinned = view.item_values(subject, "pinned", settings)[:, grid.prefix :].reshape(
+            -1, grid.rows, grid.cols
+        )
         pins = ()
         for pin, line, colour in zip(settings["pins"], pinned, PINS * 4, strict=False):
             mark = (PatchFrame(pin - grid.prefix, colour),) if pin >= grid.prefix else ()
-            pins += (over(subject, asked, line, scale, _name(grid, pin), mark),)
+            pins += (map_over_image(subject, asked, line, scale, _name(grid, pin), mark),)
         rows.append(pins)
     return FigureSpec(tuple(rows), width=WIDE if asked.detail or len(settings["pins"]) > 2 else NARROW)
 
 
 def _cosines(view, subject, settings) -> Scale:
     """About zero without the mean patch; else from the smallest cosine of any two tokens, as on the page."""
-    every = view.found(subject, "cosines" if view.summary(subject)["whole"] else "line", settings)
+    every = view.item_values(subject, "cosines" if view.summary(subject)["whole"] else "line", settings)
     if settings["difference"] == "on":
         return scaled(settings, every, Scale("", 0.0, 1.0, LocalizedText("Cosine")))
     if settings["mean"] == "out":
@@ -56,8 +58,10 @@ def _components(view, subject, settings, asked) -> FigureSpec:
     scores = np.asarray(view.item(subject, "components", settings), float)
     shares = [f"{100 * share:.1f} %" for share in view.item(subject, "shares", settings)[depth]]
     marks = _outliers(view, subject, settings) if settings["mark"] != "off" else ()
-    title = joined(LocalizedText("Principal components"), _where(settings))
-    main = over(subject, asked, scores[..., 0], None, title, marks, settings["opacity"], tints[depth])
+    title = join_texts(LocalizedText("Principal components"), _where(settings))
+    main = map_over_image(
+        subject, asked, scores[..., 0], None, title, marks, settings["opacity"], tints[depth]
+    )
     turned = LocalizedText("Red, green, blue: components 1, 2, 3.")
     if settings["tint"] == "steady":
         turned = LocalizedText("Colours: the three together, turned to look like the depth before.")
@@ -90,9 +94,9 @@ def _norms(view, subject, settings, asked) -> FigureSpec:
     patches = norms[depth, grid.prefix :]
     low, high = ends(patches)
     scale = Scale("magma", min(low, median), high, LocalizedText("Norm of the token"))
-    title = joined(LocalizedText("Norms"), _where(settings))
+    title = join_texts(LocalizedText("Norms"), _where(settings))
     values = patches.reshape(grid.rows, grid.cols)
-    main = over(subject, asked, values, scale, title, marks, settings["opacity"])
+    main = map_over_image(subject, asked, values, scale, title, marks, settings["opacity"])
     told = {"median": number(median), "mad": number(mad), "limit": number(limit)}
     told |= {"count": len(marks), "all": int(np.isfinite(patches).sum())}
     notes = [
@@ -103,7 +107,7 @@ def _norms(view, subject, settings, asked) -> FigureSpec:
     if 0 < grid.prefix <= 4:
         named = ((_name(grid, i), number(norms[depth, i])) for i in range(grid.prefix))
         notes.append(
-            joined(*(LocalizedText("{name}: {value}", name=name, value=value) for name, value in named))
+            join_texts(*(LocalizedText("{name}: {value}", name=name, value=value) for name, value in named))
         )
     if not asked.detail:
         return FigureSpec(((main,),), tuple(notes), width=NARROW)

@@ -9,10 +9,10 @@ import numpy as np
 from vitviz import analyses
 from vitviz.charts.chart import GREY, ORANGE, Chart, Series
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.base import View, ViewTexts, as_json, drawn
-from vitviz.views.controls import IntListSetting, IntSetting, placed
+from vitviz.views.base import View, ViewTexts, as_json, drawing_item
+from vitviz.views.controls import IntListSetting, IntSetting, token_names
 from vitviz.views.printing import prefix_name
-from vitviz.views.shared import packed
+from vitviz.views.shared import json_bytes
 from vitviz.views.subject import Settings, ViewContext
 from vitviz.views.tour import diagram
 from vitviz.views.tour import numbers as made
@@ -81,12 +81,12 @@ class TourView(View):
     )
     charted = ()
     items = (
-        drawn("embedded", "stage patch width", "E x_p, without and with E_pos"),
-        drawn("front", "prefix width", "the tokens that stand before the patches"),
-        drawn("filter", "entry", "a row of E, then its bias", "number"),
-        drawn("keys", "token dim", "keys of a head", "layer", "head"),
+        drawing_item("embedded", "stage patch width", "E x_p, without and with E_pos"),
+        drawing_item("front", "prefix width", "the tokens that stand before the patches"),
+        drawing_item("filter", "entry", "a row of E, then its bias", "number"),
+        drawing_item("keys", "token dim", "keys of a head", "layer", "head"),
         as_json("worked", "one row of attention", "layer", "head", "token"),
-        drawn("heads", "head token", "attention of the token in every head", "layer", "token"),
+        drawing_item("heads", "head token", "attention of the token in every head", "layer", "token"),
         as_json("answer", "from the last layer to the probabilities"),
         as_json("sum", "the largest shares, the rest and the logit"),
         as_json("without", "the answers without the head of the largest share"),
@@ -125,14 +125,14 @@ class TourView(View):
         if name == "keys":
             return trace.layer(settings["layer"] - 1).k[settings["head"] - 1].numpy()
         if name == "worked":
-            return packed(made.worked(self._row(trace, settings)))
+            return json_bytes(made.worked(self._row(trace, settings)))
         if name == "heads":
-            query = placed(settings["token"], trace.grid)
+            query = token_names(settings["token"], trace.grid)
             return analyses.attends_to(trace, settings["layer"] - 1, query).numpy()
         if name in TOLD:
-            return packed(TOLD[name](subject))
+            return json_bytes(TOLD[name](subject))
         seed = settings["seed"]
-        return packed(subject.once_by_passes(f"shuffled {seed}", lambda: made.experiment(subject, seed)))
+        return json_bytes(subject.once_by_passes(f"shuffled {seed}", lambda: made.experiment(subject, seed)))
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """The Euclidean length of the tokens in the stream, z_0 to z_L: prefix tokens', the patches' mean."""
@@ -161,7 +161,7 @@ class TourView(View):
         return {
             "input_pixels": trace.view.picture,
             # a prefix token, or a patch from 0
-            "query": np.asarray(str(placed(settings["token"], trace.grid))),
+            "query": np.asarray(str(token_names(settings["token"], trace.grid))),
             "token_stream": np.stack([tokens[settings["token"]].numpy() for tokens in trace.tokens]),
             "scale": np.asarray(row.scale),
             "subtracted": np.asarray(row.shift),
@@ -171,7 +171,7 @@ class TourView(View):
 
     def _row(self, trace: Trace, settings: Settings) -> WorkedRow:
         layer, head = settings["layer"] - 1, settings["head"] - 1
-        return analyses.worked_row(trace, layer, head, placed(settings["token"], trace.grid))
+        return analyses.worked_row(trace, layer, head, token_names(settings["token"], trace.grid))
 
 
 def facts_of(subject: ViewContext, parts: ModelParts) -> Facts:

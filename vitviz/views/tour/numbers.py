@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.charts.chart import travelled
+from vitviz.charts.chart import to_json
 from vitviz.errors import Unknown, VitvizError, WrongSetting
-from vitviz.traces.localized_text import said
-from vitviz.views.printing import counted, patch_name, writer_name
+from vitviz.traces.localized_text import message_of
+from vitviz.views.printing import patch_name, writer_name, writer_numbers
 from vitviz.views.shared import ledger_of, taken_away, writers_of
 from vitviz.views.subject import ViewContext
 
@@ -158,19 +158,19 @@ def followed(subject: ViewContext) -> dict[str, Any]:
     try:
         read = writers_of(subject, first, layer - 1, head - 1)
     except VitvizError as error:
-        return {"reason": travelled(said(error))}
+        return {"reason": to_json(message_of(error))}
     every = [line for line in read.lines() if line[0].kind not in ("bias", "constant")]
     writer, part = max(every, key=lambda line: abs(line[1]))
     patches = read.by_token.of(writer)[subject.grid.prefix :].nan_to_num()
     patch = int((patches * (1 if part >= 0 else -1)).argmax())
-    names = writer_name("head", layer, head), writer_name(*counted(writer)), patch_name(patch)
+    names = writer_name("head", layer, head), writer_name(*writer_numbers(writer)), patch_name(patch)
     lines = zip(names, (read.share, part, patches[patch].item()), strict=True)
     return {
         "name": found["name"],
         "logit": found["total"],
-        "lines": [{"name": travelled(name), "share": share} for name, share in lines],
+        "lines": [{"name": to_json(name), "share": share} for name, share in lines],
         "patch": patch,
-        "settings": {"trail": f"{layer}.{head}", "writer": ".".join(map(str, counted(writer)))},
+        "settings": {"trail": f"{layer}.{head}", "writer": ".".join(map(str, writer_numbers(writer)))},
     }
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from vitviz.analyses.protocol import DENSE, TITLES, UNTRIED
-from vitviz.charts.chart import Chart, travelled
+from vitviz.charts.chart import Chart, to_json
 from vitviz.errors import Unknown, quoted
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
 from vitviz.views.base import File, Item, View, ViewTexts, as_json
 from vitviz.views.controls import Choice, Text
-from vitviz.views.shared import as_csv, likeliest, packed, target_of
+from vitviz.views.shared import as_csv, json_bytes, likeliest, target_of
 from vitviz.views.subject import Settings, ViewContext
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that maps could be tried on."
@@ -65,7 +65,7 @@ class FaithfulnessView(View):
     averages = True
     set_control = "patches_as"
     most_pictures = 300
-    words = ViewTexts.of(r"""
+    words = ViewTexts.from_text(r"""
         Every method draws another map of what mattered; here each is tried by taking its patches away in
         order.
 
@@ -169,18 +169,18 @@ class FaithfulnessView(View):
         if (name == "standing") is not (subject.survey is not None):
             raise Unknown(OF_ONE if subject.survey is not None else OF_MANY)
         if name == "standing":
-            return packed(lazy.trial_image_set.told(subject.survey, settings))
+            return json_bytes(lazy.trial_image_set.ranking_json(subject.survey, settings))
         if name == "classes":
             labels = list(subject.trace.labels)
-            return packed({"likeliest": likeliest(subject.trace, SHOWN), "labels": labels})
+            return json_bytes({"likeliest": likeliest(subject.trace, SHOWN), "labels": labels})
         target = target_of(subject, settings["target"])
         if name == "agreement":
             methods = [one for one in self.order(subject) if one not in (*LAST, "random", "centre")]
             others = subject.trace.logits.numel() > 1  # classes whose maps could stand beside
             beside = made.sensitivity(subject, target, methods) if others else None
-            return packed(travelled(made.matrix(self.whole(subject, settings), settings["score"], beside)))
+            return json_bytes(to_json(made.matrix(self.whole(subject, settings), settings["score"], beside)))
         if name == "verdict":
-            return packed(made.told(self.whole(subject, settings), settings["score"]))
+            return json_bytes(made.told(self.whole(subject, settings), settings["score"]))
         order = self.order(subject)
         if settings["method"] not in order:
             raise Unknown(
@@ -191,16 +191,16 @@ class FaithfulnessView(View):
             trial = made.whole(subject, target, settings["patches_as"], known, steps_of(settings))
             ranked = tuple(one for one, _ in trial.ranking(settings["score"]))
             names = ranked if known == order else tuple(trial.curves)
-            return packed(travelled(made.panels(trial, names, subject, settings)))
+            return json_bytes(to_json(made.panels(trial, names, subject, settings)))
         asked = settings["patches_as"], settings["method"], steps_of(settings)
-        return packed(made.one(made.tried(subject, target, *asked)))
+        return json_bytes(made.one(made.tried(subject, target, *asked)))
 
     def at_hand(self, subject: ViewContext, settings: Settings) -> bool:
         if subject.survey is not None:
             return True
         target, order = target_of(subject, settings["target"]), self.order(subject)
         asked, steps = settings["patches_as"], steps_of(settings)
-        return all(subject.made(lazy.trial_compute.named(target, asked, one, steps)) for one in order)
+        return all(subject.made(lazy.trial_compute.part_key(target, asked, one, steps)) for one in order)
 
     def order(self, subject: ViewContext) -> tuple[str, ...]:
         """The methods that are tried; those that were made for sentences only where these are the classes."""

@@ -12,7 +12,7 @@ from vitviz.analyses.faithfulness.curves import beyond
 from vitviz.analyses.faithfulness.evaluation import CONVERGENCE, Faithfulness, together, trial_of
 from vitviz.analyses.faithfulness.ranking import CONTROLS, level, verdict
 from vitviz.analyses.protocol import TITLES
-from vitviz.charts.chart import GREY, SEVERAL, Chart, Matrix, Scale, Series, travelled
+from vitviz.charts.chart import GREY, SEVERAL, Chart, Matrix, Scale, Series, to_json
 from vitviz.errors import OutOfMemory, UnsupportedModel
 from vitviz.traces.localized_text import LocalizedText, travelling
 from vitviz.views.printing import fixed
@@ -36,7 +36,7 @@ SIDES = {
 RankingColumn = tuple[str, dict[str, float | None]]  # another class, and rank correlations by method
 
 
-def tried(
+def evaluate_method(
     subject: ViewContext, target: ClassTarget, patches_as: str, method: str, steps: int | None = None
 ) -> Faithfulness:
     """One method's part of the trial, made together with its group; what does not apply is in `refused`."""
@@ -51,10 +51,10 @@ def tried(
         passes = passes_of(subject, target, patches_as)
         return trial_of(passes, methods, patches_as, made=known, chance=False, steps=steps)
 
-    return subject.once_by_passes(named(target, patches_as, method, steps), make).part(method)
+    return subject.once_by_passes(part_key(target, patches_as, method, steps), make).part(method)
 
 
-def named(target: ClassTarget, patches_as: str, method: str, steps: int | None = None) -> str:
+def part_key(target: ClassTarget, patches_as: str, method: str, steps: int | None = None) -> str:
     """What a method's part is kept under, with its group."""
     more = f" {steps}" if method == STEPPED else ""
     return f"trial {' '.join(group_of(method))} {target} {patches_as}{more}"
@@ -64,7 +64,7 @@ def whole(
     subject: ViewContext, target: ClassTarget, patches_as: str, methods: Sequence[str],
     steps: int | None = None
 ) -> Faithfulness:  # fmt: skip
-    return together([tried(subject, target, patches_as, method, steps) for method in methods])
+    return together([evaluate_method(subject, target, patches_as, method, steps) for method in methods])
 
 
 def one(trial: Faithfulness) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def one(trial: Faithfulness) -> dict[str, Any]:
         return {"refused": travelling(reason)}
     ((name, found),) = trial.maps.items()
     return {
-        "map": travelled(found.map.flatten().tolist()),
+        "map": to_json(found.map.flatten().tolist()),
         "signed": found.signed,
         "logits": found.adds_up or name == "leave_one_out",
         "at": found.at,
@@ -103,7 +103,7 @@ def panels(
     every = [end for side in lines.values() for one in side for end in (one.y, *(one.band or ()))]
     low, high = (0.0, *map(np.min, every)), (1.0, *map(np.max, every))
     ends = (float(min(low)), float(max(high))) if score == "logit" else (0.0, 1.0)
-    axes = LocalizedText("patches taken away"), _watched(subject, settings), (-2.0, 106.0), ends
+    axes = LocalizedText("patches taken away"), _score_names(subject, settings), (-2.0, 106.0), ends
     ticks = tuple((at, f"{at} %") for at in range(0, 101, 25))
     like = {"percent": score != "logit", "ticks": ticks, "keyed": True}
     return tuple(Chart(*axes, title, lines[side], **like) for side, (title, _) in SIDES.items())
@@ -127,7 +127,7 @@ def _lines(trial: Faithfulness, side: str, score: str, names: Sequence[str], hel
     return tuple(found)
 
 
-def _watched(subject: ViewContext, settings: Settings) -> LocalizedText:
+def _score_names(subject: ViewContext, settings: Settings) -> LocalizedText:
     """What is watched, by name: a class, or one rather than another."""
     if settings["score"] == "kept":
         return LocalizedText("Answer kept")
@@ -138,7 +138,7 @@ def _watched(subject: ViewContext, settings: Settings) -> LocalizedText:
     return LocalizedText("value of {class}" if of_values else "logit of {class}", **told)
 
 
-def told(trial: Faithfulness, score: str) -> dict[str, Any]:
+def ranking_json(trial: Faithfulness, score: str) -> dict[str, Any]:
     """The ranking, the verdict, and how alike the maps are."""
     mean, deviation = trial.chance(score)
     beats, rows = trial.beats_chance(score), []
@@ -154,7 +154,7 @@ def told(trial: Faithfulness, score: str) -> dict[str, Any]:
         "reach": trial.reach(score),
         "sets": trial.sets,
         "rows": rows,
-        "agreement": travelled(matrix(trial, score)),
+        "agreement": to_json(matrix(trial, score)),
     }
 
 

@@ -18,7 +18,7 @@ from vitviz.analyses.protocol import TITLES
 from vitviz.charts.chart import Series
 from vitviz.charts.mpl.spec import WIDE, FigureSpec, Legend, Scale, TextTable, Tiles, tinted
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.printing import fixed, joined, shape_of
+from vitviz.views.printing import fixed, join_texts, shape_of
 from vitviz.views.trial import image_set
 from vitviz.views.trial.compute import matrix, panels
 
@@ -52,7 +52,7 @@ def plate(view, subject, settings, asked) -> FigureSpec:
     unit = "" if score == "logit" else " %"
     chance = {"mean": _value(mean, score) + unit, "most": _value(mean + reach, score) + unit}
     sets = LocalizedText("{sets} sets of patches were asked about.", sets=trial.sets)
-    rows, said = _beside(trial, _ranking(trial, score, lines), subject, settings)
+    rows, said = _ranking_panels(trial, _ranking(trial, score, lines), subject, settings)
     maps = trial.maps.items()
     reached = [
         LocalizedText("{name}: {value}", name=TITLES[name], value=one.convergence)
@@ -78,7 +78,7 @@ def _ranking(trial, score: str, lines: tuple[Series, ...]) -> TextTable:
     return TextTable((*_columns(score), "SaCo", LocalizedText("Unexplained")), tuple(rows), 1, lines)
 
 
-def _beside(trial, table: TextTable, subject, settings) -> tuple[tuple, tuple[LocalizedText, ...]]:
+def _ranking_panels(trial, table: TextTable, subject, settings) -> tuple[tuple, tuple[LocalizedText, ...]]:
     """The ranking with what is to stand beside the curves: rows of panels, and notes."""
     if settings["show"] == "agreement":
         both = matrix(trial, settings["score"])
@@ -97,7 +97,7 @@ def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, 
     maps, titles = [trial.maps[name] for name in names], [LocalizedText(TITLES[name]) for name in names]
     nothing = LocalizedText("Nothing positive here.")
     each = zip(titles, maps, strict=True)
-    captions = tuple(joined(one, nothing) if found.nothing_positive else one for one, found in each)
+    captions = tuple(join_texts(one, nothing) if found.nothing_positive else one for one, found in each)
     title, like = LocalizedText("All maps"), {"captions": captions, "aspect": aspect}
     if ranked:
         order = [ranks(one.map.flatten()).view(one.map.shape) / max(1, one.map.numel() - 1) for one in maps]
@@ -148,13 +148,13 @@ def _standing(rows, score: str) -> TextTable:
 def _columns(score: str) -> tuple[str, ...]:
     numbers = (LocalizedText("Most first ↓"), LocalizedText("Least first ↑"), LocalizedText("Gap ↑"))
     if score != "logit":
-        numbers = tuple(joined(one, "%", by=" ") for one in numbers)
+        numbers = tuple(join_texts(one, "%", by=" ") for one in numbers)
     return LocalizedText("Rank"), LocalizedText("Method"), *numbers
 
 
 def _starred(method: str, beats: bool) -> str:
     title = LocalizedText(TITLES[method])
-    return title if beats else joined(title, "*", by=" ")
+    return title if beats else join_texts(title, "*", by=" ")
 
 
 def _removed(view, patches_as: str) -> LocalizedText:

@@ -13,10 +13,10 @@ from vitviz.analyses.faithfulness.ranking import (
     verdict_over,
 )
 from vitviz.analyses.protocol import TITLES
-from vitviz.charts.chart import BLUE, GREY, Chart, ReferenceLine, Series, spoken
+from vitviz.charts.chart import BLUE, GREY, Chart, ReferenceLine, Series, with_error
 from vitviz.traces.head_type import scores_named
 from vitviz.traces.localized_text import LocalizedText, travelling
-from vitviz.views.printing import joined
+from vitviz.views.printing import join_texts
 from vitviz.views.subject import Settings
 
 
@@ -26,7 +26,7 @@ def protocol_of(survey: Any, settings: Settings) -> int:
     return tried.index(settings["patches_as"]) if settings["patches_as"] in tried else 0
 
 
-def told(survey: Any, settings: Settings) -> dict[str, Any]:
+def ranking_json(survey: Any, settings: Settings) -> dict[str, Any]:
     """The ranking and the verdict, by the score that is watched."""
     place = protocol_of(survey, settings)
     rows = standing(survey, place, settings["score"])
@@ -55,7 +55,7 @@ def ahead(survey: Any, settings: Settings) -> Chart:
     for name, colour, beats in told:
         own = np.array([row["beats_chance"] is beats for row in rows])
         if own.any():
-            said = [spoken(*one) for one in zip(mean[own], reach[own] / 2, strict=True)]
+            said = [with_error(*one) for one in zip(mean[own], reach[own] / 2, strict=True)]
             methods = [LocalizedText(TITLES[row["method"]]) for row in rows if row["beats_chance"] is beats]
             more = {"said": said, "told": (LocalizedText("{method}"),), "also": {"method": methods}}
             dots.append(Series(mean[own], y[own], name, colour, dots=True, **more))
@@ -64,7 +64,7 @@ def ahead(survey: Any, settings: Settings) -> Chart:
             lines.append(Series(ends, y[[at, at]], "", colour, line=True))
     low, high = min(0.0, *(mean - reach)), max(0.01 * times, *(mean + reach))
     spare = 0.04 * (high - low)
-    names = [joined(str(row["rank"]), LocalizedText(TITLES[row["method"]])) for row in rows]
+    names = [join_texts(str(row["rank"]), LocalizedText(TITLES[row["method"]])) for row in rows]
     along = LocalizedText("gap less chance’s, logits" if score == "logit" else "gap less chance’s, %")
     along = LocalizedText("gap less chance’s, values") if survey.head_type == "value" else along
     axes = along, LocalizedText("Method"), (low - spare, high + 2 * spare), (0.4, last + 0.6)
