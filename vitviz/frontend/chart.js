@@ -3,12 +3,12 @@
 
 import { unpacked } from './data.js';
 import { div, el, say, span, stack, svg } from './elements.js';
-import { besides, ends, letters } from './line_labels.js';
 import { headKey, light, relit } from './highlight.js';
+import { t } from './i18n.js';
+import { besides, ends, letters } from './line_labels.js';
 import { number, ticks } from './numbers.js';
 import { follow, ringed } from './pointer.js';
 import { still } from './shared_scale.js';
-import { t } from './i18n.js';
 
 /** Colours of the description that the page has a light and a dark one of; others read on both. */
 export const INKS = { '#2f7fc0': 'var(--vv-blue)', '#c46a16': 'var(--vv-orange)', '#7d838e': 'currentColor' };

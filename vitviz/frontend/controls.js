@@ -2,8 +2,8 @@
 
 import { ramp, tables } from './colours.js';
 import { button, div, el, selection, slider, span, stack } from './elements.js';
-import { number } from './numbers.js';
 import { patchName, t, tokenName } from './i18n.js';
+import { number } from './numbers.js';
 
 let fields = 0;
 

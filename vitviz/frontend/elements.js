@@ -1,7 +1,7 @@
 // Elements, from spans to sliders and to what is asked for step by step; and canvases sharp on any screen.
 
-import { scored } from './numbers.js';
 import { t } from './i18n.js';
+import { scored } from './numbers.js';
 
 /** An element: `text` is its text, `on…` are listeners, others attributes; what is nothing is left out. */
 export function el(tag, attributes, ...children) {

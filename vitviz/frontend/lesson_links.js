@@ -1,8 +1,8 @@
 // What leads from a view to a lesson: two checkpoints on the picture in view, seen by another view.
 
 import { button, el } from './elements.js';
-import { open } from './view_state.js';
 import { t } from './i18n.js';
+import { open } from './view_state.js';
 
 /** @type {{text: string, pair: string}[]} */
 let pairs = [];

@@ -4,12 +4,12 @@ import { chartBeside } from './chart.js';
 import { colourbar, painted, tinted } from './colours.js';
 import { unpacked } from './data.js';
 import { div, el, fit } from './elements.js';
-import { drawMissing } from './removed_patches.js';
+import { patchName, placeName, t } from './i18n.js';
 import { bounds, number } from './numbers.js';
 import { framing } from './outliers.js';
 import { cells, outline, rowByRow, tip } from './pointer.js';
+import { drawMissing } from './removed_patches.js';
 import { differs, labelled, still } from './shared_scale.js';
-import { patchName, placeName, t } from './i18n.js';
 
 /** The first item over the patches, and its leading axes, each chosen by the control of its name. */
 function over(self) {

@@ -2,11 +2,11 @@
 
 import { colourbar, tinted } from './colours.js';
 import { div, el, fit, say } from './elements.js';
-import { letters } from './line_labels.js';
 import { light, whenLit } from './highlight.js';
+import { t } from './i18n.js';
+import { letters } from './line_labels.js';
 import { cells, outline, plotted, tip } from './pointer.js';
 import { still } from './shared_scale.js';
-import { t } from './i18n.js';
 
 /** What stands under the pointer at a cell. */
 export function told(figure, row, col) {

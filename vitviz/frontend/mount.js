@@ -1,14 +1,14 @@
 // The life of a view: state from the component's value, data from the server, drawing at the size there is.
 
-import { load, wanted } from './requests.js';
-import { closing } from './view_footer.js';
 import { toolbar } from './controls.js';
 import { Refusal } from './data.js';
 import { button, div, el, fold, marked, say, whenChanged } from './elements.js';
-import { asText, memory, places, remember, remembered, views } from './view_state.js';
-import { mounted, roomOf } from './view_context.js';
-import { awaiting } from './progress.js';
 import { asWritten, t } from './i18n.js';
+import { awaiting } from './progress.js';
+import { load, wanted } from './requests.js';
+import { mounted, roomOf } from './view_context.js';
+import { closing } from './view_footer.js';
+import { asText, memory, places, remember, remembered, views } from './view_state.js';
 
 function forget() {
   for (const self of views) {

@@ -3,9 +3,9 @@
 
 import { array } from './data.js';
 import { el, fit } from './elements.js';
-import { memory } from './view_state.js';
-import { frameMissing, rim } from './removed_patches.js';
 import { t } from './i18n.js';
+import { frameMissing, rim } from './removed_patches.js';
+import { memory } from './view_state.js';
 
 /** What is usual at a depth, the limit, and the patches above it, of norms by depth and token. */
 export function above({ norms, usual }, { depth, k }, skip) {

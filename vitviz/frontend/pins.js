@@ -1,8 +1,8 @@
 // Pinned tokens: up to four that stay while others are looked at, each in a colour of its own.
 
 import { button, el, span } from './elements.js';
-import { outline } from './pointer.js';
 import { t } from './i18n.js';
+import { outline } from './pointer.js';
 
 // Okabe and Ito, told apart with any colour vision
 export const pinColours = ['#e69f00', '#56b4e9', '#009e73', '#cc79a7'];

@@ -1,7 +1,7 @@
 // What a view's settings are worth on another picture, grid or model, and how they are told.
 
-import { number } from './numbers.js';
 import { patchName, t, tokenName } from './i18n.js';
+import { number } from './numbers.js';
 
 /**
  * The tokens of a setting as places, which another model understands too: a prefix token's name, or shares of

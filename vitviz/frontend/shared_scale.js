@@ -1,8 +1,8 @@
 // Scales that stand still: over a film's frames, and for two checkpoints side by side, they only widen; and
 // those of a difference, after − before, of what is shown from the same of the picture as it was.
 
-import { bounds } from './numbers.js';
 import { t } from './i18n.js';
+import { bounds } from './numbers.js';
 
 const kept = new Map();
 const seen = new Map();

@@ -2,8 +2,8 @@
 
 import { button, div, el, stack } from './elements.js';
 import { hand } from './file_drop.js';
-import { drawCrop, rim } from './removed_patches.js';
 import { t } from './i18n.js';
+import { drawCrop, rim } from './removed_patches.js';
 
 export default () => ({
   title: 'The picture and the crop that the model sees',

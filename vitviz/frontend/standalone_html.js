@@ -1,9 +1,9 @@
 // A view in a page of its own, such as a notebook's output cell: all its numbers come with it.
 
 import { el } from './elements.js';
+import { t } from './i18n.js';
 import { mount } from './mount.js';
 import { spoken } from './settings.js';
-import { t } from './i18n.js';
 
 const bytesOf = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 

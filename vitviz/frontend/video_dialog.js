@@ -5,8 +5,8 @@ import { answers, file } from './data.js';
 import { choice, dialog, field, tick } from './dialog.js';
 import { button } from './elements.js';
 import { save } from './export.js';
-import { asText } from './view_state.js';
 import { spokenTag, t } from './i18n.js';
+import { asText } from './view_state.js';
 
 const LOOKS = 500; // ms between two looks at how far it is
 const chosen = { form: 'mp4', over: 'training', width: '960', seconds: '0.8', detail: false };

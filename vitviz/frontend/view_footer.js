@@ -5,10 +5,10 @@ import { address, file } from './data.js';
 import { choice, dialog, field, keeping, tick } from './dialog.js';
 import { button, div, el, stack } from './elements.js';
 import { portrait, save } from './export.js';
+import { spokenTag, t } from './i18n.js';
+import { spoken } from './settings.js';
 import { filmButton } from './video_dialog.js';
 import { asText } from './view_state.js';
-import { spoken } from './settings.js';
-import { spokenTag, t } from './i18n.js';
 
 const PIXELS = 20; // millions, as Limits has them in Python; a test compares
 const chosen = { form: 'svg', width: '', dpi: '300', detail: false }; // for every view, while the page lives

@@ -2,8 +2,8 @@
 // Until all is said, every view carries the mark "assumed".
 
 import { button, div, el, span } from '../../frontend/elements.js';
-import { scored } from '../../frontend/numbers.js';
 import { t } from '../../frontend/i18n.js';
+import { scored } from '../../frontend/numbers.js';
 import { questions } from './requests.js';
 
 const titles = () => ({

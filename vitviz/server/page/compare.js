@@ -2,8 +2,8 @@
 // nearest is offered before the fields.
 
 import { button, div, marked, seek } from '../../frontend/elements.js';
-import { offering } from '../../frontend/lesson_links.js';
 import { t } from '../../frontend/i18n.js';
+import { offering } from '../../frontend/lesson_links.js';
 import { questions } from './requests.js';
 
 export default function part(element, props, watch, trigger) {

@@ -2,8 +2,8 @@
 
 import { button, el, marked, seek, selection, span } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
-import { board } from './image_editor.js';
 import { camera } from './camera.js';
+import { board } from './image_editor.js';
 import { questions } from './requests.js';
 import { video } from './video.js';
 

@@ -1,10 +1,10 @@
 // The answer of the model, and what it took to compute it.
 
 import { button, el, fold, marked, seek } from '../../frontend/elements.js';
-import { open as openView } from '../../frontend/view_state.js';
+import { t } from '../../frontend/i18n.js';
 import { fixed, scored } from '../../frontend/numbers.js';
 import { awaiting } from '../../frontend/progress.js';
-import { t } from '../../frontend/i18n.js';
+import { open as openView } from '../../frontend/view_state.js';
 
 const PAUSE = 2000; // ms before what was not answered is asked for again
 const LONGEST = 30000;

@@ -2,8 +2,8 @@
 // over the frames of a video. Every view follows.
 
 import { button, div, el, marked, seek, svg } from '../../frontend/elements.js';
-import { settled } from '../../frontend/view_state.js';
 import { t } from '../../frontend/i18n.js';
+import { settled } from '../../frontend/view_state.js';
 import { align, training } from './training_curve.js';
 
 export default function part(element, props, watch, trigger) {

@@ -2,8 +2,8 @@
 // pointed at, tapped or reached by the keyboard. docs/glossary.md is the same; a test holds both together.
 
 import { el } from '../../frontend/elements.js';
-import { tip } from '../../frontend/pointer.js';
 import { t } from '../../frontend/i18n.js';
+import { tip } from '../../frontend/pointer.js';
 
 const SAID = [
   t(

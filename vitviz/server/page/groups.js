@@ -3,8 +3,8 @@
 // button, Escape and a click beside them skip them.
 
 import { button, div, el, whenChanged } from '../../frontend/elements.js';
-import { open } from '../../frontend/view_state.js';
 import { t } from '../../frontend/i18n.js';
+import { open } from '../../frontend/view_state.js';
 
 const SEEN = 'vitviz-welcomed';
 

@@ -3,8 +3,8 @@
 
 import { picture } from '../../frontend/data.js';
 import { button, div, el, fit, selection, span, typing } from '../../frontend/elements.js';
-import { scored } from '../../frontend/numbers.js';
 import { t } from '../../frontend/i18n.js';
+import { scored } from '../../frontend/numbers.js';
 import { questions } from './requests.js';
 
 const STEPS = 100; // that can be undone

@@ -4,8 +4,8 @@
 
 import { button, div, el, origin, typing } from '../../frontend/elements.js';
 import { filmed, hand, vectored, zipped } from '../../frontend/file_drop.js';
-import { put } from '../../frontend/view_state.js';
 import { t } from '../../frontend/i18n.js';
+import { put } from '../../frontend/view_state.js';
 import { questions } from './requests.js';
 
 const PICTURE = '#vitviz-upload';

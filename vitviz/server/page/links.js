@@ -3,9 +3,9 @@
 import { file } from '../../frontend/data.js';
 import { button, el, seek, whenChanged } from '../../frontend/elements.js';
 import { save } from '../../frontend/export.js';
+import { t } from '../../frontend/i18n.js';
 import { memory, views } from '../../frontend/view_state.js';
 import names from '../../frontend/views.js';
-import { t } from '../../frontend/i18n.js';
 import { past } from './navigation_history.js';
 
 const PICTURE = /^[0-9a-f]{40}$/; // the key of one, which means nothing to who opens a link

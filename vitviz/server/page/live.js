@@ -1,12 +1,12 @@
 // What passes over the page in place of the photograph, a camera's frames or a video's: every view in view
 // shows the one that is asked for. None outlasts the next, unless it is kept: then it becomes the photograph.
 
-import { addresses } from '../../frontend/requests.js';
 import { asked, forget, passed } from '../../frontend/data.js';
 import { button } from '../../frontend/elements.js';
 import { hand } from '../../frontend/file_drop.js';
-import { views } from '../../frontend/view_state.js';
 import { t } from '../../frontend/i18n.js';
+import { addresses } from '../../frontend/requests.js';
+import { views } from '../../frontend/view_state.js';
 
 const PATIENCE = 15000; // ms that a still that was kept may take to become the photograph
 /** @type {any} */

@@ -2,8 +2,8 @@
 
 import { access } from '../../frontend/access.js';
 import { button, el, origin, seek, seekAll, typing } from '../../frontend/elements.js';
-import { views } from '../../frontend/view_state.js';
 import { t } from '../../frontend/i18n.js';
+import { views } from '../../frontend/view_state.js';
 
 // texts drawn on a canvas, of 10.5 px, become 18; from a window of 1080 px on they grow with its height
 const [LARGE, TALL] = [18 / 10.5, 1080];

@@ -3,8 +3,8 @@
 
 import { address } from '../../frontend/data.js';
 import { button, el, running, say, seek, selection, whenChanged } from '../../frontend/elements.js';
-import { number } from '../../frontend/numbers.js';
 import { t } from '../../frontend/i18n.js';
+import { number } from '../../frontend/numbers.js';
 
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-set');

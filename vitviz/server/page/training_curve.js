@@ -1,8 +1,8 @@
 // What the timeline says of a training, and its curve: accuracy and loss at every snapshot, over its slider.
 
 import { svg } from '../../frontend/elements.js';
-import { percent } from '../../frontend/numbers.js';
 import { t } from '../../frontend/i18n.js';
+import { percent } from '../../frontend/numbers.js';
 
 const EDGE = { left: 40, right: 40, top: 8, bottom: 22 };
 const TALL = 110;

@@ -5,9 +5,9 @@ import { tinted } from '../../frontend/colours.js';
 import { address, asked, Refusal, sent } from '../../frontend/data.js';
 import { button, div, selection, svg } from '../../frontend/elements.js';
 import { save } from '../../frontend/export.js';
-import { filmed } from '../../frontend/video_dialog.js';
-import { bounds, number } from '../../frontend/numbers.js';
 import { t } from '../../frontend/i18n.js';
+import { bounds, number } from '../../frontend/numbers.js';
+import { filmed } from '../../frontend/video_dialog.js';
 import { begin, drawnIn, seen, stage } from './live.js';
 
 const EDGE = { left: 40, right: 40 };

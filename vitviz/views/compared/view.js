@@ -3,8 +3,8 @@
 import { chartBeside } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
 import { el, running, stack } from '../../frontend/elements.js';
-import { matrix } from '../../frontend/matrix.js';
 import { ofASet, t } from '../../frontend/i18n.js';
+import { matrix } from '../../frontend/matrix.js';
 
 /** Whether what is asked for exists: a second checkpoint, a film. */
 const there = (self) => !(self.settings.against in self.summary.missing);

@@ -5,9 +5,9 @@ import { chartBeside } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
 import { el, stack } from '../../frontend/elements.js';
 import { headKey } from '../../frontend/highlight.js';
+import { t } from '../../frontend/i18n.js';
 import { matrix } from '../../frontend/matrix.js';
 import { differs, still } from '../../frontend/shared_scale.js';
-import { t } from '../../frontend/i18n.js';
 import { asked, either, signed } from './lines.js';
 
 /** A wall whose heads are told by the number in their cell and handed to `pick`, layer and head from 1. */

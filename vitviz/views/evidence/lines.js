@@ -1,8 +1,8 @@
 // What the account says: its lines summed, the classes by name, what is chosen of it.
 
+import { t } from '../../frontend/i18n.js';
 import { fixed, number, total } from '../../frontend/numbers.js';
 import { differs } from '../../frontend/shared_scale.js';
-import { t } from '../../frontend/i18n.js';
 
 /** Patches out of a setting. */
 export const listed = (text) => (text ? text.split('.').map(Number) : []);

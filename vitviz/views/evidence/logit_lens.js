@@ -1,8 +1,8 @@
 // The answer forming: what the classifier would say if the model ended at a depth.
 
+import { t } from '../../frontend/i18n.js';
 import { bounds, scored } from '../../frontend/numbers.js';
 import { still } from '../../frontend/shared_scale.js';
-import { t } from '../../frontend/i18n.js';
 import { drawChart } from './account.js';
 import { asked, className, shown, signed } from './lines.js';
 

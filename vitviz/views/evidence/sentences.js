@@ -2,8 +2,8 @@
 
 import { unpacked } from '../../frontend/data.js';
 import { el, span, stack } from '../../frontend/elements.js';
-import { number } from '../../frontend/numbers.js';
 import { t } from '../../frontend/i18n.js';
+import { number } from '../../frontend/numbers.js';
 import { className, shown } from './lines.js';
 
 export const likeliest = (self) => shown(self) === 'sentences';

@@ -3,8 +3,8 @@
 import { chartBeside } from '../../frontend/chart.js';
 import { Refusal, unpacked } from '../../frontend/data.js';
 import { button, el } from '../../frontend/elements.js';
-import { asText } from '../../frontend/view_state.js';
 import { t } from '../../frontend/i18n.js';
+import { asText } from '../../frontend/view_state.js';
 
 /**
  * What is made so: `figure` is the chart so far, of `done` steps. `next(self, made)` is the next step's

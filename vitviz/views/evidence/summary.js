@@ -1,7 +1,7 @@
 // The sum that balances, in words: of the account, of another method's map, and of what is chosen.
 
-import { fixed, total } from '../../frontend/numbers.js';
 import { patchName, t } from '../../frontend/i18n.js';
+import { fixed, total } from '../../frontend/numbers.js';
 import { added, balanced, ofCosine, signed, sums } from './lines.js';
 import { likeliest } from './sentences.js';
 

@@ -3,15 +3,15 @@
 
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, span, stack } from '../../frontend/elements.js';
+import { t } from '../../frontend/i18n.js';
 import { map } from '../../frontend/map.js';
 import { outline } from '../../frontend/pointer.js';
 import { differs, reach, still } from '../../frontend/shared_scale.js';
-import { t } from '../../frontend/i18n.js';
 import { account, drawAccount, drawGraph } from './account.js';
-import { chooseHead, clear, drags, picker, showPickers, takeAway, toggle } from './selection.js';
 import { drawEffects, drawSmallest, effects, smallest } from './effects.js';
-import { bestOf, drawForming, forming, ownAnswers, worth } from './logit_lens.js';
 import { asked, chosenOf, className, listed, shown, sumName, targets } from './lines.js';
+import { bestOf, drawForming, forming, ownAnswers, worth } from './logit_lens.js';
+import { chooseHead, clear, drags, picker, showPickers, takeAway, toggle } from './selection.js';
 import { drawLegend, legend, likeliest, likeliestMap, markEntry } from './sentences.js';
 import { tell } from './summary.js';
 import { drawWriters, writers, written, writtenMap } from './writers.js';

@@ -5,8 +5,8 @@
 import { chartBeside } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, selection, span } from '../../frontend/elements.js';
-import { reach, still } from '../../frontend/shared_scale.js';
 import { t } from '../../frontend/i18n.js';
+import { reach, still } from '../../frontend/shared_scale.js';
 import { drawWall, largest, wall } from './account.js';
 import { asked, shown, signed, sumName } from './lines.js';
 import { stepwise } from './steps.js';

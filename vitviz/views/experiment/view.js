@@ -3,10 +3,10 @@
 import { chart } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
 import { div, el, fit, running, sheet, slider, stack, tops } from '../../frontend/elements.js';
-import { asText } from '../../frontend/view_state.js';
-import { pieces } from '../../frontend/removed_patches.js';
-import { number } from '../../frontend/numbers.js';
 import { t } from '../../frontend/i18n.js';
+import { number } from '../../frontend/numbers.js';
+import { pieces } from '../../frontend/removed_patches.js';
+import { asText } from '../../frontend/view_state.js';
 
 const PATCHES = ['drop', 'shuffle']; // whose pictures are drawn here, of whole patches
 const KEPT = 40; // experiments whose points are remembered, the oldest forgotten

@@ -2,11 +2,11 @@
 
 import { tinted } from '../../frontend/colours.js';
 import { button, el, sheet, span } from '../../frontend/elements.js';
-import { leftOut } from '../../frontend/removed_patches.js';
+import { nameOf, t, tokenName } from '../../frontend/i18n.js';
 import { fixed, number, total } from '../../frontend/numbers.js';
 import { pinned, pinsOf } from '../../frontend/pins.js';
+import { leftOut } from '../../frontend/removed_patches.js';
 import { differs, labelled, reach, still } from '../../frontend/shared_scale.js';
-import { nameOf, t, tokenName } from '../../frontend/i18n.js';
 import { deeper, distanceOf, entropy, first, put, small, tokensOf } from './tokens.js';
 
 /** Whether the map shows who attends to the token; the rollout knows only what a token has collected. */

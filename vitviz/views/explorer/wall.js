@@ -2,8 +2,8 @@
 
 import { tinted } from '../../frontend/colours.js';
 import { fit } from '../../frontend/elements.js';
-import { differs, labelled, reach, still } from '../../frontend/shared_scale.js';
 import { nameOf, t } from '../../frontend/i18n.js';
+import { differs, labelled, reach, still } from '../../frontend/shared_scale.js';
 import { coloursOf } from './query.js';
 import { distanceOf } from './tokens.js';
 

@@ -4,9 +4,9 @@ import { chartBeside } from '../../frontend/chart.js';
 import { ramp } from '../../frontend/colours.js';
 import { unpacked } from '../../frontend/data.js';
 import { div, el, fit, say, sheet, stack } from '../../frontend/elements.js';
+import { t } from '../../frontend/i18n.js';
 import { bounds, number, percent } from '../../frontend/numbers.js';
 import { cells, plotted, rowByRow } from '../../frontend/pointer.js';
-import { t } from '../../frontend/i18n.js';
 
 /** Filters, each scaled alone to [0, 1], in one picture of `across` a row; with the bounds of each. */
 function atlas(values, count, height, width, across, order) {

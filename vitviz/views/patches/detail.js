@@ -2,9 +2,9 @@
 
 import { tinted } from '../../frontend/colours.js';
 import { div, fit, span, track } from '../../frontend/elements.js';
+import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { normalised } from '../../frontend/normalisation.js';
 import { still } from '../../frontend/shared_scale.js';
-import { patchName, placeName, t } from '../../frontend/i18n.js';
 
 /** What a patch is called, and its place in the sequence. */
 export function described(self, patch) {

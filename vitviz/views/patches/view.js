@@ -4,11 +4,11 @@
 import { colourbar } from '../../frontend/colours.js';
 import { pixels } from '../../frontend/data.js';
 import { div, el, figure, fit, stack } from '../../frontend/elements.js';
-import { drawMissing } from '../../frontend/removed_patches.js';
+import { t } from '../../frontend/i18n.js';
 import { number } from '../../frontend/numbers.js';
 import { framing } from '../../frontend/outliers.js';
 import { cells, outline, plotted, tip } from '../../frontend/pointer.js';
-import { t } from '../../frontend/i18n.js';
+import { drawMissing } from '../../frontend/removed_patches.js';
 import { described, inspect } from './detail.js';
 
 const inputSize = ({ grid }) => [grid.cols * grid.patch[1], grid.rows * grid.patch[0]];

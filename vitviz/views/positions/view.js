@@ -2,10 +2,10 @@
 
 import { colourbar, tinted } from '../../frontend/colours.js';
 import { div, el, fit } from '../../frontend/elements.js';
+import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { leads } from '../../frontend/lesson_links.js';
 import { fixed, number } from '../../frontend/numbers.js';
 import { cells, outline, plotted, rowByRow, tip } from '../../frontend/pointer.js';
-import { patchName, placeName, t } from '../../frontend/i18n.js';
 
 /** The numbers patch by patch as a tile of the grid, each tile where its patch lies. */
 export function tilesOf(values, { rows, cols }) {

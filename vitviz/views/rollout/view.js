@@ -2,12 +2,12 @@
 
 import { colourbar, enlarged, tinted } from '../../frontend/colours.js';
 import { button, div, el, fit, sheet, stack, thumb } from '../../frontend/elements.js';
-import { drawMissing } from '../../frontend/removed_patches.js';
+import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { bounds, fixed, number, total } from '../../frontend/numbers.js';
 import { framing } from '../../frontend/outliers.js';
 import { cells, outline, plotted, rowByRow, tip } from '../../frontend/pointer.js';
+import { drawMissing } from '../../frontend/removed_patches.js';
 import { differs, labelled, reach, still } from '../../frontend/shared_scale.js';
-import { patchName, placeName, t } from '../../frontend/i18n.js';
 
 /** The map in view: the rollout, or one layer's mean attention. */
 function chosen(self) {

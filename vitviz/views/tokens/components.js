@@ -2,9 +2,9 @@
 
 import { painted, tinted } from '../../frontend/colours.js';
 import { el } from '../../frontend/elements.js';
+import { t } from '../../frontend/i18n.js';
 import { number, percent } from '../../frontend/numbers.js';
 import { reach, still } from '../../frontend/shared_scale.js';
-import { t } from '../../frontend/i18n.js';
 import { shared } from './second.js';
 import { roomOf, sizeOf, where } from './tokens.js';
 

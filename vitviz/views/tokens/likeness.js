@@ -2,10 +2,10 @@
 
 import { tinted } from '../../frontend/colours.js';
 import { button, el, span } from '../../frontend/elements.js';
+import { patchName, t, tokenName } from '../../frontend/i18n.js';
 import { fixed } from '../../frontend/numbers.js';
 import { pinColours, pinned, pinsOf } from '../../frontend/pins.js';
 import { labelled } from '../../frontend/shared_scale.js';
-import { patchName, t, tokenName } from '../../frontend/i18n.js';
 import { facing } from './second.js';
 import { cosines, roomOf, scale, shortOf, sizeOf, skipOf, tokensOf, where } from './tokens.js';
 

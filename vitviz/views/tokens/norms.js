@@ -5,11 +5,11 @@ import { chartBeside } from '../../frontend/chart.js';
 import { tinted } from '../../frontend/colours.js';
 import { unpacked } from '../../frontend/data.js';
 import { div, el, sheet, stack, thumb } from '../../frontend/elements.js';
+import { t } from '../../frontend/i18n.js';
 import { bounds, number } from '../../frontend/numbers.js';
 import { frames } from '../../frontend/outliers.js';
 import { rowByRow } from '../../frontend/pointer.js';
 import { still } from '../../frontend/shared_scale.js';
-import { t } from '../../frontend/i18n.js';
 import { showChips } from './likeness.js';
 import { marking, outliers, roomOf, shortOf, sizeOf, skipOf, tokensOf, where } from './tokens.js';
 

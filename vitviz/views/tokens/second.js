@@ -2,9 +2,9 @@
 
 import { painted, tinted } from '../../frontend/colours.js';
 import { div, el, fit, sheet } from '../../frontend/elements.js';
+import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { number } from '../../frontend/numbers.js';
 import { cells, outline, tip } from '../../frontend/pointer.js';
-import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { scale, sizeOf, skipOf } from './tokens.js';
 
 /** Whether both photographs are shown in colours of one basis. */

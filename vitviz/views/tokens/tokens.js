@@ -1,9 +1,9 @@
 // Tokens of the sequence, what is known of them at a depth, and the room of what explains the figure.
 
+import { patchName, t, tokenName } from '../../frontend/i18n.js';
 import { bounds } from '../../frontend/numbers.js';
 import { above } from '../../frontend/outliers.js';
 import { differs, reach, still } from '../../frontend/shared_scale.js';
-import { patchName, t, tokenName } from '../../frontend/i18n.js';
 
 /** How many tokens stand before the patches. */
 export const skipOf = (self) => self.grid.prefix.length;

@@ -3,13 +3,13 @@
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, stack } from '../../frontend/elements.js';
 import { headKey } from '../../frontend/highlight.js';
+import { nameOf, t } from '../../frontend/i18n.js';
 import { map } from '../../frontend/map.js';
 import { matrix } from '../../frontend/matrix.js';
-import { leftOut, nearestShown } from '../../frontend/removed_patches.js';
 import { number } from '../../frontend/numbers.js';
 import { tell } from '../../frontend/outliers.js';
 import { pinMarks, togglePin } from '../../frontend/pins.js';
-import { nameOf, t } from '../../frontend/i18n.js';
+import { leftOut, nearestShown } from '../../frontend/removed_patches.js';
 import { drawComponents } from './components.js';
 import { ask, drawSimilarity, paint } from './likeness.js';
 import { drawNorms, frameOutliers, histogram, strip } from './norms.js';

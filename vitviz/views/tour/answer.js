@@ -3,8 +3,8 @@
 
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, fit, stack, track } from '../../frontend/elements.js';
-import { scored } from '../../frontend/numbers.js';
 import { t } from '../../frontend/i18n.js';
+import { scored } from '../../frontend/numbers.js';
 import { strip } from './board.js';
 import { beside, digits, folded, pair, plain, shapeOf, sheetOf, summed } from './parts.js';
 

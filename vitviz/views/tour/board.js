@@ -2,9 +2,9 @@
 
 import { tinted } from '../../frontend/colours.js';
 import { div, el, fit, span } from '../../frontend/elements.js';
+import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { bounds, number } from '../../frontend/numbers.js';
 import { cells, outline, plotted, rowByRow, tip } from '../../frontend/pointer.js';
-import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { beside, digits, drawPatch, largest, shapeOf } from './parts.js';
 
 /**

@@ -2,9 +2,9 @@
 
 import { tinted } from '../../frontend/colours.js';
 import { div, el, figure, fit, sheet, stack } from '../../frontend/elements.js';
+import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { number } from '../../frontend/numbers.js';
 import { cells, outline, plotted, tip } from '../../frontend/pointer.js';
-import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { board, strip } from './board.js';
 import { flattened } from './input.js';
 import { beside, captioned, digits, largest, pair, patchOf, summed, take, tokenTitle } from './parts.js';

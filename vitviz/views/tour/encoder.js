@@ -4,8 +4,8 @@ import { chartBeside } from '../../frontend/chart.js';
 import { tinted } from '../../frontend/colours.js';
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, fit, span, stack, thumb } from '../../frontend/elements.js';
-import { bounds, number } from '../../frontend/numbers.js';
 import { t } from '../../frontend/i18n.js';
+import { bounds, number } from '../../frontend/numbers.js';
 import { board, strip } from './board.js';
 import {
   beside,

@@ -1,9 +1,9 @@
 // Steps 2 and 3: the patches, and their numbers.
 
 import { div, el, fit, stack } from '../../frontend/elements.js';
+import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { normalised } from '../../frontend/normalisation.js';
 import { outline, plotted } from '../../frontend/pointer.js';
-import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { board, strip } from './board.js';
 import { beside, captioned, digits, drawPatch, folded, pair, patchOf, shapeOf, take } from './parts.js';
 import { colourNames } from './picture.js';

@@ -3,9 +3,9 @@
 // a click on a part goes to the view that explains it.
 
 import { button, div, el, fit, span } from '../../frontend/elements.js';
-import { open } from '../../frontend/view_state.js';
-import { scored } from '../../frontend/numbers.js';
 import { t, tokenName } from '../../frontend/i18n.js';
+import { scored } from '../../frontend/numbers.js';
+import { open } from '../../frontend/view_state.js';
 import { drawPatch, shapeOf, told } from './parts.js';
 
 const SHOWN = 5; // patches in a row

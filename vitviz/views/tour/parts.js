@@ -1,9 +1,9 @@
 // What the steps of the tour are made of: words, formulas, tables, foldings.
 
 import { button, div, el, slider, stack } from '../../frontend/elements.js';
+import { patchName, t, tokenName } from '../../frontend/i18n.js';
 import { number, tenTo } from '../../frontend/numbers.js';
 import { reach } from '../../frontend/shared_scale.js';
-import { patchName, t, tokenName } from '../../frontend/i18n.js';
 
 /** The grid with its patch's height and width, and how tall the input is for each of its width. */
 export function shapeOf({ grid: { rows, cols, patch } }) {

@@ -1,10 +1,10 @@
 // Step 1: the photograph, and the model's input pixel by pixel.
 
 import { el, fit, stack } from '../../frontend/elements.js';
-import { drawCrop, rim } from '../../frontend/removed_patches.js';
+import { t } from '../../frontend/i18n.js';
 import { number } from '../../frontend/numbers.js';
 import { cells, plotted, rowByRow } from '../../frontend/pointer.js';
-import { t } from '../../frontend/i18n.js';
+import { drawCrop, rim } from '../../frontend/removed_patches.js';
 import { beside, captioned, digits, pair, patchOf, plain, shapeOf, sheetOf } from './parts.js';
 
 export const colourNames = () => [t('Red'), t('Green'), t('Blue')];

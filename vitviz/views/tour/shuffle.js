@@ -2,9 +2,9 @@
 
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, stack, tops } from '../../frontend/elements.js';
+import { t } from '../../frontend/i18n.js';
 import { leads } from '../../frontend/lesson_links.js';
 import { number } from '../../frontend/numbers.js';
-import { t } from '../../frontend/i18n.js';
 import { board, strip } from './board.js';
 import { beside, captioned, largest, pair, patchOf, prose, take } from './parts.js';
 

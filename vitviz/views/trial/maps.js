@@ -3,9 +3,9 @@
 import { tinted } from '../../frontend/colours.js';
 import { div, el, stack, thumb } from '../../frontend/elements.js';
 import { lighting } from '../../frontend/highlight.js';
+import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { number } from '../../frontend/numbers.js';
 import { plotted, tip } from '../../frontend/pointer.js';
-import { patchName, placeName, t } from '../../frontend/i18n.js';
 
 /** Each value's share of the others that are smaller; equal ones share the mean of their places. */
 function ranksOf(values) {

@@ -5,8 +5,8 @@ import { chartBeside } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, span, stack, svg } from '../../frontend/elements.js';
 import { lighting, lit, relit, whenLit } from '../../frontend/highlight.js';
-import { fixed } from '../../frontend/numbers.js';
 import { t } from '../../frontend/i18n.js';
+import { fixed } from '../../frontend/numbers.js';
 import { drawMap, largest } from './maps.js';
 
 /** A table as wide as it needs: `fill(columns, rows)`. */

@@ -4,9 +4,9 @@
 import { chartBeside, stroked } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
 import { div, el, running, say, span, stack } from '../../frontend/elements.js';
+import { ofASet, t } from '../../frontend/i18n.js';
 import { matrix } from '../../frontend/matrix.js';
 import { asText as query } from '../../frontend/view_state.js';
-import { ofASet, t } from '../../frontend/i18n.js';
 import { maps } from './maps.js';
 import { ranking, standing } from './ranking.js';
 
