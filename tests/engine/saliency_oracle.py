@@ -20,7 +20,7 @@ def explained(construction="class", target=2, patches_as="dropped", model=None, 
         preprocessing=Preprocessing(trace.grid.pixels, half, half), tail=lambda *_: tail,
         answered=lambda trace: trace,
         placed=SimpleNamespace(at=lambda size: model),
-        forward=SimpleNamespace(seen=lambda view, size: (view, size), pixels=lambda prepared: pixels),
+        forward=SimpleNamespace(prepare=lambda view, size: (view, size), pixels=lambda prepared: pixels),
     )  # fmt: skip
     one = SaliencyInputs(inspector, trace, target, patches_as)
     one.ledger = lambda: ledger_of(trace, tail)

@@ -13,6 +13,7 @@ from PIL import Image
 import vitviz
 from tests.export.reading import middles, picture, texts, values
 from tests.tiers import sweep
+from vitviz.charts.chart import Chart
 from vitviz.charts.mpl.page import FrameRenderer
 from vitviz.charts.mpl.spec import FigureSpec, Legend, Map, Scale, TextTable
 from vitviz.errors import Stopped, VitvizError
@@ -145,7 +146,7 @@ def test_scales_axes_and_places_stand_still_in_every_view(inspector, photo, view
         known.append(
             [
                 (panel.x, panel.y)
-                if hasattr(panel, "y_label")
+                if isinstance(panel, Chart)
                 else panel.scale and replace(panel.scale, label="")
                 for panel in panels
                 if not isinstance(panel, Legend | TextTable)

@@ -90,7 +90,7 @@ def test_both_axes_and_the_scale_are_named_and_depths_count_from_zero(figures):
     said = texts(figures(against="beside").svg())
     assert {"depth of vitviz-tiny", f"depth of {EARLY}", "Likeness (CKA)", "0", "8"} <= set(said)
     assert "9" not in said and "Over 20 parts of the four sample photographs." in said
-    assert panels(figures(against="beside"))[0].down == "depth of vitviz-tiny"
+    assert panels(figures(against="beside"))[0].y_label == "depth of vitviz-tiny"
 
 
 def test_a_colour_for_what_is_no_number_there_is_not(figures):

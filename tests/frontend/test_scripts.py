@@ -18,7 +18,7 @@ CLASSIC = {"server/i18n/first.js"}  # stands in the page's head, before any modu
 ROOMS = {
     "frontend": {"frontend"},
     "views": {"frontend"},
-    "ui": {"frontend"},
+    "server": {"frontend"},
 }  # room -> the only rooms whose scripts it imports
 
 

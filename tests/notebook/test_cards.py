@@ -92,7 +92,7 @@ def numbers(pixels, low, high, colours):
 
 
 def test_a_map_has_the_colours_of_its_numbers_and_says_both_ends(results):
-    found = results["relevance"]
+    found = results["saliency"]
     page = Reader(html(found))
     map, most = found.map.numpy(), float(found.map.abs().max())
     assert page.pictures[0].shape == (14, 14, 3)
@@ -102,7 +102,7 @@ def test_a_map_has_the_colours_of_its_numbers_and_says_both_ends(results):
 
 
 def test_a_map_of_nothing_is_neither_for_nor_against(results):
-    page = Reader(html(replace(results["relevance"], map=results["relevance"].map * 0)))
+    page = Reader(html(replace(results["saliency"], map=results["saliency"].map * 0)))
     np.testing.assert_allclose(numbers(page.pictures[0], -1.0, 1.0, "balance"), 0, atol=1 / 127)
 
 
@@ -133,11 +133,11 @@ def test_heads_are_dots_that_say_their_numbers(results):
 
 
 def test_the_ledger_and_the_lens_say_the_logit(results, inspector, trace):
-    account = results["evidence"]
+    account = results["logit_attribution"]
     said = Reader(html(account)).said
     assert f"logit {trace.logits[0]:.4g}" in said and f"sum {account.total:.4g}" in said
     label, probability = trace.top(1)[0]
-    rows = re.findall(r"<tr>(.*?)</tr>", results["lens"]._repr_html_(), re.S)
+    rows = re.findall(r"<tr>(.*?)</tr>", results["logit_lens"]._repr_html_(), re.S)
     assert len(rows) == 1 + len(trace.layers) + 1
     assert label in rows[-1] and f"{probability:.1%}" in rows[-1]
 

@@ -20,7 +20,7 @@ def test_the_numbers_are_the_analyses_own(results, inspector, trace):
         "rollout": analyses.rollout(trace, fusion="max", discard=0.9),
         "token_norms": analyses.token_norms(trace),
         "token_similarity": analyses.token_similarity(trace, 8, 100),
-        "lens": attribution.logit_lens(inspector, trace),
+        "logit_lens": attribution.logit_lens(inspector, trace),
         "position_similarity": attribution.position_similarity(inspector),
     }
     for name, tensor in expected.items():
@@ -55,7 +55,7 @@ def test_functions_keep_their_names_and_signatures(trace):
 
 def test_frames_hold_the_same_numbers(results):
     pytest.importorskip("pandas")
-    account, survey = results["evidence"], results["survey"]
+    account, survey = results["logit_attribution"], results["survey"]
     lines = account.frame()
     assert lines.logits.sum() == pytest.approx(account.total, abs=1e-6)
     heads = lines[lines.line == "head"].set_index(["layer", "head"]).logits
@@ -72,6 +72,6 @@ def test_frames_hold_the_same_numbers(results):
 
 def test_without_pandas_it_is_said(results, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
-    for name in ("evidence", "survey", "rollout", "trial", "checkpoints"):
+    for name in ("logit_attribution", "survey", "rollout", "faithfulness", "checkpoints"):
         with pytest.raises(VitvizError, match="pip install pandas"):
             results[name].frame()

@@ -96,7 +96,7 @@ def literals(node: ast.expr, given: dict[str, ast.expr]) -> list[str]:
     return []
 
 
-SAYING = {"say", "translated", "told", "Sentence", "travelling"}
+SAYING = {"say", "translated", "mark", "LocalizedText", "travelling"}
 
 
 def python_texts(folder: Path, pattern: str = "*.py", sentences: bool = True) -> set[str]:

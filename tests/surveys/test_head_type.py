@@ -80,7 +80,7 @@ def test_one_output_answers_no_or_yes(pictures, logits):
     loss = -np.log(np.where(true == 1, yes, 1 - yes))
     np.testing.assert_allclose(found.mean("loss"), loss.mean(), rtol=1e-5)
     assert found.mean("first") == (answers == true).mean() == found.mistakes.right / 4
-    assert found.mean("agrees")[-1] == 1 and found.named(0) == "not label 0"
+    assert found.mean("agrees")[-1] == 1 and found.label_of(0) == "not label 0"
 
 
 def test_of_several_labels_there_is_no_loss_of_one(pictures):

@@ -11,7 +11,7 @@ const SAID = [
       '(vitviz.Ablation).',
   ),
   t(
-    'activation patching: From a layer on, the tokens are those of another picture (Without(other=…, ' +
+    'activation patching: From a layer on, the tokens are those of another picture (Ablation(other=…, ' +
       'at=…)).',
   ),
   t(

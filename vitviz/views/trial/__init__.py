@@ -193,7 +193,7 @@ class FaithfulnessView(View):
             names = ranked if known == order else tuple(trial.curves)
             return json_bytes(to_json(made.panels(trial, names, subject, settings)))
         asked = settings["patches_as"], settings["method"], steps_of(settings)
-        return json_bytes(made.one(made.tried(subject, target, *asked)))
+        return json_bytes(made.one(made.evaluate_method(subject, target, *asked)))
 
     def at_hand(self, subject: ViewContext, settings: Settings) -> bool:
         if subject.survey is not None:
