@@ -296,7 +296,7 @@ class Inspector(NotebookDisplay):
         """How the model knows where a patch is: learned, rotary, relative, several joined by +, or none."""
         return tracing.position_kind(self.model)
 
-    def parts(self, size: tuple[int, int] | None = None) -> parts.Parts:
+    def parts(self, size: tuple[int, int] | None = None) -> parts.ModelParts:
         """The weights that equations 1 to 4 name, at an input size: E, the class token, E_pos, the head."""
         return parts.parts_of(self.placed.at(self.placed.size(size)))
 

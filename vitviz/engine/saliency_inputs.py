@@ -229,7 +229,7 @@ class SaliencyInputs:
             activations=activations, slopes=activation_slopes,
         )  # fmt: skip
 
-    def _activation(self, one: gradients.Opened) -> Tensor | None:
+    def _activation(self, one: gradients.GradientPass) -> Tensor | None:
         try:
             place = self.cam_place()
         except UnsupportedModel:
@@ -242,7 +242,7 @@ class SaliencyInputs:
             return one.normed.get(len(self.blocks), one.tokens[-1])
         return one.normed.get(len(self.blocks) - 1)
 
-    def _check(self, one: gradients.Opened, answer: Tensor, held: bool) -> None:
+    def _check(self, one: gradients.GradientPass, answer: Tensor, held: bool) -> None:
         """A pass in the open must say what the plain pass said, and have met one attention in every block."""
         if not held and any(len(calls) != 1 for calls in one.attentions):
             raise UnsupportedModel(not_applicable(self.trace.checkpoint, LocalizedText(UNSEEN)))

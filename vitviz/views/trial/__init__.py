@@ -180,7 +180,7 @@ class FaithfulnessView(View):
             beside = made.sensitivity(subject, target, methods) if others else None
             return json_bytes(to_json(made.matrix(self.whole(subject, settings), settings["score"], beside)))
         if name == "verdict":
-            return json_bytes(made.told(self.whole(subject, settings), settings["score"]))
+            return json_bytes(made.ranking_json(self.whole(subject, settings), settings["score"]))
         order = self.order(subject)
         if settings["method"] not in order:
             raise Unknown(
