@@ -50,13 +50,13 @@ def test_a_child_forked_in_the_middle_of_loading_and_downloading_waits_for_nobod
     valid(tmp_path, "pth")
     code = f"""
 import os, signal, threading, vitviz
-from vitviz.engine.hub import hub
+from vitviz.engine.hub import downloads
 from vitviz.engine.formats import weights
 vitviz.load({str(tmp_path)!r}, device="cpu")
 held = threading.Event()
 def holding():
-    with weights._UNPICKLING, hub._lock:
-        hub._jobs["some", None, "file"] = hub._Job(1, "")
+    with weights._UNPICKLING, downloads._lock:
+        downloads._jobs["some", None, "file"] = downloads._Job(1, "")
         held.set(), threading.Event().wait()
 threading.Thread(target=holding, daemon=True).start()
 held.wait()
@@ -64,7 +64,7 @@ child = os.fork()
 if not child:
     signal.alarm(30)
     vitviz.load({str(tmp_path)!r}, device="cpu")
-    os._exit(0 if hub._lock.acquire(timeout=1) and not hub._jobs else 3)
+    os._exit(0 if downloads._lock.acquire(timeout=1) and not downloads._jobs else 3)
 os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) % 256)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)

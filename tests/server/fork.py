@@ -16,14 +16,14 @@ from gradio.context import LocalContext
 from vitviz.views import VIEWS
 from vitviz.server.options import parse
 from vitviz.server.page.figures import value
-from vitviz.server.services.analysis_service import Studio
+from vitviz.server.services.analysis_service import AnalysisService
 def visitor(): LocalContext.request.set(gr.Request())
 for line in sys.stdin:
     code, out, arguments = json.loads(line)
     if not os.fork():
         os.dup2(os.open(out, os.O_CREAT | os.O_WRONLY), 1)
         os.dup2(1, 2)
-        studio = Studio(parse(arguments).settings)
+        studio = AnalysisService(parse(arguments).settings)
         chelsea = studio.pictures.sample("chelsea")
         try: exec(code)
         except BaseException: traceback.print_exc()  # whatever it is, it must not go on in the child

@@ -171,19 +171,19 @@ print(json.dumps({"said": said, "same": same, "later": later}))
 @pytest.mark.processes
 def test_what_the_engine_refuses_in_the_fork_arrives_in_its_own_words_and_a_dead_fork_is_told(on_a_space):
     said = on_a_space("""
-from vitviz.engine import forward
+from vitviz.engine import runner
 from vitviz.errors import UnsupportedModel
-true = forward.check_truth
+true = runner.check_truth
 def refuse(*args): raise UnsupportedModel("The attention of this model cannot be read truthfully.")
 def die(*args): os._exit(1)
 visitor()
 said = []
 for check in (refuse, die):
-    forward.check_truth = check
+    runner.check_truth = check
     try: studio.look(chelsea, "vitviz-tiny")
     except Exception as error: said.append([type(error).__name__, str(error)])
     spaces._workers.clear()
-forward.check_truth = true
+runner.check_truth = true
 print(json.dumps({"said": said, "then": studio.subject(studio.look(chelsea, "vitviz-tiny")).trace.top(1)}))
 """)
     assert said["said"][0] == ["UnsupportedModel", "The attention of this model cannot be read truthfully."]

@@ -199,8 +199,8 @@ def test_a_small_disk_is_the_limit_and_what_is_in_use_stays(monkeypatch, tmp_pat
 def test_what_a_killed_run_left_is_removed_by_the_next_and_nothing_else(tmp_path):
     code = """
 import sys, time
-from vitviz.server.launch import Folder
-folder = Folder(sys.argv[1])
+from vitviz.server.launch import ProcessFolder
+folder = ProcessFolder(sys.argv[1])
 print(folder.path, flush=True), time.sleep(60)
 """
     runs = [

@@ -1,7 +1,7 @@
 """The hub, played by a small server of our own: good, slow, silent, refusing, gone, breaking off, lying.
 
 The library reads its endpoint and cache when it is imported, so each scene runs in a process of its own;
-hub.py is imported without its package there, which would import torch.
+downloads.py is imported without its package there, which would import torch.
 """
 
 import hashlib
@@ -26,17 +26,17 @@ sys.path.insert(0, {str(ROOT)!r})
 package = types.ModuleType("vitviz.engine")
 package.__path__ = [{str(ROOT / "vitviz" / "engine")!r}]
 sys.modules["vitviz.engine"] = package
-from vitviz.engine.hub import hub
+from vitviz.engine.hub import downloads
 from vitviz.errors import HubError
 
 def attempt(repo, filename="model.safetensors", **options):
     start, seen = time.monotonic(), []
     try:
-        path = hub.fetch(repo, filename, lambda done, total: seen.append((done, total)), **options)
+        path = downloads.fetch(repo, filename, lambda done, total: seen.append((done, total)), **options)
         result = {{"size": path.stat().st_size}}
     except HubError as error:
         result = {{"error": str(error), "kind": type(error).__name__}}
-    cached = hub.cached(repo, filename) is not None
+    cached = downloads.cached(repo, filename) is not None
     return result | {{"seconds": time.monotonic() - start, "seen": seen, "repo": repo, "cached": cached}}
 
 def attempts(*calls):

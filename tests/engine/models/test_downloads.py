@@ -19,10 +19,10 @@ def test_two_who_want_the_same_share_one_download_and_one_leaving_does_not_end_i
     code = """
     class Enough(Exception): pass
     def leave(done, total):
-        if any(job.waiting > 1 for job in hub._jobs.values()): raise Enough
+        if any(job.waiting > 1 for job in downloads._jobs.values()): raise Enough
     left = []
     def impatient():
-        try: hub.fetch("some/slow-both", "model.safetensors", leave)
+        try: downloads.fetch("some/slow-both", "model.safetensors", leave)
         except Enough: left.append(True)
     thread = threading.Thread(target=impatient); thread.start()
     result = attempt("some/slow-both"); thread.join()
@@ -38,10 +38,10 @@ def test_a_download_that_nobody_waits_for_ends_and_leaves_nothing(hub, tmp_path)
     code = """
     class Enough(Exception): pass
     def leave(done, total): raise Enough
-    try: hub.fetch("some/slow-left", "model.safetensors", leave)
+    try: downloads.fetch("some/slow-left", "model.safetensors", leave)
     except Enough: pass
-    while hub._jobs: time.sleep(0.05)
-    print(json.dumps({"cached": hub.cached("some/slow-left", "model.safetensors") is not None}))
+    while downloads._jobs: time.sleep(0.05)
+    print(json.dumps({"cached": downloads.cached("some/slow-left", "model.safetensors") is not None}))
     """
     assert scene(code, hub, tmp_path)["cached"] is False
     assert not list((tmp_path / "hub").rglob("*.incomplete"))

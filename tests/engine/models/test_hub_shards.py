@@ -10,7 +10,7 @@ pytestmark = pytest.mark.processes
 
 LOAD = """
 import json, torch
-from vitviz.engine.hub import hub
+from vitviz.engine.hub import downloads
 from vitviz.engine.hub.catalogue import find
 from vitviz.engine.adapters.load import load
 from vitviz.errors import VitvizError

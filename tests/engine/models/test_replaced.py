@@ -108,11 +108,11 @@ def test_a_file_overwritten_in_place_while_it_is_read_does_not_end_the_process(e
     from vitviz.engine.adapters import load
     from vitviz.engine.hub.catalogue import find
     from vitviz.errors import VitvizError
-    own = load.filled
+    own = load.load_weights_into
     def cut(*given):
         os.truncate({str(path)!r}, 100)  # as `cp` does before it writes
         return own(*given)
-    load.filled = cut
+    load.load_weights_into = cut
     load.unchanged = lambda checkpoint: True  # it would refuse, and say why
     try:
         found = load.load(find({str(path.parent)!r}))
@@ -196,17 +196,17 @@ def test_means_that_are_overwritten_in_place_do_not_end_the_process(tmp_path):
     from hashlib import sha256
     from pathlib import Path
     from safetensors.torch import save_file
-    from vitviz.engine.forward import references
+    from vitviz.engine.forward import mean_ablation
     home = Path({str(home)!r})
     inspector = vitviz.load("vitviz-mine", device="cpu", folder=home.parent)
     digest = sha256((home / "model.safetensors").read_bytes()).hexdigest()
     about = dict(prefix="1", pictures="3", source="x", weights=digest)
-    path = home / references.FILE
+    path = home / mean_ablation.FILE
     save_file(dict(heads=torch.ones(2, 2, 17, 32), mlps=torch.ones(2, 17, 64)), path, about)
     found = inspector.reference()
     os.truncate(path, 100)
     assert found.pictures == 3 and sum(part.sum() for part in found.heads) == 2 * 2 * 17 * 32
-    assert references.shipped_with(inspector.checkpoint) is None  # damaged by now
+    assert mean_ablation.shipped_with(inspector.checkpoint) is None  # damaged by now
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True

@@ -179,7 +179,7 @@ class _Job:
     etag: str
     done: int = 0
     wire: int = 0
-    on_event: int = 0  # the same on the wire
+    heard: int = 0  # bytes on the wire
     farthest: int = 0  # the bytes at which the clock was last set back
     moved: float = field(default_factory=time.monotonic)
     waiting: int = 0
