@@ -57,7 +57,7 @@ FAMILIES = [  # the first pattern that fits names the family
     ("ViT with registers, average pooling", r"_gap_|_reg\d"),
     ("ViT", r""),
 ]
-EVIDENCE = "Evidence"  # drawn only where the account of a direction balances too
+EVIDENCE = "Attribution"  # drawn only where the account of a direction balances too
 TEXT = "With text"  # the account of a sentence's cosine
 # how architectures say that they do not take an option, each in its own way
 REFUSALS = (TypeError, ValueError, RuntimeError, AssertionError, NotImplementedError)
@@ -65,11 +65,11 @@ LARGEST = 4e9  # bytes of weights
 HEAD = """# Families and views
 
 Made by `python -m tests.families` from a real run of every architecture with perturbed random weights, cut to
-two blocks where that can be set. Evidence is there where an account was made and adds up; it, Experiment and
-Trial need a classifier, which {headless} of these have not. Their account is one of directions in what they
+two blocks where that can be set. Attribution is there where an account was made and adds up; it,
+Perturbations and Faithfulness need a classifier, which {headless} of these have not. Their account is one of directions in what they
 hand on (in Python), and was seen to add up too. With text: a text tower is known to one of its checkpoints,
-and with sentences as classes ([text.md](text.md)) an account was made and adds up; Experiment, Evidence and
-Trial are there then.
+and with sentences as classes ([text.md](text.md)) an account was made and adds up; Perturbations,
+Attribution and Faithfulness are there then.
 """
 
 

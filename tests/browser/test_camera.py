@@ -91,7 +91,7 @@ def test_what_is_drawn_belongs_to_the_frame_that_is_shown(cameras, server):
     asked = []
     page.on("response", lambda got: asked.append(got) if "/live" in got.url else None)
     start(page)
-    for view in ("Rollout", "Attention", "Tokens", "Evidence"):
+    for view in ("Rollout", "Attention", "Representations", "Attribution"):
         open_tab(page, view)
         now = page.evaluate("() => Number(document.documentElement.dataset.camera.split(' ')[0])")
         page.wait_for_function(ON.format(now + 2))
@@ -231,7 +231,7 @@ def test_a_frame_restyles_what_changes_and_lays_out_the_page_twice_at_most(camer
         return page.evaluate(counted) - now
 
     laid = {}
-    for view in ("Rollout", "Attention", "Evidence"):
+    for view in ("Rollout", "Attention", "Attribution"):
         open_tab(page, view)
         pass_by(3)
         cameras[0].start_tracing(page=page, categories=["devtools.timeline"])

@@ -116,7 +116,7 @@ def test_a_survey_shows_its_mean_and_names_what_it_could_not_read(open_page, tmp
     from PIL import Image
 
     page = open_page()
-    open_tab(page, "Distance")
+    open_tab(page, "Attention distance")
     files = []
     for number in range(3):
         files.append(tmp_path / f"{number}.png")

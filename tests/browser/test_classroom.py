@@ -232,7 +232,7 @@ def test_a_checkpoint_that_is_taken_away_is_missed_only_where_it_is_needed(open_
         cache._entries.clear()
     assert httpx.get(address).content == drawn.content, "what has been drawn needs no checkpoint"
 
-    open_tab(page, "Distance")
+    open_tab(page, "Attention distance")
     page.get_by_label("Renormalised over patches").check(force=True)
     expect(page.locator("#vitviz-distance .vv-error")).to_contain_text("There is no checkpoint 'mine'")
     open_tab(page, "Rollout")

@@ -124,7 +124,7 @@ def test_what_was_taken_away_is_seen_in_every_view_and_painting_brings_the_other
     ready(page, "patches")
     expect(page.locator("#vitviz-patches")).to_contain_text("196 − 4 left out")
     expect(page.locator("#vitviz-patches")).to_contain_text("= 193 tokens")
-    open_tab(page, "Experiment")
+    open_tab(page, "Perturbations")
     page.get_by_role("button", name="Paint them instead").locator("visible=true").click()
     page.wait_for_function("() => location.search.includes('patches_as')")
     ready(page, "experiment", 60_000)

@@ -177,5 +177,5 @@ def test_the_tour_ends_with_a_sum_and_without_its_largest_part(open_page, coffee
     tour.get_by_role("button", name="Take it out in every view").click()
     expect(page.locator("#vitviz-edits .vv-edits")).to_contain_text(name, timeout=20_000)
     expect(tour).to_contain_text("Something has been taken away already", timeout=20_000)
-    open_tab(page, "Evidence")
+    open_tab(page, "Attribution")
     ready(page, "evidence")

@@ -43,7 +43,7 @@ def test_the_sum_balances_and_a_head_can_be_taken_away_and_put_back(open_page):
         "(key) => !document.querySelector('#vitviz-rollout [data-ready]').dataset.ready.startsWith(key)",
         arg=edited,
     )
-    open_tab(page, "Evidence")
+    open_tab(page, "Attribution")
     ready(page, "evidence")
     assert balanced(page) == before
 

@@ -127,7 +127,7 @@ def test_whoever_goes_on_to_another_tab_meanwhile_stays_there(open_page, held):
     page = open_page("?sample=rocket&size=192&tab=rollout", wait=False)
     assert came.wait(30)
     expect(page.locator("#vitviz-rollout .vv-note")).to_contain_text(WAITS)
-    open_tab(page, "Distance")
+    open_tab(page, "Attention distance")
     expect(page.locator("#vitviz-distance .vv-note")).to_contain_text(WAITS)
     free.set()
     ready(page, "distance")

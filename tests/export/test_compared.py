@@ -250,7 +250,7 @@ def test_nothing_is_looked_at_for_what_is_refused(inspector, early, trace, photo
         vitviz.figure("compared", inspector, trace, second=surveys[1])
     with pytest.raises(VitvizError, match="hand in a survey with what vitviz.surveys.LAYERS measures"):
         vitviz.figure("compared", inspector, rough)
-    with pytest.raises(VitvizError, match="`second` is for Compared"):
+    with pytest.raises(VitvizError, match="`second` is for Similarity"):
         vitviz.figure("rollout", inspector, trace, second=early)
     with pytest.raises(VitvizError, match="Rollout is of one picture"):
         vitviz.figure("rollout", inspector, surveys[0])

@@ -251,7 +251,7 @@ def test_where_there_is_no_account_the_last_steps_say_so(monkeypatch):
     other = subject(small())
     monkeypatch.setattr("vitviz.engine.studies.attribution.check_balance", lambda ledger: _refuse())
     said = spoken(other)
-    assert "Evidence says why" in said["sum"] and unpacked(other, "without") == {}
+    assert "Attribution says why" in said["sum"] and unpacked(other, "without") == {}
 
 
 def _refuse():

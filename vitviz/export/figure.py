@@ -262,10 +262,10 @@ def figure(
 
     Of `before`, the trace of the picture as it was, `difference="on"` shows the difference.
 
-    Compared is over a set of pictures: the 20 parts of the sample photographs, which are looked at now, at a
+    Similarity is over a set of pictures: the 20 parts of the sample photographs, which are looked at now, at a
     trace's input size where one is handed in; or in place of the trace a survey with what
     `vitviz.surveys.LAYERS` measures. `second` is the checkpoint beside it: an inspector, or a survey of the
-    same pictures. Distance and Trial, too, can be of a survey.
+    same pictures. Attention distance and Faithfulness, too, can be of a survey.
 
     Raises VitvizError for a view or setting that does not exist, for what does not fit together, and where
     the view is not applicable to the model, with the reason.
@@ -306,7 +306,7 @@ def looked_at(
     if found.needs is Needs.SET:
         return found, over_a_set.subject_over(inspector, of, second, once)
     if second is not None:
-        raise VitvizError(f"{found.title} is of one checkpoint: `second` is for Compared.")
+        raise VitvizError(f"{found.title} is of one checkpoint: `second` is for Similarity.")
     if isinstance(of, over_a_set.Survey):
         if not found.averages:
             raise VitvizError(f"{found.title} is of one picture, and no average over a survey's.")

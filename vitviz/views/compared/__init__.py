@@ -44,7 +44,7 @@ LOST = "{checkpoint} has no such curve: its blocks are not understood, or it has
 
 
 class SimilarityView(View):
-    title = "Compared"
+    title = "Similarity"
     needs = Needs.SET
     averages = True
     paired = True

@@ -19,7 +19,7 @@ ITEMS = ("distance", "prefix_mass")
 
 
 class AttentionDistanceView(View):
-    title = "Distance"
+    title = "Attention distance"
     endpoint = "attention_distance"
     averages = True
     words = ViewTexts.of_paper(r"""

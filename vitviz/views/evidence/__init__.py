@@ -63,7 +63,7 @@ _LIKELIEST = {"show": ("sentences",)}
 
 
 class AttributionView(View):
-    title = "Evidence"
+    title = "Attribution"
     words = ViewTexts.of_paper(r"""
         The answer is a sum: every head, every MLP and every bias has added its share to it, for or against.
 

@@ -19,7 +19,7 @@ import { drawWriters, writers, written, writtenMap } from './writers.js';
 const SUMS = ['map', 'heads', 'mlps', 'biases', 'lines', 'explained', 'sources', 'share', 'direct'];
 
 export default () => ({
-  title: 'Evidence',
+  title: 'Attribution',
   walled: true,
   pictures: () => ['upload'],
   items: (self) => [

@@ -41,7 +41,7 @@ MOST = 16  # the last step of the longest: eighths of two patches
 
 
 class PerturbationsView(View):
-    title = "Experiment"
+    title = "Perturbations"
     on_request = True
     every_patch = True
     words = ViewTexts.from_text(r"""

@@ -135,7 +135,7 @@ function range(self, name, label, minimum) {
 }
 
 export default () => ({
-  title: 'Experiment',
+  title: 'Perturbations',
   walled: true,
   pictures: () => ['input'],
   items: ({ settings, key }) => [

@@ -89,12 +89,12 @@ const fares = (self) =>
     { class: 'vv-text vv-fares' },
     t(
       'Where its brightest patches are left out first, vitviz-tiny keeps its answer for {rollout} % of ' +
-        'the way on average over 500 pictures, with the map of Evidence for {ledger} %, at random for ' +
+        'the way on average over 500 pictures, with the map of Attribution for {ledger} %, at random for ' +
         '{random} %; and all classes get the same map.',
       { rollout: 35, ledger: 20, random: 65 },
     ),
     ' ',
-    button(t('See why the model decided: Evidence'), () => self.open('evidence', { method: 'ledger' }), {
+    button(t('See why the model decided: Attribution'), () => self.open('evidence', { method: 'ledger' }), {
       'data-export': 'no',
     }),
   );

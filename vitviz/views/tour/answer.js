@@ -205,7 +205,7 @@ export const pathStep = {
   build() {
     const [table, canvas] = [el('div'), el('canvas', { role: 'img' })];
     const line = el('p', { class: 'vv-text' });
-    const on = button(t('Follow it in Evidence'), null, { 'data-export': 'no' });
+    const on = button(t('Follow it in Attribution'), null, { 'data-export': 'no' });
     const node = stack(table, pair(canvas, stack(line, div('vv-buttons', on))));
     return { node, table, canvas, line, on };
   },

@@ -98,9 +98,9 @@ export const positionsStep = {
     const anew = () => this.run(self, Object.assign(made, { seed: (made.seed % 999) + 1 }));
     const again = button(t('Shuffle anew'), anew, { class: 'vv-shuffle', 'data-export': 'no' });
     const words = el('p', { class: 'vv-text vv-verdict', role: 'status' });
-    const text = t('Experiment: does the order of the patches matter?');
+    const text = t('Perturbations: does the order of the patches matter?');
     const title = div('vv-row vv-middle', el('p', { class: 'vv-h', text }), again);
-    const said = t('In Experiment, two trained alike but for their positions:');
+    const said = t('In Perturbations, two checkpoints that differ only in their positions:');
     const lesson = leads(self, said, 'experiment', { kind: 'shuffle' });
     const shown = div('vv-cards', ...cards.map((card) => card.node));
     const experiment = div('vv-experiment', title, shown, words, lesson);

@@ -462,7 +462,7 @@ def _one_taken_out(f: Facts) -> Step:
         Later layers read what it wrote. Without it they write other things too, so the logit loses more than
         the share, or less.
 
-        Take it out in every view, and look at Evidence: which shares are others now?
+        Take it out in every view, and look at Attribution: which shares are others now?
     """)
     shapes = ("1 of {together} heads replaced",)
     return _where_accounted(Step("without", "One head taken out", tuple(told), attempt, shapes=shapes), f)
@@ -492,8 +492,8 @@ def _where_accounted(step: Step, f: Facts) -> Step:
 
         Pick a checkpoint with a classifier, and come back to this step.
 
-        Not applicable to this model, because there is no account of its answers that adds up; Evidence says
-        why.
+        Not applicable to this model, because there is no account of its answers that adds up; Attribution
+        says why.
 
         Pick another checkpoint, and come back to this step.
     """)

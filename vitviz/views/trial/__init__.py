@@ -57,7 +57,7 @@ def steps_of(settings: Settings) -> int | None:
 
 
 class FaithfulnessView(View):
-    title = "Trial"
+    title = "Faithfulness"
     float32_only = True
     endpoint = "trial"
     on_request = True

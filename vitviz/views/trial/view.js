@@ -37,7 +37,7 @@ function known(self) {
 }
 
 export default () => ({
-  title: 'Trial',
+  title: 'Faithfulness',
   walled: true,
   pictures: (self) => (self.summary.pictures ? [] : ['upload']),
   items: (self) => (self.summary.pictures ? ['standing', 'chart'] : ['classes']),
