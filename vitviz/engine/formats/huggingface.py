@@ -103,9 +103,7 @@ def _renamed(name: str, rules: list[tuple[str, str]]) -> str:
     return name
 
 
-Built = tuple[
-    Callable[[], nn.Module], str
-]  # a function that builds the empty model, and the model's name in timm
+Built = tuple[Callable[[], nn.Module], str]  # builder of the empty model, and its name in timm
 Args = dict[str, Any]
 Config = Mapping[str, Any]
 Tensors = Mapping[str, Tensor]
