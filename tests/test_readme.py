@@ -13,10 +13,11 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.sweep
-def test_the_python_example_runs_as_it_stands():
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.S)
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_the_first_python_example_runs_as_it_stands(page):
+    example, *_ = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S)
     names: dict = {}
-    exec(compile(example, "README.md", "exec"), names)
+    exec(compile(example, page, "exec"), names)
     assert not names["without_mlp"].logits.equal(names["trace"].logits)
 
 
