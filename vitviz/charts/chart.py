@@ -1,7 +1,7 @@
-"""Charts and matrices as data, for the browser (`frontend/chart.js`, `frontend/matrix.js`), print, reports and
-notebooks.
+"""Charts and matrices as data, for the page, print, reports and notebooks.
 
-Nothing here draws. Texts are English and serve as translation keys; texts with values are LocalizedText.
+`frontend/chart.js` and `frontend/matrix.js` draw them in the browser; nothing here draws. Texts are English
+and serve as translation keys; texts with values are LocalizedText.
 """
 
 from collections.abc import Callable, Mapping, Sequence

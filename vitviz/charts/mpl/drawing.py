@@ -114,9 +114,7 @@ class PageDrawing:
     ):  # fmt: skip
         self.letters, self.ink, self.say, self._dense = letters, ink, say, dense
         figure.set_facecolor(ink.paper)
-        self._axes = figure.add_axes(
-            (0, 0, 1, 1), xlim=(0, width), ylim=(height, 0)
-        )  # images keep the limits
+        self._axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))  # fixed limits
         self._axes.set_axis_off()
         self._order = itertools.count(1)  # later items are drawn on top
 
