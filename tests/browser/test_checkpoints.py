@@ -176,7 +176,7 @@ def test_another_input_size_is_seen_in_every_view_and_one_that_does_not_fit_is_r
     expect(page.locator("#vitviz-facts")).to_contain_text(re.compile(r"Input\d+ × \d+ × 3"))
     assert "64 × 64 × 3" not in page.locator("#vitviz-facts").inner_text()
     before = ready(page, "patches")
-    page.get_by_text("Compare, and input size").click()
+    page.get_by_text("Comparison and input size").click()
     size = page.locator("#vitviz-size input")
     size.fill("100x96")
     size.press("Enter")

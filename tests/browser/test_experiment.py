@@ -51,8 +51,8 @@ def test_one_button_says_how_far_it_is_stops_goes_on_and_keeps_what_it_found(ope
     expect(go).to_have_text("Stop")
     assert page.locator("#vitviz-experiment progress").get_attribute("value") == str(4 / 11)
     go.click()
-    expect(go).to_have_text("Go on")
-    expect(said).to_contain_text("what is known stays")
+    expect(go).to_have_text("Continue")
+    expect(said).to_contain_text("Results so far are kept")
     drawn(page, 8)
     assert len(held) == 1
     held.let_go()

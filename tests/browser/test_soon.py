@@ -16,7 +16,7 @@ from vitviz.views import VIEWS
 
 LAYERS = 8
 pytestmark = pytest.mark.usefixtures("dear")
-WAITS = "This view is drawn from the whole pass"
+WAITS = "This view needs the whole forward pass"
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def held(server):
 
 def resize(page, size: str) -> None:
     if not page.locator("#vitviz-size input").is_visible():
-        page.get_by_text("Compare, and input size").click()
+        page.get_by_text("Comparison and input size").click()
     field = page.locator("#vitviz-size input")
     field.fill(size)
     field.press("Enter")

@@ -195,7 +195,7 @@ def test_the_photograph_before_this_one_can_be_the_second_and_is_in_no_link(open
         arg=first,
     )
     choice = page.get_by_label("Second photograph").first
-    choice.select_option(label="The photograph before this one")
+    choice.select_option(label="Previous image")
     page.wait_for_function(f"() => {VIEW}.data.across?.values.length === 196 * 196")
     assert page.evaluate(f"{VIEW}.settings.other") == coffee
     page.evaluate(f"{VIEW}.set('depth', 5)")

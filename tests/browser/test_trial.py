@@ -143,7 +143,7 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     page.locator(".vv-set-way select").select_option("black")
     page.locator(".vv-set .vv-go").click()
     view = page.locator("#vitviz-trial")
-    expect(view.locator(".vv-trying")).to_have_text("Over the set of 2 pictures.", timeout=300_000)
+    expect(view.locator(".vv-trying")).to_have_text("Based on a set of 2 images.", timeout=300_000)
     expect(view.locator(".vv-verdict")).to_contain_text("Over 2 pictures")
     rows = view.locator(".vv-ranking tbody tr:visible")
     expect(rows).to_have_count(13)

@@ -27,7 +27,7 @@ def test_a_plain_models_numbers_are_those_of_its_trace():
     heads, _, dim = trace.layers[0].q.shape
     height, across, _ = trace.view.picture.shape
     inner = model.blocks[0].mlp.fc1.out_features
-    assert blocks["picture"] == ("Picture", f"{height} × {across} × 3", True)
+    assert blocks["picture"] == ("Image", f"{height} × {across} × 3", True)
     assert blocks["patches"] == ("Patches", "4 × 4 of 8 × 8", True)
     assert blocks["flatten"] == ("Flattened", f"{tokens - 1} × 192", True)
     assert blocks["embedding"] == ("Linear embedding E", f"192 → {width}", True)

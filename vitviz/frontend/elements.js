@@ -150,7 +150,7 @@ export function running(label, toggle) {
   const said = el('span', { class: 'vv-text vv-trying', role: 'status', ...quiet });
   const show = ({ on, whole, share, start, text }) => {
     go.hidden = whole && !on;
-    go.textContent = on ? t('Stop') : share ? t('Go on') : start;
+    go.textContent = on ? t('Stop') : share ? t('Continue') : start;
     bar.hidden = !on && (whole || !share);
     bar.value = share;
     say(said, text);

@@ -95,7 +95,7 @@ export function mount(element, props, watch, trigger, view) {
     frame.hidden = aside.hidden = Boolean(value.message);
     if (value.message) {
       const painted = { heads: [], mlps: [], patches: [], patches_as: 'mean' };
-      const paint = button(t('Paint them instead'), () =>
+      const paint = button(t('Paint over them instead'), () =>
         document.dispatchEvent(new CustomEvent('vitviz:without', { detail: painted })),
       );
       note.replaceChildren(t(value.message), ' ', self.awaiting?.node || (value.paintable && paint) || '');

@@ -14,7 +14,7 @@ from vitviz.views.controls import Choice
 from vitviz.views.shared import as_csv, distances_of
 from vitviz.views.subject import Settings, ViewContext
 
-REACH = "Around each head ± its standard error over the pictures."
+REACH = "Error bars: ± standard error over the images."
 ITEMS = ("distance", "prefix_mass")
 
 
@@ -23,21 +23,21 @@ class AttentionDistanceView(View):
     endpoint = "attention_distance"
     averages = True
     words = ViewTexts.of_paper(r"""
-        Some heads look only nearby, like a convolution; others across the whole picture from the first layer
-        on.
+        Some heads attend only to nearby patches, like a convolution; others attend across the whole image
+        from the first layer on.
 
-        Each dot is a head: the higher, the farther it looks; on the dashed line it looks everywhere alike.
+        Each dot is a head. Higher dots attend farther. The dashed line is uniform attention.
 
         $D(l,h) = \frac{1}{N_p} \sum_i \sum_j A^{l,h}_{ij} d_{ij}$ over patch queries $i$ and patch keys $j$,
         where $d_{ij}$ is the distance of the patches in pixels of the model's input and $A$ the attention
-        after the softmax. Rows and columns of the class token and other prefix tokens are dropped. As in the
-        authors' code the rest is *not* renormalised; *renormalised* divides each row by its mass on patches.
-        The dashed line follows the same convention.
+        after the softmax. Rows and columns of the class token and other prefix tokens are dropped. The rest
+        is *not* renormalised, as in the authors' code; *renormalised* divides each row by its mass on
+        patches. The dashed line follows the same convention.
 
-        Section 4.5, figure 7 (right) and appendix D.7, figure 11; the paper averages over 128 pictures
+        Section 4.5, figure 7 (right) and appendix D.7, figure 11; the paper averages over 128 images
 
         A small distance can also mean that a head puts most of its mass on the class token: see the mass in
-        the hover text. One picture is one sample; use a set of pictures for a statement about the model.
+        the hover text. One image is one sample; use a set of images for a statement about the model.
     """)
     arrays = {"uniform": "", "pictures": "", "error": "layer head"}
     controls = (
@@ -86,7 +86,7 @@ class AttentionDistanceView(View):
         )
         more = {}
         if subject.grid.prefix and settings["difference"] == "off":
-            more["told"] = (LocalizedText("{share} of its attention on prefix tokens"),)
+            more["told"] = (LocalizedText("{share} of its attention is on prefix tokens"),)
             more["also"] = {"share": [f"{one:.3f}" for one in mass.flat]}
         up = LocalizedText("Mean attention distance (px)")
         if settings["difference"] == "on":
@@ -103,7 +103,7 @@ class AttentionDistanceView(View):
         if not subject.grid.prefix:
             return ()
         mass, high = np.asarray(self.item_values(subject, "prefix_mass", settings), float), 1.0
-        up = LocalizedText("Share of attention on prefix tokens")
+        up = LocalizedText("Attention on prefix tokens")
         if settings["difference"] == "on":
             up, high = LocalizedText("{what}: after − before", what=up), None
         return (_chart(mass, settings, up, _title(subject), high=high),)
@@ -123,7 +123,7 @@ def _title(subject: ViewContext) -> LocalizedText:
     count = 1 if subject.survey is None else subject.survey.images
     told = {"checkpoint": subject.checkpoint, "count": count}
     return LocalizedText(
-        "{checkpoint}, one picture" if count == 1 else "{checkpoint}, mean of {count} pictures", **told
+        "{checkpoint}, one image" if count == 1 else "{checkpoint}, mean of {count} images", **told
     )
 
 
@@ -143,7 +143,7 @@ def _chart(values: np.ndarray, settings: Settings, up: str, title: str, **more: 
         like["band"] = dots.band and tuple(end[at] for end in dots.band)
         like["said"] = [dots.said[i] for i in at] if dots.said else ()
         lines.append(Series(np.arange(1, heads + 1), row[order], name, ramp(layer, layers), **like))
-    along = LocalizedText("Heads of a layer, near to far")
+    along = LocalizedText("Heads of a layer, sorted by distance")
     return replace(chart, x_label=along, x=(0.4, heads + 0.6), series=tuple(lines))
 
 

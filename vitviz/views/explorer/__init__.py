@@ -42,23 +42,23 @@ class AttentionView(View):
     title = "Attention"
     endpoint = "patch_attention"
     words = ViewTexts.of_paper(r"""
-        In each layer, every head lets each token look at all others and decide how much of each to take over.
+        Each head lets every token attend to all tokens and copy a weighted mix.
 
-        Move over the picture to see where a patch looks, click to hold it; the wall has the same in all
-        heads.
+        Point at a patch to see where it attends. Click to lock. The grid shows all heads.
 
         $A^{l,h} = \mathrm{softmax}(q k^\top / \sqrt{d})$, after query-key norm, rotary embedding and relative
-        bias where the model has them. *Attends to* is a row of $A$: what the token takes from each other, in
-        shares that sum to 1. *Attended by* is a column: how much each token takes from this one; a column has
-        no fixed sum. Prefix tokens stand beside the picture, and their weights are numbers, because a map of
-        patches alone hides them. *Why it looks there*: with norms held $q$ and $k$ are sums over those who
-        wrote the two tokens, so a score $q k^\top / \sqrt{d}$ is a matrix of writers. It is shown less its
-        mean over all keys, or less another key's: what is the same for all keys moves no attention. Place is
-        the direct part of $E_{pos}$ alone, all else is content.
+        bias where the model has them. *Attends to* is a row of $A$: the weights of this token on all tokens,
+        which sum to 1. *Attended by* is a column: the weights of all tokens on this token; a column has no
+        fixed sum. Prefix tokens are listed beside the image with their weights as numbers, because a map of
+        patches hides them. *Score by source*: with norms held fixed, $q$ and $k$ are sums over the embedding,
+        heads, MLPs and biases that wrote the two tokens, so a score $q k^\top / \sqrt{d}$ is a matrix of
+        these sources. The mean over all keys, or the score of another key, is subtracted: a term that is
+        equal for all keys changes no attention. Position is the direct part of $E_{pos}$ alone; everything
+        else is content.
 
         Section 3.1, equation 2 and appendix A
 
-        A large weight means that a token's value is taken over, not that it matters for the answer: values
+        A large weight means that a token's value is copied, not that it matters for the prediction: values
         differ in length, and later layers may discard them.
     """)
     arrays = {
@@ -78,20 +78,20 @@ class AttentionView(View):
         Slider("head", "Head", minimum=1, maximum="heads", default=1, only=_OF_A_HEAD),
         Choice(
             "show",
-            "In the large picture",
+            "Large image",
             options=(("head", "This head"), ("mean", "Mean of heads"), ("rollout", "Rollout")),
         ),
         Choice("direction", "The token", options=(("row", "attends to"), ("column", "is attended by"))),
         Choice(
             "order",
-            "Heads in order of",
+            "Sort heads by",
             options=(("number", "number"), ("distance", "distance")),
             only={"beside": ("wall",)},
         ),
-        Choice("scale", "Colour scale", options=(("own", "each map alone"), ("shared", "one for all"))),
+        Choice("scale", "Colour scale", options=(("own", "per map"), ("shared", "shared"))),
         IntSetting("token", maximum="tokens", default="middle", tokens=True),
         IntListSetting("pins", maximum="tokens", tokens=True),
-        Choice("beside", options=(("wall", "All layers and heads"), ("score", "Why it looks there"))),
+        Choice("beside", options=(("wall", "All layers and heads"), ("score", "Score by source"))),
         QuerySetting("key"),  # of the score that is told; none: that of the largest weight
         QuerySetting("against", default="mean"),  # the key with whose score it is compared
     )

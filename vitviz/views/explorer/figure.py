@@ -60,7 +60,7 @@ def _map(view, subject, settings, asked, token: int, line: np.ndarray, colour: s
     marks = (PatchFrame(token - grid.prefix, colour),) if token >= grid.prefix else ()
     asks = settings["direction"] == "column" and not rollout
     named = token_name(grid, token)
-    what = LocalizedText("who attends to: {token}" if asks else "what it attends to: {token}", token=named)
+    what = LocalizedText("attention to: {token}" if asks else "attention from: {token}", token=named)
     title = join_texts(_where(settings), what)
     return map_over_image(subject, asked, values, scale, title, marks)
 
@@ -78,11 +78,11 @@ def _attention_caption(subject, settings, line: np.ndarray) -> list[str]:
     grid = subject.grid
     share = float(np.nansum(line[grid.prefix :]))  # a patch that was left out is none of it
     if settings["difference"] == "on":
-        return [LocalizedText("The change of all patches together: {share}.", share=fixed(share))]
+        return [LocalizedText("Change summed over all patches: {share}.", share=fixed(share))]
     if settings["show"] == "rollout" or settings["direction"] == "row":
         said = LocalizedText("On patches: {share}.", share=fixed(share))
     else:
-        said = LocalizedText("The patches give it {share} in sum.", share=f"{share:.3g}")
+        said = LocalizedText("Sum of the weights from all patches: {share}.", share=f"{share:.3g}")
     if settings["show"] == "rollout" or not 0 < grid.prefix <= 2:
         return [said]
     named = [
@@ -109,7 +109,7 @@ def _wall(view, subject, settings) -> Tiles:
         names = [LocalizedText("near"), *[""] * (heads - 2), *[LocalizedText("far")] * (heads > 1)]
     shown = np.concatenate([np.take_along_axis(shown, order[..., None], axis=1), mean[:, None]], axis=1)
     high = float(most.max()) if shared else 1.0
-    own = LocalizedText("Share of each map’s own largest weight")
+    own = LocalizedText("Weight relative to each map’s maximum")
     label = LocalizedText("Attention weight, one scale for all") if shared else own
     scale = scaled(settings, np.array([-high, high]), Scale("viridis", 0.0, high, label))
     tiles = (high * shown.swapaxes(0, 1)).reshape(-1, grid.rows, grid.cols)

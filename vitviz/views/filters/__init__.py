@@ -15,12 +15,12 @@ from vitviz.views.subject import Settings, ViewContext
 
 ACROSS, RAW_ACROSS = 7, 32  # pictures in a row of a figure for print
 _NONE = (
-    "{checkpoint} does not project pixels linearly and has no first convolution over pixels either, so there"
-    " are no filters that could be shown as pictures."
+    "{checkpoint} does not project pixels linearly and has no first convolution over pixels, so it "
+    "has no filters to show as images."
 )
 _HYBRID = (
-    "This is a hybrid: its patches are cut from the features of a convolutional stem, so the linear embedding"
-    " has no RGB filters. Shown instead: the stem's first convolution."
+    "This is a hybrid: its patches are cut from the features of a convolutional stem, so the linear "
+    "embedding has no RGB filters. The stem's first convolution is shown instead."
 )
 
 
@@ -30,22 +30,22 @@ class FiltersView(View):
     needs = Needs.WEIGHTS
     needs_no_pass = True
     words = ViewTexts.of_paper(r"""
-        Before any attention, each patch is compared with the same learned patterns, like a classic filter
+        Before any attention, each patch is projected onto the same learned filters, as in a classic filter
         bank.
 
-        Look at the principal components: smooth colours first, then edges and waves of growing fineness.
+        The first principal components are smooth colours; later ones are edges and increasingly fine waves.
 
-        The patch projection $E \in \mathbb{R}^{D \times (P^2 C)}$ holds $D$ filters. Centred over the
-        filters, its singular value decomposition gives the components; the first 28 are drawn as $P \times P
-        \times 3$ pictures, with their share of the variance. The paper fixes neither sign nor scale: here the
-        entry of largest magnitude is positive, and each picture is scaled alone to [0, 1]. The raw filters
-        are sorted by their norm.
+        The patch projection $E \in \mathbb{R}^{D \times (P^2 C)}$ holds $D$ filters. They are centred, and
+        their singular value decomposition gives the principal components. The first 28 are drawn as $P \times
+        P \times 3$ images, with their share of the variance. The paper fixes neither sign nor scale: here the
+        entry of largest magnitude is positive, and each image is scaled separately to [0, 1]. The raw filters
+        are sorted by norm.
 
         Section 4.5 and figure 7 (left)
 
-        Filters act on normalised pixels, and colours are only relative: every tile is scaled by itself, so
-        that zero has another grey in each. Only the subspace of components with equal variance has a meaning,
-        not the single picture.
+        Filters act on normalised pixels, and colours are relative: each tile is scaled separately, so zero
+        has a different grey in each. Of components with equal variance, only their common subspace is
+        meaningful, not the single image.
     """)
     controls = (
         Choice("kind", "Show", options=(("components", "Principal components"), ("raw", "Raw filters"))),
@@ -85,7 +85,7 @@ class FiltersView(View):
         bars = Bars(place, 0 * shares, shares, (BLUE,) * len(place), told=(said,), also=also)
         along, up = (
             LocalizedText("Principal component"),
-            LocalizedText("Share of the variance of all filters"),
+            LocalizedText("Share of the total filter variance"),
         )
         ends = (0.4, len(place) + 0.6), (0.0, 1.08 * float(shares.max()) or 1.0)
         return Chart(along, up, *ends, bars=bars, percent=True, aspect=0.68)
@@ -98,7 +98,7 @@ class FiltersView(View):
         notes = (
             *([note] if note else []),
             LocalizedText(
-                "Every filter is scaled alone, from its lowest weight (black) to its highest (white)."
+                "Each filter is scaled separately, from its lowest weight (black) to its highest (white)."
             ),
         )
         across = min(RAW_ACROSS if raw else ACROSS, len(filters))

@@ -212,7 +212,7 @@ export default () => ({
     context.fillText(up, -height / 2, 0);
     ui.bar.update('viridis', low, high, t('Cosine similarity'));
     ui.said.textContent = t(
-      'The bright cell is the patch itself. Point at the picture to compare, click to hold a patch.',
+      'The bright cell is the patch itself. Point at the image to compare, click to lock a patch.',
     );
     this.show(self, self.shown ?? Math.floor(rows / 2) * cols + Math.floor(cols / 2), true);
   },

@@ -47,22 +47,21 @@ class RolloutView(View):
     title = "Rollout"
     endpoint = "rollout"
     words = ViewTexts.of_paper(r"""
-        Attention mixes the patches in every layer; rollout multiplies the layers to ask what reached the
-        answer.
+        Rollout multiplies attention across layers to estimate which patches reached the output.
 
-        Bright is what reached the classifier; click a patch to ask instead what that patch has collected.
+        Bright patches reached the classifier. Click a patch to see which patches reached that patch instead.
 
-        Heads are fused to $\bar A_l$ (mean, max or min), optionally the smallest entries in patch columns are
-        discarded (never those in a prefix token's column), the skip connection is added as $\tilde A_l = r I
-        + (1-r) \bar A_l$ with each row divided by its sum, and $R = \tilde A_L \cdots \tilde A_1$. The map is
-        the row of the query over the patches. *Auto* asks what the classifier reads: the class token, the
-        mean over patches, both side by side, the patches with the largest numbers, or the pooling's own
-        weights.
+        Heads are fused to $\bar A_l$ (mean, max or min). Optionally, the smallest entries in patch columns
+        are discarded, never those in a prefix token's column. The skip connection is added as $\tilde A_l = r
+        I + (1-r) \bar A_l$ with each row divided by its sum, and $R = \tilde A_L \cdots \tilde A_1$. The map
+        is the row of the query over the patches. *Auto* takes as query what the classifier reads: the class
+        token, the mean over patches, both side by side, the patches with the largest numbers, or the
+        pooling's own weights.
 
         Section 4.5, figure 6 and appendix D.8, figure 14; Abnar & Zuidema 2020
 
-        Rollout follows attention weights alone: it ignores values, MLPs and the class in question, so it
-        shows where information may have flowed and not why the model decided.
+        Rollout uses attention weights alone. It ignores values, MLPs and the class, so it shows where
+        information may have flowed, not why the model made its prediction.
     """)
     arrays = {"rollout": "row col", "mean_attention_by_layer": "layer row col", "crop_box": "edge"}
     controls = (
@@ -73,14 +72,14 @@ class RolloutView(View):
         Slider(
             "discard",
             "Discard",
-            "share of the smallest attention that is set to zero",
+            "fraction of the smallest attention weights that is set to zero",
             maximum=0.99,
             step=0.01,
         ),
         Slider(
             "residual",
             "Residual weight",
-            "how much of each layer is its skip connection",
+            "weight of the skip connection in each layer",
             step=0.05,
             default=0.5,
         ),
@@ -143,7 +142,7 @@ class RolloutView(View):
         each = np.stack([tinted(*one) for one in zip(layers, scales, strict=True)])
         across = int(np.ceil(np.sqrt(1.6 * len(layers))))
         names = tuple(str(layer + 1) for layer in range(len(layers)))
-        said = LocalizedText("Each layer alone: mean over its heads, every map scaled by itself")
+        said = LocalizedText("Each layer separately: mean over its heads, each map scaled separately")
         strip = Tiles(each, across, said, names, gap=0.08, aspect=shape_of(subject.grid))
         return FigureSpec(((main, strip),), notes, width=WIDE)
 
@@ -190,11 +189,11 @@ def _share(subject, settings, values: np.ndarray) -> str:
     """How much of it the patches hold."""
     share, names = float(np.nansum(values)), subject.grid.prefix_names
     if settings["difference"] == "on":
-        return LocalizedText("The change of all patches together: {share}.", share=fixed(share))
+        return LocalizedText("Change summed over all patches: {share}.", share=fixed(share))
     if not names:
-        return LocalizedText("The patches hold all of it: {share}.", share=f"{share:.3g}")
+        return LocalizedText("All of it is on patches: {share}.", share=f"{share:.3g}")
     tokens = LocalizedText("the prefix tokens ({names})", names=join_texts(*map(prefix_name, names), by=", "))
     tokens = LocalizedText("the {name} token", name=names[0]) if len(names) == 1 else tokens
     return LocalizedText(
-        "The patches hold {share} of it; the rest is on {tokens}.", share=f"{share:.2f}", tokens=tokens
+        "{share} of it is on patches, the rest on {tokens}.", share=f"{share:.2f}", tokens=tokens
     )

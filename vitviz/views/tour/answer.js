@@ -220,7 +220,7 @@ export const pathStep = {
     const rest = (i) => (i ? digits(all[i - 1].share - all[i].share) : '');
     const rows = all.map((one, i) => [t(one.name), digits(one.share), rest(i)]);
     made.table.replaceChildren(
-      sheetOf([t('From the answer back'), t('Share'), t('everything else')], plain(rows)),
+      sheetOf([t('From the prediction back'), t('Share'), t('everything else')], plain(rows)),
     );
     const { picture } = beside(self, 240);
     const { rows: down, cols, aspect } = shapeOf(self);

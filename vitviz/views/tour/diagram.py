@@ -51,7 +51,7 @@ def _blocks(f: Facts) -> list[dict[str, Any]]:
     place = _block("positions", "+ positions", "{table} × {width}")
     place = place if "learned" in f.positions else _block("positions", "No E_pos", there=False)
     return [
-        _block("picture", "Picture", "{height} × {across} × 3"),
+        _block("picture", "Image", "{height} × {across} × 3"),
         _block("patches", "Convolutions" if f.stem else "Patches", grid),
         _block("flatten", "Flattened", "" if f.stem else "{patches} × {numbers}", not f.stem),
         _block("embedding", "Linear embedding E", "→ {width}" if f.stem else "{numbers} → {width}"),

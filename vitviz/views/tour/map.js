@@ -137,7 +137,7 @@ export function overviewOf(self, first) {
     return button('', to, about, el('span', { class: 'vv-over-drawn' }, ...drawn), named, sizes.at(-1));
   };
   const parts = [
-    part(t('Picture'), first, whole),
+    part(t('Image'), first, whole),
     part(t('Patches'), () => open('patches'), cut),
     part(t('Layers'), () => open('explorer'), layers),
     part(t('Answer'), () => open('evidence'), answer),
