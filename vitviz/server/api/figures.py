@@ -15,10 +15,12 @@ from vitviz.views.printing import ALONE, PrintStyle
 FORMATS = ("svg", "pdf", "png", "txt")
 QueryTexts = Mapping[str, str]  # settings as in a link
 PREFIX, ASKED = "print.", ("width", "dpi", "detail", "dark", "lang")
-NOT_YET = "Its numbers take a while to compute; once the view itself has found them, their figure is there."
+NOT_YET = (
+    "This view’s numbers have not been computed yet. Open the view, wait for them, then export the figure."
+)
 TOO_LARGE = (
-    "This figure would have {count} million pixels, and this server draws at most {most} million. Ask for a"
-    " smaller width or fewer dots per inch, or for SVG or PDF, which need none."
+    "This figure would have {count} million pixels; the limit is {most} million. Reduce the "
+    "width or the dots per inch, or choose SVG or PDF."
 )
 USUAL = 4_000_000  # pixels; what has more is drawn alone
 

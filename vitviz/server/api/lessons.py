@@ -37,15 +37,13 @@ if TYPE_CHECKING:
 TOLD, PICTURE, OTHER, VECTORS = "settings.json", "upload.jpg", "other.jpg", "classes"
 MOST_TOLD = 2**20  # bytes of the description; one of two checkpoints has ten thousand
 MOST_OFFERED = 100
-NO_LESSON = (
-    "This zip is no lesson. Expected one that “Everything (.zip)” of this or another vitviz page has made,"
-    " as it was downloaded."
-)
+NO_LESSON = "This zip is not a lesson. Use an unchanged zip from “Download all” on a vitviz page."
 OUTDATED = (
-    "The scores in this lesson’s files are wrong: its outputs were read as {before}, and {checkpoint} has"
-    " {head_type} outputs. The page shows the right scores; download the lesson again."
+    "The scores in this lesson’s files are wrong: outputs were read as {before}, but "
+    "{checkpoint} has {head_type} outputs. The page shows correct scores; download the lesson "
+    "again."
 )
-GONE = "This lesson is no longer on the server. Load the page again to see which there are."
+GONE = "This lesson is no longer on the server. Reload the page to see the current lessons."
 
 README = """vitviz: what {checkpoint} made of one picture
 As it is, this zip is a lesson: dropped onto a page of vitviz, it shows there what was seen here.
@@ -72,7 +70,9 @@ patches were left out, it has those that were kept. Distances are pixels of the 
 top, right, bottom in pixels of the upload.
 """
 
-ON_REQUEST = "Its numbers take a while to compute; once the view itself has found them, they come along."
+ON_REQUEST = (
+    "This view’s numbers have not been computed yet. Open the view, wait for them, then download again."
+)
 
 
 class NoLesson(zips.NoZip):

@@ -14,9 +14,7 @@ from vitviz.traces.localized_text import LocalizedText, message_of, travelling
 
 log = logging.getLogger("vitviz")
 
-UNEXPECTED = mark(
-    "This failed by a mistake in vitviz; the log of the server says where. What was there before stays."
-)
+UNEXPECTED = mark("vitviz hit an error; the server log has the details. Your previous result is unchanged.")
 
 # An absolute path of two parts or more, but neither an address (https://a/b) nor a part of a name (a/b/c).
 _PATH = re.compile(r"""(?<![\w.:/\\~-])(?:~?/|[A-Za-z]:[\\/])(?:[^\s/\\'",;:()]+[\\/])+(?=[^\s])""")

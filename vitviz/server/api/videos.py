@@ -44,10 +44,10 @@ WIDE = 1280  # pixels across, at most
 PREFIX = "film."
 ASKED = ("over", "width", "seconds", "detail", "dark", "lang", "ticket", "video", "first", "last")
 TOO_LONG = (
-    "Its numbers take a while to compute at every step or frame: in Python vitviz.animation and vitviz.video"
-    " make the film."
+    "This view takes too long to compute for every frame. In Python, vitviz.animation and "
+    "vitviz.video export the video."
 )
-OF_A_SET = "A film is of one picture; show one picture again, and not an average over a set."
+OF_A_SET = "A video shows one image. Switch back from the average to one image."
 
 
 def film(

@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from vitviz.engine import Inspector
     from vitviz.server.services.analysis_service import AnalysisService
 
-SHARED = "This site is shared, so nothing is written beside its files. Copy the link instead."
+SHARED = "This server is shared, so settings are not saved next to its files. Copy the link instead."
 _KNOWN = {
     "ImageNet": mark("ImageNet's"), "one half": mark("one half"), "CLIP": mark("CLIP's"),
     "CIFAR-10": mark("CIFAR-10's"), "none": mark("none"),
     "pool=class": mark("class token"), "pool=average": mark("average of the patches"),
     "pool=average+of+all": mark("average of all tokens"),
-    "pool=max": mark("largest of each number among the patches"),
-    "pool=average+and+max": mark("half average, half largest"),
+    "pool=max": mark("maximum over the patches"),
+    "pool=average+and+max": mark("half average, half maximum"),
     "pool=attention": mark("attention over the patches"),
     "pool=attention+of+all": mark("attention over all tokens"),
     "block=pre-norm": mark("before attention and MLP (pre-norm)"),
-    "block=res-post-norm": mark("behind them, before they are added (res-post-norm)"),
-    "block=post-norm": mark("behind each sum (post-norm)"),
-    "head_type=sigmoid": mark("logit of a yes or no (sigmoid)"),
-    "head_type=value": mark("value of a regression"),
+    "block=res-post-norm": mark("after attention and MLP, before the sum (res-post-norm)"),
+    "block=post-norm": mark("after each residual sum (post-norm)"),
+    "head_type=sigmoid": mark("logit of yes or no (sigmoid)"),
+    "head_type=value": mark("regression value"),
 }  # fmt: skip
 
 

@@ -31,8 +31,7 @@ GROUPED = {"groups": [[group, [view.slug for view in views]] for group, views in
 LATEX = [{"left": "$", "right": "$", "display": False}]
 FORMULAS = {"latex_delimiters": LATEX, "elem_classes": "vitviz-formulas"}
 NOT_OPENED = translated(
-    "The page could not be opened: the server has too much to do just now, or something failed. "
-    "Load it again in a moment.",
+    "The page could not be opened: the server is busy or an error occurred. Reload in a moment.",
     "en",
 )
 # What the browser's history keeps of a page that is loaded again, in place of the value of the links.

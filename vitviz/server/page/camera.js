@@ -14,10 +14,9 @@ const SMOOTHED = 0.8; // of the rate before, in the one that is told
 
 /** Why there is no camera, in a sentence. */
 function why({ name, message }) {
-  if (!window.isSecureContext)
-    return t('A browser gives its camera only to pages over https, or of this very computer (localhost).');
+  if (!window.isSecureContext) return t('Browsers allow camera access only over https or on localhost.');
   if (name === 'NotAllowedError')
-    return t('The camera was not allowed. Allow it in the browser’s settings of this page, and try again.');
+    return t('Camera access was denied. Allow it in the browser’s settings for this page and retry.');
   if (name === 'NotFoundError' || name === 'TypeError') return t('There is no camera on this device.');
   return t('The camera could not be opened: {reason}', { reason: message });
 }

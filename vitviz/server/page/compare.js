@@ -32,11 +32,11 @@ export default function part(element, props, watch, trigger) {
     offering(twins ?? [], (pair) => question.ask({ pair }));
     root.hidden = !props.value?.shown;
     fold.textContent = second
-      ? t('Beside it: {checkpoint}', { checkpoint: second })
-      : t('Compare, and input size');
+      ? t('Compared with: {checkpoint}', { checkpoint: second })
+      : t('Comparison and input size');
     const nearest = [
-      before && offer(t('Before and after its training'), before),
-      second && offer(t('Compare no longer'), ''),
+      before && offer(t('Before and after training'), before),
+      second && offer(t('Stop comparing'), ''),
     ];
     offers.replaceChildren(...nearest.filter(Boolean));
   }

@@ -8,7 +8,7 @@ from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.localized_text import travelling
 from vitviz.views import Needs, View, ViewContext, scripts
 
-AWAITED = mark("This view is drawn from the whole pass, which is being computed.")
+AWAITED = mark("This view needs the whole forward pass, which is still running.")
 
 
 def figures_of(view: View, studio: AnalysisService, state: dict, soon: bool = False) -> list:

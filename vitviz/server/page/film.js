@@ -40,7 +40,7 @@ export default function part(element, props, watch, trigger) {
   const more = button('', () => unfold(curve.hidden), { class: 'vv-film-more', 'aria-expanded': 'false' });
   curve.append(plot, why);
   const pace = button('1×', faster, { class: 'vv-film-more vv-film-speed' });
-  const anew = { title: t('Begin anew at the end'), 'aria-label': t('Begin anew at the end') };
+  const anew = { title: t('Loop'), 'aria-label': t('Loop') };
   const turns = { class: 'vv-film-more vv-film-loop', 'aria-pressed': 'false', ...anew };
   const round = button('↻', endless, turns);
   const now = div('vv-film-now', title, step);

@@ -21,7 +21,7 @@ from vitviz.traces.localized_text import travelling
 from vitviz.traces.text_classes import plain, with_text
 
 FIRST_SAMPLE = "coffee"  # one of the classes that the shipped checkpoint knows
-AWAY = "Your photograph is no longer on the server, so a sample stands in its place. Drop it in once more."
+AWAY = "Your image is no longer on the server, so a sample is shown instead. Upload it again."
 
 
 class Handlers:

@@ -39,7 +39,7 @@ TWINS = (
     (mark("1-D and 2-D"), "vitviz-positions-1d-0|vitviz-positions-2d-0"),
 )
 NO_SIZE = (
-    "{size} is no input size: expected a number of pixels such as 224, or height x width such as 224 x 320."
+    "{size} is not an input size. Give a number of pixels such as 224, or height x width such as 224 x 320."
 )
 OWN, SHAPE = "own", "shape"
 _PIXELS = re.compile(r"\s*(\d{1,5})(?:\s*[x×*,]\s*(\d{1,5}))?\s*(?:px)?\s*", re.IGNORECASE)
@@ -56,8 +56,8 @@ class SidebarComponents:
         self.second_facts = PageComponent("facts", elem_id="vitviz-second-facts")
         self.edits = PageComponent("edits", ("without", "retouch"), elem_id="vitviz-edits")
         limits = studio.settings.limits
-        most = say("Picture, or video ≤ {seconds} s", seconds=f"{limits.video_seconds:g}")
-        name = {"label": say("Your photograph"), "elem_id": "vitviz-upload"}
+        most = say("Image, or video ≤ {seconds} s", seconds=f"{limits.video_seconds:g}")
+        name = {"label": say("Your image"), "elem_id": "vitviz-upload"}
         self.upload = ImageUpload(placeholder=most, height=150, sources=["upload", "clipboard"], **name)
         self.gallery = gr.Gallery(
             [(sample_image(sample.name), sample.shows) for sample in samples()],
@@ -78,18 +78,18 @@ class SidebarComponents:
         self.notice = PageComponent("notice", elem_id="vitviz-notice")
         self.compare = PageComponent("compare", ("compare",), elem_id="vitviz-compare")
         with gr.Column(elem_id="vitviz-more"):  # what the button of `compare` unfolds
-            beside = say("A second checkpoint on the same picture")
-            self.second = _typed(say("Beside it"), "vitviz-second", [], info=beside)
+            beside = say("A second checkpoint, run on the same image")
+            self.second = _typed(say("Compare with"), "vitviz-second", [], info=beside)
             self.pairs = gr.Dropdown(
                 [(say(text), value) for text, value in PAIRS],
                 value=None,
-                label=say("Pairs that teach"),
-                info=say("Two checkpoints at once; most come from the hub"),
+                label=say("Suggested pairs"),
+                info=say("Loads two checkpoints; most are downloaded from the hub"),
                 elem_id="vitviz-pairs",
             )
             pixels = say(
-                "Pixels of the model's input: one number, or height × width; whole patches, at most {count}"
-                " tokens",
+                "In pixels: one number, or height × width. Must be divisible into patches; at "
+                "most {count} tokens.",
                 count=str(limits.tokens),
             )
             own = [(say("As trained"), OWN)]
@@ -301,7 +301,7 @@ def _sizes(inspector, language: str, tokens: int) -> list[tuple[str, str]]:
     scaled = [size for size in scaled if inspector.demand(size).tokens <= tokens]
     return [
         (translated("As trained", language), OWN),
-        (translated("The picture's own shape", language), SHAPE),
+        (translated("The image's aspect ratio", language), SHAPE),
         *((f"{h} × {w} px", f"{h}x{w}") for h, w in scaled),
     ]
 

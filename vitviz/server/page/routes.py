@@ -53,7 +53,7 @@ HEADS = {  # what a strip shows of each head: the view, its item, and the settin
 ITEMS = 64  # that a page has drawn of one frame
 LARGEST = 2048  # pixels of a side that a frame is asked for
 TYPES = {"second": str, "last": str, "views": list, "video": str}  # of a posted question
-NO_FRAME = mark("This is no frame of a camera: expected a JPEG or PNG file.")
+NO_FRAME = mark("Not a camera frame: expected a JPEG or PNG file.")
 
 
 def routes(studio: AnalysisService) -> list[APIRoute]:

@@ -48,7 +48,7 @@ CLOSED = re.compile(
 )
 BESIDE = ("x-forwarded-host", "x-gradio-server")  # from which Gradio makes the addresses of a page
 STREAM = re.compile(r"/gradio_api/(queue/data/?$|call/(v2/)?[^/]+/(?P<event>[^/]+)/?$)")
-NO_EVENT = "There is no such event: it has been answered already, or was given up."
+NO_EVENT = "No such event: it was already answered or cancelled."
 NO_SESSION = (
     'data: {"msg": "unexpected_error", "message": "", "success": false, "session_not_found": true}\n\n'
 )
@@ -59,15 +59,14 @@ LONGEST = 100  # characters of a session's name; Gradio's have about ten
 THREADS = 256  # that may wait for a turn, or compute, for all visitors together
 
 NO_FORM = (
-    "This upload could not be taken: expected a form with files under plain names. Send it again; if it fails"
-    " once more, the log of the server says why."
+    "The upload failed: expected a form with plain file names. Send it again; if it still fails, "
+    "see the server log."
 )
 
 
 DISK_FULL = (
-    "This upload could not be taken: the server's disk for uploads is full. The oldest uploads have been"
-    " removed to make room. Send it again; if it fails once more, whoever runs the server has to make room on"
-    " its disk."
+    "The upload failed: the server's disk for uploads is full. The oldest uploads were removed. "
+    "Send it again; if it still fails, the operator of the server must free disk space."
 )
 FULL = (errno.ENOSPC, errno.EDQUOT)
 

@@ -24,17 +24,14 @@ from vitviz.traces import cancellation
 from vitviz.traces.localized_text import LocalizedText
 
 FULL = mark(
-    "The server is computing as many large inputs as it takes on at once. "
-    "Try again in a minute, or choose a smaller input size or checkpoint."
+    "The server is computing the maximum number of large inputs. Retry in a minute, or choose a "
+    "smaller input size or checkpoint."
 )
 BUSY = (
-    "You have {count} answers under way here and {waiting} that wait, the most for one visitor. Try again in"
-    " about {seconds} seconds."
+    "You have {count} requests running and {waiting} waiting, the maximum per visitor. Retry in "
+    "about {seconds} seconds."
 )
-TOO_LONG = (
-    "This took longer than the {seconds} seconds that this server gives to one answer. Choose a smaller input"
-    " size or a smaller checkpoint."
-)
+TOO_LONG = "This took longer than the limit of {seconds} seconds. Choose a smaller input size or checkpoint."
 LOOKS = 0.25  # seconds between two looks whether a visitor who waits is still there
 READING, CHEAP, DEAR = "reading", "cheap", "dear"
 UNDER_WAY, WAITING = 2, 8  # answers of one visitor

@@ -28,13 +28,13 @@ NEAR = 8 * 2**20  # free bytes of the disk below which room is made
 # The same whether there is such a file elsewhere or not: the difference would tell a stranger what lies on
 # the server.
 NOT_UPLOADED = mark(
-    "This is no picture that was uploaded here, or it has been removed since: expected an upload (on "
-    "the page, or through gradio_client's handle_file) or the name of a sample. Drop it in once more."
+    "This image was not uploaded here or has been removed. Upload it again (on the page, or with "
+    "gradio_client's handle_file), or give the name of a sample."
 )
 
 ADDRESS = mark(
-    "This server fetches no address. Download the image and send the file, such as"
-    " handle_file('photo.jpg') in gradio_client."
+    "This server does not fetch URLs. Download the image and send the file, such as "
+    "handle_file('photo.jpg') in gradio_client."
 )
 _ADDRESS = re.compile(r"\s*([a-z][a-z0-9+.-]+://|data:)", re.IGNORECASE)
 

@@ -18,9 +18,9 @@ from vitviz.errors import VitvizError
 from vitviz.traces.localized_text import LocalizedText
 
 MOST_FILES = 2_000  # of two checkpoints with every view there are less than a hundred
-DAMAGED = "This zip is damaged, or of a kind that is not read here. Download it again, and leave it as it is."
-TOO_MANY = "This zip has more than {count} files, the most that are looked through."
-TOO_LARGE = "{name} in this zip is larger than {size}, the most that is read of it."
+DAMAGED = "This zip is damaged or of an unsupported kind. Download it again and do not change it."
+TOO_MANY = "This zip has more than {count} files, which is the limit."
+TOO_LARGE = "{name} in this zip is larger than {size}, which is the limit."
 
 _END = struct.Struct("<4s4H2LH")  # the end of the directory: how many entries, its size, where it begins
 _ENTRY = struct.Struct("<4s6H3L5H2L")  # one entry of the directory, before its name

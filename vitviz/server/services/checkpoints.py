@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 KEPT = 50  # lists of sentences, or of vectors, that one checkpoint is asked about; each has little of its own
 MOST, WRITTEN = 1_000, 100_000  # classes of a file, and the characters of their labels
 NBYTES = 16 * 2**20  # of one array
-AWAY = "The vectors that this names are not on this server, or no longer. Give it their file once more."
+AWAY = "The vectors of this link are not on this server. Upload their file again."
 
 
 class CheckpointStore:

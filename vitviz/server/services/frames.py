@@ -37,7 +37,7 @@ MAPS = 64  # of the frames seen last, for how much they change
 SAMPLED = 16  # frames, evenly over the video, that what all have in common is fitted to
 LONGEST = 16  # times as many frames as are kept may be decoded
 FITTED = 4  # bases that are kept: two checkpoints, raw tokens and those through the final norm
-PUT_AWAY = "The server has put this video away to make room for others. Drop it in once more."
+PUT_AWAY = "The server removed this video to free space. Upload it again."
 
 
 class FrameStore:

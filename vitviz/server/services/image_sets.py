@@ -23,10 +23,10 @@ TRIED = 100  # passes over all patches that maps on trial on one picture cost, a
 MOST = 1_000  # pictures of a set
 SEEN = 24  # of them are seen on the page, with their answers
 SIDE = 56  # px, as they are seen there
-NONE = "Choose the pictures first; the paper averages over 128."
+NONE = "Choose images first. The paper averages over 128."
 MANY = (
-    "From the page at most {most} pictures are looked at here, and these are {count}. Take fewer, or do it"
-    " in Python, where there is no limit."
+    "You chose {count} images, but this page accepts at most {most}. Choose fewer, or use "
+    "Python, which has no limit."
 )
 
 

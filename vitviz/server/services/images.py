@@ -14,7 +14,7 @@ from vitviz.server.services.cache import Cache, Keys, names
 from vitviz.traces import samples
 from vitviz.traces.image_edits import NONE, ImageEdits
 
-PUT_AWAY = "The server has put this picture away to make room for others. Drop it in once more."
+PUT_AWAY = "The server removed this image to free space. Upload it again."
 
 
 class ImageStore:

@@ -6,9 +6,7 @@ from vitviz.server.services.cache import Cache, Keys
 from vitviz.server.services.checkpoints import CheckpointStore
 from vitviz.traces.runs import Run
 
-GONE = (
-    "The server no longer knows this picture; it may have been started anew. Drop the picture in once more."
-)
+GONE = "The server no longer has this image; the server may have restarted. Upload the image again."
 
 
 class RunStore:
