@@ -268,25 +268,28 @@ def figure(
     dark: bool = False, language: str = "en", picture: Any = None, second: Inspector | Survey | None = None,
     before: Trace | None = None, **settings: Any,
 ) -> Figure:  # fmt: skip
-    """The figure of one view for print.
+    """Return the figure of one view for print.
 
-    `view` is its name in the page's links, such as "explorer"; filters and positions need no trace.
-    `settings` are those of the page, by the names in its links: layers and heads count from 1, patches from
-    0. `detail` adds what stands beside the figure there. `picture` is the upright photograph (path, PIL image
-    or array) behind the trace, for a figure at its own resolution, up to 3,200 pixels a side; without it the
-    model's input is shown.
-    Light on white unless `dark`; `language` is "en", "zh-CN" or "ko" (English where the machine has no font
-    for it).
+    The Similarity view covers a set of images: the 20 crops of the sample images, which are traced by this
+    call at the input size of `trace` if there is one, or the images of a survey that measured
+    `vitviz.surveys.LAYERS`. The views Attention distance and Faithfulness also accept a survey.
 
-    Of `before`, the trace of the picture as it was, `difference="on"` shows the difference.
+    Args:
+        view: Slug of the view in the page's links, such as "explorer".
+        inspector: The model.
+        trace: Trace of an image, or a survey. Views of the weights alone (filters, positions) need none.
+        detail: Add the detail panels that the page shows next to the figure.
+        dark: Use light text on a dark ground.
+        language: "en", "zh-CN" or "ko"; texts stay English if the machine has no font for the language.
+        picture: The upright image of the trace (path, PIL image or array), drawn at its own resolution of up
+            to 3,200 pixels a side. None draws the model's input.
+        second: Second checkpoint for the Similarity view: an inspector, or a survey of the same images.
+        before: Trace of the unedited image; with `difference="on"`, the figure shows the difference.
+        settings: Settings of the page by their names in links. Layers and heads count from 1, patches from 0.
 
-    Similarity is over a set of pictures: the 20 parts of the sample photographs, which are looked at now, at a
-    trace's input size where one is handed in; or in place of the trace a survey with what
-    `vitviz.surveys.LAYERS` measures. `second` is the checkpoint beside it: an inspector, or a survey of the
-    same pictures. Attention distance and Faithfulness, too, can be of a survey.
-
-    Raises VitvizError for a view or setting that does not exist, for what does not fit together, and where
-    the view is not applicable to the model, with the reason.
+    Raises:
+        VitvizError: For an unknown view or setting, for arguments that do not match, and if the view does
+            not apply to the model, with the reason.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
