@@ -68,7 +68,7 @@ def synchronise(device: torch.device) -> None:
 
 
 def exactly(device: torch.device) -> AbstractContextManager[None]:
-    """Return a context that keeps float32 exact: by default CUDA's convolutions keep ten bits (TF32)."""
+    """Return a context for exact float32; CUDA convolutions (patch embedding) keep only ten bits (TF32)."""
     return whole_convolutions() if device.type == "cuda" else nullcontext()
 
 

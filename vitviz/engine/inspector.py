@@ -61,7 +61,7 @@ class Inspector(NotebookDisplay):
 
     @property
     def head_type(self) -> HeadType:
-        """Meaning of the outputs: "softmax", "sigmoid" or "value"; given classes bring their own."""
+        """Meaning of the outputs: "softmax", "sigmoid" or "value"; given classes define their own."""
         return self.placed.head_type if self.classes is None else self.classes.score
 
     def __init__(self, loaded: Loaded, device: str = "auto", dtype: str = "float32"):
@@ -216,7 +216,8 @@ class Inspector(NotebookDisplay):
             other: Image for `ablation.other`; None: `ablation.other` names one of vitviz's samples.
 
         Returns:
-            The trace. `.attention(layer)` is (head, query, key) with layers from 0; `.logits` is (class,).
+            The trace. `.attention(layer)` is (head, query, key) with layers from 0; `.logits` is (class,), or
+            None for a model without a classifier.
 
         Raises:
             ImageError: The image cannot be read.

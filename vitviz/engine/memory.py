@@ -35,7 +35,7 @@ def free_in_the_container(root: Path) -> int | None:
             most, taken, stat = ((group / f"memory.{one}").read_text() for one in (limit, used, "stat"))
             most, taken = int(most), int(taken)
             pages = re.search(rf"^{dropped} (\d+)$", stat, re.MULTILINE)
-        except (OSError, ValueError):  # not there, or "max"
+        except (OSError, ValueError):  # missing, or "max"
             continue
         return max(0, most - taken + (int(pages[1]) if pages else 0))
     return None
@@ -48,7 +48,7 @@ def bytes_of_a_picture(tokens: int, width: int, layers: int) -> int:
     39
     """
     record = layers * tokens * width * 4 * 4
-    passing = tokens * width * 4 * 6  # the MLP's four widths and two more
+    passing = tokens * width * 4 * 6  # six widths: the MLP's four and two others
     return int(1.2 * (record + passing) + 8 * tokens**2)
 
 

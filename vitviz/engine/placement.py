@@ -34,7 +34,7 @@ class MemoryDemand:
 
     tokens: int
     operations: int  # multiplications of a pass
-    nbytes: int  # of its trace and of the pass
+    nbytes: int  # memory of the trace and of the pass
 
 
 def demand_of(model: nn.Module, grid: Grid, size: tuple[int, int]) -> MemoryDemand:
@@ -104,7 +104,7 @@ class PlacedModel:
         self.hooks = Hooks()
         capture.transformer_blocks(self.model)
         self.sizes = self._built(self.model)
-        self.lock = lock_of(self, "lock")  # of the variants for other sizes; never held during a pass
+        self.lock = lock_of(self, "lock")  # guards `sizes`; never held during a pass
 
     def grid(self, size: tuple[int, int] | None = None) -> Grid:
         """Return the patch grid at the checkpoint's own input size, or at another (height, width)."""

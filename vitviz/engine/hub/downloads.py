@@ -168,7 +168,7 @@ def _answer(repo: str, revision: str | None, filename: str) -> Any:
             url = hf_hub_url(repo, filename, revision=revision)
             with _checked_answers():
                 result.append(get_hf_file_metadata(url, timeout=patience))
-        except Exception as error:  # noqa: BLE001 - handed over to the waiting thread
+        except Exception as error:  # noqa: BLE001 - passed to the waiting thread
             result.append(error)
 
     thread = threading.Thread(target=ask, daemon=True, name=f"ask hub for {repo}")
@@ -256,7 +256,7 @@ def _run(wanted: FileKey, job: _Job) -> None:
         with _checked_answers():
             job.path = hf_hub_download(repo, filename, revision=revision, tqdm_class=counter)
         _verify(Path(job.path), job, f"{filename} of {repo}")
-    except Exception as error:  # noqa: BLE001 - handed over to whoever waits
+    except Exception as error:  # noqa: BLE001 - passed to the waiting callers
         job.error = error
     finally:
         with _lock:

@@ -49,12 +49,12 @@ TURNS = {tag: Image.Transpose[name] for tag, name in enumerate(_UPRIGHT.split(),
 MAX_SCANS = 100  # libtiff's limit, too
 MAX_WORK = 1_200_000_000  # scans x pixels: 15 scans of the largest image, 100 of 12 million pixels
 
-_MARKER = re.compile(rb"\xff+([^\x00\xff])")  # fill bytes may precede a marker; 0xff and zero are data
+_MARKER = re.compile(rb"\xff+([^\x00\xff])")  # fill bytes may precede a marker; 0xff before zero is data
 _SCAN, _END, _ALONE = 0xDA, 0xD9, {0x01, *range(0xD0, 0xD9)}  # T.81, table B.1: these have no length
 
 # TIFF 6.0: BitsPerSample, PhotometricInterpretation, SamplesPerPixel, PlanarConfiguration, SampleFormat
 BITS, PHOTOMETRIC, SAMPLES, PLANAR, SAMPLE_FORMAT = 258, 262, 277, 284, 339
-SIGNED = 2  # a SampleFormat
+SIGNED = 2  # value of SampleFormat
 OVERSHOOT = 1e-3  # resampling may leave floating-point values outside 0 to 1 by this much
 
 
@@ -90,7 +90,7 @@ def open_image(source: Any) -> Image.Image:
 
 
 def for_drawing(source: Any) -> UInt8[np.ndarray, "height width 3"]:
-    """Return the pixels of `open_image(source)`, at most `MAX_DRAWN` a side; a larger picture is averaged.
+    """Return the pixels of `open_image(source)`, at most `MAX_DRAWN` a side; a larger image is averaged.
 
     >>> for_drawing(np.zeros((100, 1000), np.uint8)).shape, for_drawing(np.zeros((400, 8000), np.uint8)).shape
     ((100, 1000, 3), (160, 3200, 3))

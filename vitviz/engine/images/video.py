@@ -25,7 +25,7 @@ from PIL import Image
 from vitviz.engine.images.opening import check_size, plain_name, rgb_of
 from vitviz.errors import ImageError, TooMuch, VitvizError
 
-PIXELS = 4096 * 4096  # of a frame, at most
+PIXELS = 4096 * 4096  # limit of a frame
 MEMORY, SECONDS = 2 * 2**30, 240  # limits of ffmpeg: bytes of address space, seconds of CPU time
 LIMITED = 'ulimit -v {} 2>/dev/null; ulimit -t {}; exec "$@"'  # macOS has no -v
 READABLE = "MP4, MOV, WebM, MKV, AVI, GIF or animated WebP"

@@ -33,7 +33,7 @@ def embedding_filters(inspector: Inspector, count: int = 28) -> FilterComponents
 
     Returns:
         `.pictures` (count, P, P, 3) before display scaling; `.variance` (count,), each a fraction of the
-            total.
+        total.
 
     Raises:
         VitvizError: The model is a hybrid, whose patches are not cut from pixels.
@@ -97,10 +97,9 @@ def logit_attribution(
 
     Returns:
         Contributions in logits, with layers and heads from 0: `.heads` (layer, head), `.sources` (layer,
-            head,
-        token), `.mlps` (layer,), `.projection_biases` (layer,), `.patches` (row, col), `.start`, `.norm_bias`
-        and `.head_bias`. `.total` is their sum, `.gap` the unexplained rest of the logit. `.minus(before)`
-        attributes the change from another image's logit, term by term.
+        head, token), `.mlps` (layer,), `.projection_biases` (layer,), `.patches` (row, col), `.start`,
+        `.norm_bias` and `.head_bias`. `.total` is their sum, `.gap` the unexplained rest of the logit.
+        `.minus(before)` attributes the change from another image's logit, term by term.
 
     Raises:
         VitvizError: The target does not exist.

@@ -62,8 +62,8 @@ def upstream_contributions(
     Returns:
         In logits: `.heads` (layer, head), `.biases` (layer,) and `.mlps` (layer,), NaN from this layer on;
         `.embedding`, `.positions` (None without learned absolute positions) and `.constant`. `.total` is the
-            sum,
-        `.gap` the unexplained rest. `.by_token` has the same terms with a last axis of tokens, prefix first.
+        sum, `.gap` the unexplained rest. `.by_token` has the same terms with a last axis of tokens, prefix
+        first.
 
     Raises:
         VitvizError: The target, layer or head does not exist.
@@ -102,12 +102,10 @@ def attention_score_attribution(
 
     Returns:
         `.matrix` (query's source, key's source), which sums to the score; `.writers` names its rows and
-            columns.
-        `.rest` is a relative bias, `.total` the sum of all, `.gap` the unexplained rest of the model's own
-        `.score`. A term that is equal for all keys moves no attention: `.relative` and `.relative_rest` are
-        relative to `against`. `.content_position` (2, 2) sums `.relative` by content and position; None
-            without
-        E_pos.
+        columns. `.rest` is a relative bias, `.total` the sum of all, `.gap` the unexplained rest of the
+        model's own `.score`. A term that is equal for all keys moves no attention: `.relative` and
+        `.relative_rest` are relative to `against`. `.content_position` (2, 2) sums `.relative` by content and
+        position; None without E_pos.
 
     Raises:
         As `upstream_contributions`.
@@ -143,10 +141,9 @@ def attribution_paths(
 
     Returns:
         `.paths`: heads from the logit back, source, and contribution in logits. A path stops at an MLP's
-            output.
-        The contributions and `.left_out` sum to `.total`, the heads' contributions to the logit. `.proven` is
-        True if no unlisted path is larger than those listed; `.bound` is an upper bound of every unlisted
-            path.
+        output. The contributions and `.left_out` sum to `.total`, the heads' contributions to the logit.
+        `.proven` is True if no unlisted path is larger than those listed; `.bound` is an upper bound of every
+        unlisted path.
 
     Raises:
         As `upstream_contributions`.
@@ -186,11 +183,9 @@ def edge_ablation(
         progress: Called as `progress(done, of)`; False ends the run.
 
     Returns:
-        `.edges`, `.effects` (edge,) and `.shares` (edge,) in logits, the drop and the contribution of each
-            edge,
-        NaN for edges that were not run and for queries and keys, which have no contribution. `.correlation`
-            of
-        both, and `.of`, the number of all edges.
+        `.edges`; `.effects` (edge,), the drop in logits, NaN for edges that were not run; `.shares` (edge,),
+        the contribution in logits, NaN for queries and keys, which have none; `.correlation` of effects and
+        contributions; `.of`, the number of all edges.
 
     Raises:
         UnsupportedModel: A source is part of several inputs. Otherwise as `upstream_contributions`.
@@ -273,9 +268,8 @@ def sufficient_edges(
     Returns:
         `.curve` has (number of edges, margin in logits) for each tried size, `.tried` their number.
         `.smallest_preserving` is the smallest tried size that preserves the prediction, `.preserving_from`
-            the
-        size from which on every tried size does. `.margins` by order (draw, count) in logits;
-            `.faithfulness()`.
+        the size from which on every tried size does. `.margins` by order (draw, count) in logits;
+        `.faithfulness()`.
 
     Raises:
         As `edge_ablation`; UnsupportedModel also for a model whose outputs are values.
@@ -309,7 +303,7 @@ def sufficient_edges(
             break
     curve = {size: one for size, one in zip(counts, margins["share"][0].tolist(), strict=True) if one == one}
     stable = edge_subsets.preserving([*curve], [*curve.values()])[1]
-    if counts[-1] in curve and stable:  # between the last tried size that fails and the next one
+    if counts[-1] in curve and stable:  # bisect between the last failing size and the next one
         low = max(size for size in curve if size < stable)
         while stable - low > max(1, len(edges) // 500):
             middle = (low + stable) // 2

@@ -108,12 +108,9 @@ def perturbation(
 
     Returns:
         `.probability[way]` (step, draw), the probability of the prediction; `.kept[way]` (step, draw), 1
-            where
-        the prediction stays the likeliest class; `.steps`, the number of patches, pieces, pixels, degrees or
-            per
-        cent at each step. `.curve(way)` has means with standard errors, `.frame()` all draws. `.refused` has
-            the
-        reason for every way that does not exist for this model.
+        where the prediction stays the likeliest class; `.steps`, the number of patches, pieces, pixels,
+        degrees or per cent at each step. `.curve(way)` has means with standard errors, `.frame()` all draws.
+        `.refused` has the reason for every way that does not exist for this model.
 
     Raises:
         VitvizError: Another kind, no draws, a model without a classifier, or a trace with an ablation.

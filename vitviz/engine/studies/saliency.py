@@ -42,9 +42,8 @@ def saliency(
 
     Returns:
         `.map` (row, col), unscaled. `.explained` is the sum of map, prefix and constants, `.unexplained` the
-            rest
-        of the logit; both are None for a method whose sum has no meaning. `.steps`, `.change` (of the last
-        doubling) and `.converged` describe integrated_gradients.
+        rest of the logit; both are None for a method whose sum has no meaning. `.steps`, `.change` (of the
+        last doubling) and `.converged` describe integrated_gradients.
 
     Raises:
         VitvizError: The method, target, layer or number of steps does not exist.
@@ -113,8 +112,8 @@ def faithfulness(
 
     Returns:
         `.curves` by method, `.areas(method, score)`, `.ranking(score)`, `.chance(score)` and `.frame()`;
-            scores
-        are 'kept', 'probability' and 'logit'. `.refused` has the reason for every method that does not apply.
+        scores are 'kept', 'probability' and 'logit'. `.refused` has the reason for every method that does not
+        apply.
 
     Raises:
         VitvizError: An argument is invalid.

@@ -193,7 +193,8 @@ def _files(inspector: Inspector, progress: Callable | None) -> tuple[Path, Path]
 def _config_beside(checkpoint: Checkpoint) -> tuple[Path | None, Path | None]:
     place = Path(checkpoint.location)
     folder = place if place.is_dir() else place.parent
-    there = [folder / name for name in (CONFIG, *TOWERS) if checkpoint.location]  # empty in memory
+    # a model in memory has no location
+    there = [folder / name for name in (CONFIG, *TOWERS) if checkpoint.location]
     config, *weights = [one if one.is_file() else None for one in there] or [None]
     return config, next(filter(None, weights), None)
 
