@@ -83,7 +83,7 @@ WAYS = {name: kind.ways or (name,) for name, kind in KINDS.items()}
 
 UNTRIED = "This survey tried no maps; ask for the measure 'trial'."
 TITLES: Mapping[str, str] = MappingProxyType({
-    "ledger": "The account", "frozen": "Frozen linear map", "gradient_rollout": "Gradient rollout",
+    "ledger": "Direct logit attribution", "frozen": "Frozen linear map", "gradient_rollout": "Gradient rollout",
     "chefer": "Chefer et al. 2021", "grad_cam": "Grad-CAM", "hires_cam": "HiResCAM",
     "attention_gradient": "Attention × gradient", "attention_grad_cam": "Attention Grad-CAM",
     "input_gradient": "Input × gradient", "integrated_gradients": "Integrated gradients",
