@@ -134,7 +134,8 @@ def logit_lens(
         target: As for `logit_attribution`; required with `patches`, not allowed without.
 
     Returns:
-        Logits (layer, class), or with `patches` (layer, row, col).
+        Logits (layer, class), or with `patches` (layer, row, col), with one row more than the model has
+        layers.
 
     Raises:
         VitvizError: The reading has no meaning for this model, or the form or target does not exist.

@@ -56,8 +56,8 @@ def upstream_contributions(
         trace: A trace of this model.
         target, relative: As for `logit_attribution`.
         layer, head: The head, both from 0.
-        via: The (layer, head) pairs between this head and the logit, the last layer's first, for a path that
-            is followed upstream.
+        via: The (layer, head) pairs between this head and the logit, the one nearest the logit first, for a
+            path that is followed upstream.
 
     Returns:
         In logits: `.heads` (layer, head), `.biases` (layer,) and `.mlps` (layer,), NaN from this layer on;
@@ -137,7 +137,7 @@ def attribution_paths(
         target, relative: As for `logit_attribution`.
         count: Number of paths.
         opened: Limit of the search: the number of chains of heads that it expands. Every head is expanded
-            once.
+            once in any case.
 
     Returns:
         `.paths`: heads from the logit back, source, and contribution in logits. A path stops at an MLP's
@@ -251,15 +251,15 @@ def sufficient_edges(
     """Measure how many edges preserve a prediction, keeping the edges of largest |contribution| first.
 
     Each size takes real passes. They measure the margin over the next class, also for `draws` random orders
-    and for the order of known `effects`. Edges end in heads' values and in the logit; all other edges are
-    replaced as in `edge_ablation`. Margins need not grow with the number of edges, and only some sizes are
-    tried. Source: `vitviz.analyses.sufficient_edges`.
+    and for the order of known `effects`. Edges end in heads' values and in the logit; outputs along dropped
+    edges are replaced as in `edge_ablation`. Margins need not grow with the number of edges, and only some
+    sizes are tried. Source: `vitviz.analyses.sufficient_edges`.
 
     Args:
         inspector: The model, in float32.
         trace: A trace of this model.
         target: As for `edge_ablation`; None for the model's prediction.
-        parts_as: Replacement of the other edges, "mean" or "zero".
+        parts_as: Replacement of outputs along dropped edges, "mean" or "zero".
         effects: Result of `edge_ablation`, for a further order by |effect|.
         draws: Number of random orders.
         seed: Seed of the random orders.

@@ -109,8 +109,9 @@ def perturbation(
     Returns:
         `.probability[way]` (step, draw), the probability of the prediction; `.kept[way]` (step, draw), 1
         where the prediction stays the likeliest class; `.steps`, the number of patches, pieces, pixels,
-        degrees or per cent at each step. `.curve(way)` has means with standard errors, `.frame()` all draws.
-        `.refused` has the reason for every way that does not exist for this model.
+        degrees or per cent at each step. A model whose outputs are values has `.logit[way]` instead of
+        probabilities. `.curve(way)` has means with standard errors, `.frame()` all draws. `.refused` has the
+        reason for every way that does not exist for this model.
 
     Raises:
         VitvizError: Another kind, no draws, a model without a classifier, or a trace with an ablation.

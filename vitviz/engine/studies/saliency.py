@@ -189,11 +189,12 @@ HEADS = ("head", "head_dist", "fc_norm", "norm", "attn_pool")  # all parts after
 
 
 def randomised(inspector: Inspector, blocks: int, seed: int) -> Inspector:
-    """Return a copy with random weights in the head and all that follows the last block, and in last blocks.
+    """Return a copy whose head and last `blocks` blocks have random weights.
 
-    Every tensor is drawn from a normal distribution with its own mean and deviation, so that norms and scales
-    keep their size. All other weights are shared with the given inspector, which stays unchanged. `blocks` is
-    the number of last blocks, 0 for the head alone. Raises VitvizError for more blocks than the model has.
+    Norms and pooling after the last block are randomised with the head. Every tensor is drawn from a normal
+    distribution with its own mean and deviation, so that norms and scales keep their size. All other weights
+    are shared with the given inspector, which stays unchanged. `blocks` is 0 for the head alone. Raises
+    VitvizError for more blocks than the model has.
     """
     count = len(capture.transformer_blocks(inspector.model))
     if whole_number(blocks, below=count + 1) is None:
