@@ -1,6 +1,6 @@
 """Passes with gradients: explicit attention, biases as autograd leaves, optionally a frozen linear map.
 
-A pass uses the torch-function mode of `capture` for every torch call. In one thread, the pass
+A pass uses the torch-function mode of `capture` for every torch call, in one thread. The mode
 - computes softmax(q k^T scale + mask) explicitly, so that every attention A has a gradient; in a held pass A
   is a constant, the fused kernel may run on detached queries and keys, and no N x N matrix is stored;
 - passes every parameter to torch detached, so that autograd stores nothing for weights and no `requires_grad`

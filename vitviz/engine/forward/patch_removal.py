@@ -3,7 +3,7 @@
 `dropped` removes the tokens after the position embedding, so that the model computes only on the rest: with
 k patches kept, a pass costs k / N. With rotary positions, blocks receive a table for all tokens. In this case
 the keys of removed tokens are masked in every block, and the tokens are dropped before the readout. The
-result is equal up to rounding. The other removals paint over the pixels; see `vitviz.engine.images.patch_fill`.
+result is equal up to rounding. Other removals paint over the pixels; see `vitviz.engine.images.patch_fill`.
 
 An average over no tokens is undefined, so the prediction for an empty set is then the one for an image of the
 mean colour. Used by faithfulness tests; `interventions` removes a single set of patches (`Ablation`).

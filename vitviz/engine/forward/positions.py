@@ -61,7 +61,7 @@ def follow_transformers(variant: nn.Module, model: nn.Module) -> None:
 def _bilinear(
     table: Float[Tensor, "entry head"], new: Sequence[int], old: Sequence[int]
 ) -> Float[Tensor, "entry2 head"]:
-    """Resize a table of relative positions, with (2 rows - 1)(2 cols - 1) entries for a grid, bilinearly."""
+    """Resize a relative-position table, (2 rows - 1)(2 cols - 1) + 3 entries, bilinearly to another grid."""
     (rows, cols), sides = ([2 * side - 1 for side in grid] for grid in (old, new))
     laid = table[:-_ALONE].detach().float().T.reshape(1, -1, rows, cols)
     laid = F.interpolate(laid, size=sides, mode="bilinear").flatten(2)[0].T

@@ -99,7 +99,7 @@ TensorChange = Callable[[Tensor], "Tensor | None"]  # at a hook point: reads a t
 
 @dataclass
 class Call:
-    """One attention call, with the batch axis: batch x head x token x dim."""
+    """Attention call with the batch axis: batch x head x token x dim."""
 
     q: Tensor
     k: Tensor
