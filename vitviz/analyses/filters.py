@@ -1,7 +1,7 @@
 """Filters of the linear patch embedding, and their principal components.
 
     W in R^{D x (P^2 C)}: the D filters as points, centred on their mean; W - mean = U S V^T; the rows of V^T
-    are the principal components, each a P x P picture, and S_k^2 / sum S^2 is its share of the variance.
+    are the principal components, each a P x P image, and S_k^2 / sum S^2 is its share of the variance.
 
 Source: Dosovitskiy et al. 2021, figure 7 left. The paper states neither sign nor scale. Here the entry of
 largest magnitude is positive, and each image is scaled to [0, 1] alone for display, so brightness cannot be

@@ -1,6 +1,6 @@
 """Token similarity: the cosine between the tokens of one layer.
 
-    c_i = <t_i, t_p> / (|t_i| |t_p|),   centred: t - m in place of t, m the mean patch of the picture
+    c_i = <t_i, t_p> / (|t_i| |t_p|),   centred: t - m in place of t, m the mean patch of the image
 
 Tokens share a large common component, so raw cosines may be near 1 everywhere; without the mean patch they
 show how patches differ. For a patch of a second image, m is the mean over the patches of both. In use since
