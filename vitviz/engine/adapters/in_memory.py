@@ -142,7 +142,7 @@ def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
 
 
 def _at_size(taken: FilledModel, size: tuple[int, int], kind: str) -> FilledModel:
-    """Return the model's record at another input size, as for `trace(size=…)`."""
+    """Return the filled model with another input size, as for `trace(size=…)`."""
     if not hasattr(taken.model, "set_input_size"):
         own = tuple(taken.data["input_size"][-2:])
         raise UnsupportedModel(f"{kind} has a fixed input of {own[0]} x {own[1]} pixels.")
@@ -168,7 +168,7 @@ def _of_transformers(model: nn.Module, kind: str) -> FilledModel:
 
 
 def _forget_training(model: nn.Module) -> None:
-    """Remove training hooks from the copy and disable gradient checkpointing, which bypasses our hooks."""
+    """Remove training hooks from the copy and disable gradient checkpointing, which conflicts with hooks."""
     for module in model.modules():
         if hasattr(module, "grad_checkpointing"):
             module.grad_checkpointing = False

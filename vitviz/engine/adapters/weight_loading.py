@@ -86,7 +86,7 @@ def _by_name(
 ) -> FilledModel:
     """Fill a registered architecture.
 
-    A user's `own` file may have another number of classes and another size; positions are never resampled.
+    A user's `own` file may have another number of classes and another size; its positions are not resampled.
     """
     build = partial(timm.create_model, architecture, pretrained=False)
     model = empty(build, name, tensors)

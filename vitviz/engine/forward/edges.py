@@ -6,11 +6,12 @@ interceptor keeps each head's output. The pass repeats the trace's, with the sam
 the trace's tokens.
 
 In an edge ablation, some readers do not receive the contributions of some writers, while everything else runs
-normally. Every image of the batch is the same image with its own removal: the writers whose contributions are
-replaced, by zero or by their mean, and the readers in whose inputs. A reader is ("query", "key" or "value",
-layer, head), ("mlp", layer) or ("readout",). The reader's norm is recomputed on the remaining input. A
-writer's contribution is the one in that very pass. The model is not changed: queries, keys and values are
-replaced in the attention call, an MLP's output at its hook, and the last block's output before the readout.
+normally. Every item of the batch is the same image with its own removal. A removal lists, for each reader,
+the writers whose contributions to its input are replaced, by zero or by their mean. A reader is ("query",
+"key" or "value", layer, head), ("mlp", layer) or ("readout",). The reader's norm is recomputed on the
+remaining input. A writer's contribution is the one in that very pass. The model is not changed: queries, keys
+and values are replaced in the attention call, an MLP's output at its hook, and the last block's output before
+the readout.
 """
 
 import itertools

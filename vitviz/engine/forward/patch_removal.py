@@ -125,7 +125,7 @@ class _Removing:
         return tokens.take_along_dim(self.kept[..., None], 1)
 
     def mask(self, mask: Tensor | None, queries: Tensor) -> Tensor | None:
-        """Return a call's mask reduced to kept tokens, or (if masking) with the keys of the others closed."""
+        """Return a call's mask reduced to the kept tokens, or (if masking) with all other keys masked."""
         if self.masked:
             closed = additive(_among(self.grid.tokens, self.kept), queries.dtype)[:, None, None]
             return closed if mask is None else additive(mask, queries.dtype) + closed
