@@ -64,7 +64,7 @@ def test_the_first_page_shows_a_finished_example_in_every_tab(open_page):
 SAID = "() => getComputedStyle(document.body, '::before').content"
 
 
-@pytest.mark.parametrize(("language", "said"), [("en", "is being opened"), ("ko", "여는 중")])
+@pytest.mark.parametrize(("language", "said"), [("en", "Loading vitviz"), ("ko", "불러오는 중")])
 def test_the_page_says_what_it_waits_for_from_its_first_moment_on(open_page, server, language, said):
     page, held = open_page(), []
     page.route("**/queue/join*", lambda one: held.append(one))  # no answer before the page was looked at

@@ -191,7 +191,7 @@ def test_names_that_were_allowed_and_no_others(ask):
 )  # fmt: skip
 def test_what_fetches_writes_or_calls_for_a_stranger_is_closed(ask, path):
     status, said, _ = ask(f"/gradio_api/{path}")
-    assert status == 404 and "nothing here" in said
+    assert status == 404 and "Not found" in said
 
 
 def test_a_question_is_bounded_however_it_arrives(ask):

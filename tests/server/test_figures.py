@@ -123,7 +123,9 @@ def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
     data, name = figures.asked_for(studio, key, slug, "svg", {**given, "print.detail": "1"})
     figure = vitviz.figure(slug, inspector, trace, detail=True, picture=photo, **given)
     assert texts(data) == texts(figure.svg()) and name.replace("_coffee", "") == f"{figure.name}.svg"
-    with pytest.raises(VitvizError, match="have not been computed yet"):  # with other settings nothing is known
+    with pytest.raises(
+        VitvizError, match="have not been computed yet"
+    ):  # with other settings nothing is known
         figures.asked_for(studio, key, slug, "svg", {})
     edited = studio.look(
         studio.pictures.sample("coffee"), "vitviz-tiny", without=vitviz.Ablation(heads=[(4, 1)])
@@ -135,7 +137,9 @@ def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
 def test_a_program_gets_what_takes_long_made(studio, few):
     found = Endpoints(studio).figure("coffee", "trial", settings="patches_as=black", detail=True)
     said = texts(base64.b64decode(found["data"]))
-    assert {"Direct logit attribution", "Patches taken away are: black"} <= {text.removesuffix(" *") for text in said}
+    assert {"Direct logit attribution", "Patches taken away are: black"} <= {
+        text.removesuffix(" *") for text in said
+    }
     assert found["name"] == "vitviz-trial_coffee_vitviz-tiny_detail_patches-as-black.svg"
 
 

@@ -76,8 +76,7 @@ def test_the_page_shows_the_new_weights_and_says_so(studio, folder):
     assert abs(studio.subject(new).trace.logits - expected).max() < 1e-5
     said = [note["text"] for note in answer(studio.subject(new))["notes"]]
     assert (
-        "The checkpoint’s files changed while the server was running. The page now uses the new "
-        "weights."
+        "The checkpoint’s files changed while the server was running. The page now uses the new weights."
     ) in said
 
 

@@ -45,29 +45,29 @@ OUTDATED = (
 )
 GONE = "This lesson is no longer on the server. Reload the page to see the current lessons."
 
-README = """vitviz: what {checkpoint} made of one picture
-As it is, this zip is a lesson: dropped onto a page of vitviz, it shows there what was seen here.
+README = """vitviz: {checkpoint} on one image
+This zip is a lesson: drop it, unchanged, on a vitviz page to restore this state.
 
-settings.json      checkpoint, picture, grid, prediction, every view's settings; views left out, and why
-upload.jpg         the picture, upright; a JPEG of quality 92; retouched.jpg beside it, where it was,
-                   and other.jpg, one's own photograph that a piece of it was laid onto
-classes            the file of vectors that were the classes, as it was given: .npz or .safetensors
-input.png          what the model saw: resized and cropped, lossless
-numbers/*.npz      each view's numbers by name, its settings (setting_...), the checkpoint and what was
-                   assumed of it, for numpy.load
-charts/           each view's figure for print, and its caption: definition, settings, source and citation
-second/            the same of the checkpoint beside, where there is one
+settings.json      checkpoint, image, grid, prediction, settings of every view; views left out, and why
+upload.jpg         the image, upright; a JPEG of quality 92. If it was edited: retouched.jpg, and other.jpg,
+                   your own image onto which a piece was pasted
+classes            the file of vectors used as classes, as uploaded: .npz or .safetensors
+input.png          the model's input: resized and cropped, lossless
+numbers/*.npz      the numbers of each view by name, its settings (setting_...), the checkpoint and the
+                   assumptions about it, for numpy.load
+charts/           the figure of each view, and its caption: definition, settings, source and citation
+second/            the same files for the second checkpoint, if there is one
 {files}{figures}
 {views}
-How arrays count, axis by axis:
+Axes of the arrays:
 
 {arrays}
-In arrays the first layer and the first head have index 0; settings, tables and texts count them from 1, as
-the page and the paper do. Depth 0 is what enters the first layer. Patches count from 0, row by row, without
-prefix tokens, in settings and texts too, where a prefix token goes by its name. An axis called token, query
-or key has the prefix tokens first (prefix_tokens names them), so that patch 0 stands at index {prefix}; where
-patches were left out, it has those that were kept. Distances are pixels of the model's input. Boxes are left,
-top, right, bottom in pixels of the upload.
+Array indices of layers and heads start at 0; settings, tables and texts count them from 1, as the page and
+the paper do. Depth 0 is the input of the first layer. Patches are numbered from 0, row by row, without prefix
+tokens, also in settings and texts; prefix tokens are given by name. An axis called token, query or key starts
+with the prefix tokens (named in prefix_tokens), so that patch 0 is at index {prefix}; if patches were dropped,
+the axis has only those that were kept. Distances are in pixels of the model's input. Boxes are left, top,
+right, bottom in pixels of the upload.
 """
 
 ON_REQUEST = (
@@ -181,7 +181,7 @@ def _write(
         # a survey, or one of two checkpoints
         known = studio.sets.survey(survey) is not None or studio.runs.both(survey)[0] == key
         if not studio.view(slug).averages or not known:
-            raise Unknown("The average that was asked for is no longer known. Make it again.")
+            raise Unknown("The requested average is no longer stored. Compute it again.")
     parsed = {view.slug: view.settings(asked[view.slug], subject.about) for view in VIEWS}
     settings = {view.slug: view.filed(parsed[view.slug], subject.grid) for view in VIEWS}
     left_out = {view.slug: reason for view in VIEWS if (reason := view.refused(subject))}

@@ -155,7 +155,7 @@ def _question(body: bytes) -> Any:
     try:
         return parse_json(body) if body else None
     except (ValueError, RecursionError):
-        raise WrongSetting("The question is no JSON that can be read.") from None
+        raise WrongSetting("The request is not valid JSON.") from None
 
 
 def binary(array: np.ndarray, headers: dict[str, str]) -> Response:

@@ -112,7 +112,7 @@ class SecurityMiddleware:
             said = f"A page of {_short(origin)} may not use this"
             raise Refused(403, f"{said}. If it should, start it with --allowed-host.")
         if CLOSED.search(scope["path"]):
-            raise Refused(404, "There is nothing here.")
+            raise Refused(404, "Not found.")
         named = MutableHeaders(scope=scope)
         for name in BESIDE:
             first = named.get(name, "").partition(",")[0].strip()
@@ -134,7 +134,7 @@ class SecurityMiddleware:
         try:
             parsed = parse_json(asked) if asked else None
         except (ValueError, RecursionError):
-            raise Refused(400, "The question is no JSON that can be read.") from None
+            raise Refused(400, "The request is not valid JSON.") from None
         self._calls.check(scope["path"], parsed)
         whole: list[dict] = [{"type": "http.request", "body": asked, "more_body": False}]
 

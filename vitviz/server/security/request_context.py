@@ -59,7 +59,7 @@ def has_listener(name: str) -> bool:
 def require_visitor() -> None:
     """Raises Gone once nobody waits for what the running listener or route does; nothing outside of both."""
     if gone():
-        raise PageClosed("The page that asked for this has been closed.")
+        raise PageClosed("The page that sent this request has been closed.")
 
 
 def page() -> str | None:
