@@ -111,7 +111,7 @@ class Chart:
     y_ticks: tuple[tuple[float, str], ...] = ()
     keyed: bool = False
     square: bool = False  # both axes have the same scale
-    question: str = ""  # charts of a video with the same question share a scale
+    question: str = ""  # charts of a training history with the same question share a scale
     unit: str = ""
     notes: tuple[str, ...] = ()
 

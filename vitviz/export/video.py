@@ -85,7 +85,7 @@ def video(
         start: First time in seconds.
         stop: End time in seconds, exclusive; None for the end of the file.
         step: Yield every `step`-th frame.
-        most_seconds: Maximum length in seconds.
+        most_seconds: Maximum length in seconds, counted from `start`.
         most_frames: Maximum number of frames.
         detail: As for `vitviz.figure`, like `dark`, `language` and `settings`.
         size: Input size, as for `Inspector.trace`.

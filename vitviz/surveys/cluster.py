@@ -4,8 +4,8 @@ One actor measures a whole part, batch by batch like a single process. Parts are
 therefore equal those of one process, up to rounding that depends on the thread count. Ray restarts an actor
 that dies and measures its part again; no result of the lost attempt is counted. The actors read the image
 paths, so the paths must be the same on all machines. Ray selects the cluster (RAY_ADDRESS, otherwise a local
-one). Ray waits forever for a core that other jobs hold. This module therefore checks for free cores first;
-if there are none, this process measures alone and warns. Only this module imports Ray, which is optional.
+one). Ray waits forever for a core that other jobs hold. This module therefore waits at most `WAITS` seconds
+for a free core; then this process measures alone and warns. Only this module imports Ray, which is optional.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Quantity:
     axes: str  # names of the axes, such as "layer head"; "" for a scalar
     title: str  # display title, such as "Attention distance"
     unit: str = ""
-    across: bool = False  # stored only as covariance over images (`analyses.Spread`), not per image
+    across: bool = False  # stored as mean and scatter over images (`analyses.Spread`), not per image
 
 
 @dataclass(frozen=True)

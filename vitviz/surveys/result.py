@@ -144,7 +144,7 @@ class Survey(NotebookTable):
         return self.sums[found[0]].mean.shape
 
     def label_of(self, number: int) -> str:
-        """Return the label of a class (from 0), or "class N" if there is none."""
+        """Return the label of a class (from 0); "class N", or "output N" for values, if there is none."""
         other = "output" if self.head_type == "value" else "class"
         return self.labels[number] if number < len(self.labels) else f"{other} {number}"
 

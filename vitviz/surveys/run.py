@@ -155,7 +155,8 @@ def survey(
         measures: Names in `vitviz.surveys.MEASURES`, or objects that follow `vitviz.surveys.Measure`.
         out: Folder for a table with one row per image, an .npz of averages and a report. If the process is
             killed, the same call resumes.
-        size: Input size in pixels, as a number or (height, width); None for the checkpoint's own.
+        size: Input size in pixels, one number or (height, width): multiples of the patch. None for the
+            checkpoint's own.
         batch: Images per forward pass.
         limit: Maximum number of images: the first ones, or a random sample if there is a `seed`.
         seed: Seed of the random sample of `limit` images.
@@ -221,10 +222,10 @@ def surveying(
         inspector: The model.
         measures: As for `survey`.
         batch: Images per forward pass.
-        size: Input size in pixels, as a number or (height, width); None for the checkpoint's own.
+        size: Input size in pixels, as for `survey`.
 
     Yields:
-        The survey of all images so far.
+        The survey of all images so far, with means, standard errors and counts.
 
     Raises:
         VitvizError: For an invalid argument.

@@ -88,11 +88,11 @@ class SimilarityMeasure:
 
 
 class AttributionMeasure:
-    """Contributions of heads and MLPs to the top logit of each image.
+    """Contributions of heads, MLPs and the rest to the top logit of each image.
 
-    The contributions of an image sum to its top logit, and so do their averages. For a softmax, which is
-    invariant to adding a constant to all logits, and for given classes, they sum to the top logit minus the
-    mean over classes.
+    The contributions of an image sum to its top logit; their averages sum to the average top logit. For a
+    softmax, which is invariant to adding a constant to all logits, and for given classes, they sum to the top
+    logit minus the mean over classes.
     """
 
     name = "ledger"
