@@ -121,7 +121,7 @@ def record_views(record: Record, studio: AnalysisService, checkpoint: str) -> No
 
 
 def record_endpoints(record: Record, studio: AnalysisService, checkpoint: str) -> None:
-    """Record the answer of every endpoint to its default parameters."""
+    """Record the response of every endpoint to its default parameters."""
     endpoints = Endpoints(studio)
     functions = [getattr(endpoints, name) for name in PUBLIC if name not in SKIPPED]
     for number, function in enumerate(functions):
