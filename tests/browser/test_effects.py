@@ -166,7 +166,7 @@ def test_the_tour_ends_with_a_sum_and_without_its_largest_part(open_page, coffee
         logit, abs=1e-3
     )
     tour.locator(".vv-next").click()
-    expect(tour.locator(".vv-tour-title")).to_have_text("One head taken out")
+    expect(tour.locator(".vv-tour-title")).to_have_text("One head ablated")
     name = re.search(r"Layer \d+, head \d+", tour.inner_text())[0]
     layer, head = map(int, re.findall(r"\d+", name))
     without = inspector.trace(
@@ -174,8 +174,8 @@ def test_the_tour_ends_with_a_sum_and_without_its_largest_part(open_page, coffee
     )
     label, share = without.top(1)[0]
     expect(tour.locator(".vv-table tbody tr").first).to_contain_text(f"{label} {100 * share:.1f} %")
-    tour.get_by_role("button", name="Take it out in every view").click()
+    tour.get_by_role("button", name="Ablate this head in every view").click()
     expect(page.locator("#vitviz-edits .vv-edits")).to_contain_text(name, timeout=20_000)
-    expect(tour).to_contain_text("Something has been taken away already", timeout=20_000)
+    expect(tour).to_contain_text("Something is already removed", timeout=20_000)
     open_tab(page, "Attribution")
     ready(page, "evidence")

@@ -83,13 +83,14 @@ WAYS = {name: kind.ways or (name,) for name, kind in KINDS.items()}
 
 UNTRIED = "This survey tried no maps; ask for the measure 'trial'."
 TITLES: Mapping[str, str] = MappingProxyType({
-    "ledger": "Direct logit attribution", "frozen": "Frozen linear map", "gradient_rollout": "Gradient rollout",
+    "ledger": "Direct logit attribution", "frozen": "Frozen linear map",
+    "gradient_rollout": "Gradient rollout",
     "chefer": "Chefer et al. 2021", "grad_cam": "Grad-CAM", "hires_cam": "HiResCAM",
     "attention_gradient": "Attention × gradient", "attention_grad_cam": "Attention Grad-CAM",
     "input_gradient": "Input × gradient", "integrated_gradients": "Integrated gradients",
     "leave_one_out": "Leave one patch out", "rollout": "Rollout", "last_attention": "Last attention",
     "own_patches": "Each patch alone", "maskclip": "MaskCLIP",
-    "maskclip_kept": "MaskCLIP, its residual and MLP kept", "sclip": "SCLIP", "clearclip": "ClearCLIP",
+    "maskclip_kept": "MaskCLIP with residual and MLP", "sclip": "SCLIP", "clearclip": "ClearCLIP",
     "naclip": "NACLIP", "random": "Random", "centre": "Blob in the centre",
 })  # fmt: skip
 # Maps of each patch alone, made for sentences. A faithfulness test includes them for given classes or on

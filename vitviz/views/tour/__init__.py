@@ -31,25 +31,25 @@ class TourView(View):
     title = "Tour"
     every_patch = True
     unprinted = (
-        "The tour has no figure for print, because it is a walk of many steps; the figures that it passes are"
-        " those of the other views."
+        "The tour has no figure for print, because it has many steps; their figures belong to the "
+        "other views."
     )
     words = ViewTexts.of_paper(r"""
-        Thirteen steps lead from the photograph to the answer, along the paper’s figure 1 and its four
+        Thirteen steps lead from the image to the prediction, along the paper’s figure 1 and its four
         equations.
 
-        Every number is this picture’s own: pick a patch, take it along, and recompute a weight by hand.
+        Follow one patch through 13 steps and check the arithmetic.
 
         (1) $z_0 = [x_{class}; x_p^1 E; \ldots; x_p^N E] + E_{pos}$ · (2) $z'_l =
         \mathrm{MSA}(\mathrm{LN}(z_{l-1})) + z_{l-1}$ · (3) $z_l = \mathrm{MLP}(\mathrm{LN}(z'_l)) + z'_l$ ·
         (4) $y = \mathrm{LN}(z_L^0)$. The numbers come from the trace of the forward pass; the weights shown
         beside them (E, the class token, the head) are the checkpoint's. The experiments run the model again:
-        on the picture with its patches in another order, and with a table of zeros in the place of $E_{pos}$.
+        on the image with its patches in another order, and with $E_{pos}$ set to zero.
 
         Section 3.1, equations 1 to 4 and figure 1; appendix A for the attention
 
-        The tour follows one patch, one head and one class at a time. It shows how each number is made, and
-        not what the model has learned to use it for.
+        The tour follows one patch, one head and one class at a time. It shows how each number is computed,
+        not what the model has learned to use the number for.
     """)
     arrays = {
         "input_pixels": "pixel_row pixel_col channel",

@@ -13,10 +13,10 @@ export const flattened = (self, patch) => normalised(self.data.bytes, patch, sel
 
 export const patchesStep = {
   build(self) {
-    const cut = board(self, { label: t('The picture, cut into patches.'), pick: take(self) });
+    const cut = board(self, { label: t('The image, cut into patches.'), pick: take(self) });
     const line = el('canvas', {
       role: 'img',
-      'aria-label': t('The patches in the order in which they are read'),
+      'aria-label': t('The patches in sequence order'),
     });
     const linePlot = div('vv-plot', line);
     const here = outline(linePlot, 'vv-pinned');
@@ -48,7 +48,7 @@ export const patchesStep = {
 
 export const flattenStep = {
   build(self) {
-    const from = board(self, { label: t('The picture, cut into patches.'), pick: take(self) });
+    const from = board(self, { label: t('The image, cut into patches.'), pick: take(self) });
     const about = { role: 'img', 'aria-label': t('Selected patch') };
     const { canvas: big, plot, spot } = plotted(about);
     const start = el('p', { class: 'vv-numbers' });

@@ -31,7 +31,7 @@ const stops = {
 const stopOf = ({ settings, summary }) => stops[summary.steps[settings.step - 1].name];
 
 export default () => ({
-  title: 'From the picture to the answer',
+  title: 'From the image to the prediction',
   scrolls: true, // a text with figures, longer than any window
   caption: (self) =>
     t('Step {step} of {count}', { step: self.settings.step, count: self.summary.steps.length }),
