@@ -106,9 +106,9 @@ _TIME = _up_to(1_000_000, "is not a number of seconds above 0 and up to 1000000"
 _PORT = {"parser": _up_to(65_535, "is not a port: expected a whole number from 1 to 65535"), "metavar": "N"}
 _CACHE = {"parser": _up_to(999_999_999, "MB is not a cache size", float, MB), "metavar": "MB"}
 _HOSTS = (
-    "host name under which a proxy serves the app, such as vit.example.org or *.example.org; repeatable. Other"
-    " names are refused. Without it, only localhost is allowed if the app serves only this machine; otherwise"
-    " every name is allowed (default: VITVIZ_ALLOWED_HOSTS, separated by commas)"
+    "host name under which a proxy serves the app, such as vit.example.org or *.example.org; repeatable."
+    " Other names are refused. Without it, only localhost is allowed if the app serves only this machine;"
+    " otherwise every name is allowed (default: VITVIZ_ALLOWED_HOSTS, separated by commas)"
 )
 
 

@@ -413,7 +413,7 @@ class Endpoints:
         return self._studio.runs.pair(key, self._studio.look(picture, beside, **changes)) if beside else key
 
     def _picture(self, image: Any) -> str:
-        """Return the key of a sample (by name) or of an upload. A bare path is refused: it would be local here."""
+        """Return the key of a sample or an upload. A bare path would be one on this server."""
         if isinstance(image, str):
             return self._studio.pictures.sample(image)
         path = image.get("path") if isinstance(image, dict) else getattr(image, "path", None)
@@ -448,7 +448,7 @@ def answering() -> tuple[View, ...]:
 
 
 def endpoint(view: View, endpoints: Endpoints) -> Callable:
-    """Return the function of a view's derived endpoint, with the signature and docstring that Gradio reads."""
+    """Return the function of a view's derived endpoint, with signature and docstring for Gradio."""
     taken = [item for item in view.items if item.in_export]
     asked = {name for item in taken for name in item.depends}
     controls = [one for one in view.controls if one.name in asked and one is not DIFFERENCE]

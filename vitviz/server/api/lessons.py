@@ -65,7 +65,7 @@ Axes of the arrays:
 Array indices of layers and heads start at 0; settings, tables and texts count them from 1, as the page and
 the paper do. Depth 0 is the input of the first layer. Patches are numbered from 0, row by row, without prefix
 tokens, also in settings and texts; prefix tokens are given by name. An axis called token, query or key starts
-with the prefix tokens (named in prefix_tokens), so that patch 0 is at index {prefix}; if patches were dropped,
+with the prefix tokens (named in prefix_tokens), so patch 0 is at index {prefix}; if patches were dropped,
 the axis has only those that were kept. Distances are in pixels of the model's input. Boxes are left, top,
 right, bottom in pixels of the upload.
 """
@@ -76,12 +76,12 @@ ON_REQUEST = (
 
 
 class NoLesson(zips.NoZip):
-    """A zip, but not one that a page could be restored from."""
+    """A valid zip that is not a lesson."""
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """What a zip restores: `seen` names checkpoint, sample, view and edits; `settings` are all views'."""
+    """State restored from a zip: `seen` has checkpoint, sample, view, edits; `settings` has every view's."""
 
     seen: links.Link
     settings: dict[str, dict[str, str]]  # view -> name -> text, each one checked
@@ -91,7 +91,7 @@ class Lesson:
     head_type: str | None = None  # by which its files were made; None of one written before that was read
 
     def outdated(self, inspector: "Inspector") -> LocalizedText | None:
-        """That its files hold other scores than this model has; None where they hold the same."""
+        """Return a warning if the lesson's scores differ from this model's, else None."""
         before = self.head_type or ("softmax" if inspector.classes is None else inspector.head_type)
         if before == inspector.head_type or not inspector.model.num_classes:
             return None
@@ -135,7 +135,7 @@ def everything(studio: AnalysisService, key: str, given: QueryTexts) -> bytes:
 
 
 def lesson_manifest(studio: AnalysisService, key: str, given: QueryTexts) -> dict[str, Any]:
-    """What the zip of everything says of a run, so that `read` finds it again; `given` as the page asks."""
+    """Return the zip's description of a run, which `read` parses; `given` as in `everything`."""
     run, second = studio.runs.run(key), given.get("second")
     seen = {
         "checkpoint": run.checkpoint,
@@ -154,7 +154,7 @@ def lesson_manifest(studio: AnalysisService, key: str, given: QueryTexts) -> dic
 
 
 def by_view(given: QueryTexts) -> dict[str, dict[str, str]]:
-    """Settings that are named "view.setting" by their views; Unknown for a view that there is not."""
+    """Group settings named "view.setting" by view. Raises Unknown for an unknown view."""
     asked: dict[str, dict[str, str]] = {view.slug: {} for view in VIEWS}
     for name, value in given.items():
         slug, dot, setting = name.partition(".")
@@ -164,7 +164,7 @@ def by_view(given: QueryTexts) -> dict[str, dict[str, str]]:
 
 
 def file_name(checkpoint: str) -> str:
-    """A name that is safe in a header and on every disk."""
+    """Return a file name that is safe in HTTP headers and on every file system."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", checkpoint).strip(".-") or "checkpoint"
     return f"{plain if plain.startswith('vitviz') else 'vitviz-' + plain}.zip"
 
@@ -173,7 +173,7 @@ def _write(
     archive: zipfile.ZipFile, folder: str, studio: AnalysisService, keys: tuple[str, str], given: QueryTexts,
     surveys: QueryTexts
 ) -> dict[str, str]:  # fmt: skip
-    """Files of the first of `keys`, beside the second, into a folder; returns who is left out, and why."""
+    """Write the files of a run into a folder; return the views left out, with reasons."""
     key, second = keys
     pair = studio.runs.pair(key, second) if second else key
     subject, asked = studio.subject(key), by_view(given)
@@ -237,7 +237,7 @@ def _about(
 
 
 def _arrays(archive: zipfile.ZipFile) -> str:
-    """A line for every array in the numbers of the first checkpoint: its name, and what its axes count."""
+    """Return a line for every array of the first checkpoint: its name and its axes."""
     lines = []
     for view in VIEWS:
         name = f"numbers/{view.slug}.npz"
@@ -252,7 +252,7 @@ def _arrays(archive: zipfile.ZipFile) -> str:
 
 
 def read(data: bytes) -> Lesson:
-    """The lesson in a zip; NoZip or NoLesson where there is none. What fits no view is passed over."""
+    """Read a lesson from a zip. Raises NoZip or NoLesson. Settings that fit no view are skipped."""
     return _read(io.BytesIO(data))
 
 
@@ -277,7 +277,7 @@ def _read(file: BinaryIO) -> Lesson:
 
 
 def offered(folder: Path) -> dict[str, Path]:
-    """The lessons in a folder, by the names under which the page offers them; none without a folder."""
+    """Return the lessons in a folder by name; empty without a folder."""
     try:
         found = sorted(one for one in folder.iterdir() if one.suffix.lower() == ".zip" and one.is_file())
     except OSError:
@@ -287,7 +287,7 @@ def offered(folder: Path) -> dict[str, Path]:
 
 
 def opened(folder: Path, name: Any) -> Lesson:
-    """A lesson that is offered, of which only what is needed is read; Unknown for any other name."""
+    """Open an offered lesson, reading only what is needed. Raises Unknown for any other name."""
     path = offered(folder).get(name) if isinstance(name, str) else None
     if path is None:
         raise Unknown(GONE)

@@ -1,4 +1,4 @@
-"""What a checkpoint's file does not say, for the page's form: questions, choices, what each would answer."""
+"""Values that a checkpoint's file does not state: the page's form with choices and their predictions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KNOWN = {
 def form_value(
     inspector: Inspector, second: Inspector | None, keeps: bool, answers: dict | None = None
 ) -> dict[str, Any]:
-    """The form's value; `answers` are those of each choice on the current picture, once they are known."""
+    """Return the form's value; `answers` are the predictions of each choice, once known."""
     from vitviz.engine.adapters.assumptions import NORMALISATIONS
     from vitviz.engine.formats.overrides import split
 
@@ -64,7 +64,7 @@ def form_value(
 
 
 def answered(studio: AnalysisService, state: dict[str, Any]) -> dict[str, Any]:
-    """The same with what each choice would answer to the picture in view."""
+    """Return the form's value with the prediction of each choice for the current image."""
     from vitviz.engine.choices import outcomes
 
     run = studio.runs.run(state["key"])
@@ -80,7 +80,7 @@ def answered(studio: AnalysisService, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def name_with(checkpoint: str, text: str) -> str:
-    """A checkpoint's name with what is said of it; CheckpointError or VitvizError for what cannot be said."""
+    """Return a checkpoint's name with overrides. Raises CheckpointError or VitvizError for invalid ones."""
     from vitviz.engine.formats.overrides import Overrides, split
 
     plain, _ = split(checkpoint)

@@ -1,4 +1,4 @@
-"""What stands beside the picture: the answer, what it took, and what was taken away from it."""
+"""Facts beside the image: prediction, cost and ablations."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TOKENS = "{tokens} ({patches} patches, prefix: {prefix})"
 
 
 def answer(subject: ViewContext, key: str = "", sample: str | None = None) -> dict[str, Any]:
-    """The likeliest classes, whether a `sample`'s are right, and the pass; before it only its `key`."""
+    """Return top classes, their truth for a `sample`, and facts of the pass; before the pass its `key`."""
     if subject.awaited:
         return {"checkpoint": subject.checkpoint, "awaited": key}
     trace, checkpoint = subject.trace, subject.inspector.checkpoint
@@ -81,7 +81,7 @@ def answer(subject: ViewContext, key: str = "", sample: str | None = None) -> di
 
 
 def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
-    """What the photograph shows, whether the answer is right, a wrong one's question, if anybody knows."""
+    """Return what a sample shows and whether the prediction is right; None if that is unknown."""
     photo = next((one for one in samples() if one.name == sample), None)
     if photo is None or trace.prediction is None or not len(trace.labels) == trace.logits.numel() > 1:
         return None
@@ -101,7 +101,7 @@ def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
 
 
 def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
-    """What a reader of the prediction has to know, as sentences with the values to be filled in."""
+    """Return notes on the prediction, as sentences with values."""
     notes = [travelling(checkpoint.note)] if checkpoint.note else []
     if checkpoint.replaced:
         text = mark(
@@ -127,7 +127,7 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
 
 
 def sentence_field(inspector: Inspector) -> dict[str, Any]:
-    """The field for sentences, or for a file of vectors: what the checkpoint takes, and what it was asked."""
+    """Return the value of the field for sentences or vectors as classes."""
     from vitviz.engine.studies.text import reads_text
 
     name, sentences, templates = without_text(inspector.checkpoint.name)
@@ -155,12 +155,12 @@ def board(
 
 @cache
 def _size(sample: str) -> tuple[int, int]:
-    """Of a sample, which need not be kept for it in place of what was dropped in."""
+    """Return a sample's size without storing the sample."""
     return sample_image(sample).size
 
 
 def edits(without: Ablation, subject: ViewContext) -> dict[str, Any]:
-    """What is taken away, for the page's chips: text and parts, layers and heads from 1, patches from 0."""
+    """Return the ablation for the page's chips: text and parts; layers, heads from 1, patches from 0."""
     about = subject.about
     return {
         "text": without.text(),
