@@ -1,5 +1,6 @@
-"""Who computes when: what is cheap goes beside what is dear and never waits for it, and nobody waits for one
-visitor.
+"""Schedules requests.
+
+Cheap requests run alongside expensive ones and never queue behind them; no visitor can monopolise the server.
 
 An answer that takes more than reading has a place first: of one visitor two are under way, eight wait, and
 the next is told how long that takes. What it computes takes turns in three lines: a few that only read or
@@ -60,7 +61,7 @@ class RequestQueue:
     took: float = 0.0  # seconds of a turn, lately
 
     def first(self, fits: Callable[[ScheduledRequest], bool]) -> ScheduledRequest | None:
-        """Whose turn is next: of the visitor who has had the fewest while waiting, then who came first."""
+        """Return the next in the queue: fewest turns of the visitor while waiting, then first come."""
         mine, own = [one.visitor for one in self.computing], self.own or max(1, self.places - 1)
         may = [one for one in self.waiting if mine.count(one.visitor) < own]
         if not may or len(self.computing) >= self.places:
@@ -84,7 +85,7 @@ class RequestQueue:
         self.had = {name: count for name, count in self.had.items() if name in present}
 
     def busy(self) -> TooMuch:
-        """What is told to whoever finds it full: how many there are, and how long they take together."""
+        """Return the refusal of a full queue: its length and the expected wait."""
         each = self.took or max((time.monotonic() - one.began for one in self.computing), default=0)
         count, waiting = len(self.computing), len(self.waiting)
         seconds = max(1, round(each * (count + waiting) / self.places))
@@ -92,7 +93,7 @@ class RequestQueue:
 
 
 class FairScheduler:
-    """At most `cheap` and `dear` ones compute at once, in `room` bytes; at most `waiting` dear ones wait."""
+    """Run at most `cheap` and `dear` turns at once in `room` bytes; at most `waiting` expensive queue."""
 
     def __init__(self, cheap: int = 2, dear: int = 1, waiting: int = 8, room: float = float("inf")):
         self._lines = {READING: RequestQueue(READERS), CHEAP: RequestQueue(cheap), DEAR: RequestQueue(dear)}
@@ -103,7 +104,7 @@ class FairScheduler:
 
     @contextmanager
     def place(self, visitor: str, patient: bool = False, at_once: bool = False) -> Iterator[None]:
-        """Around one answer: waits until fewer than two others of its visitor are under way.
+        """Hold a request's place; wait until its visitor has fewer than two others running.
 
         TooMuch, with how long it takes, where eight wait, unless `patient`; `at_once` goes beside them all,
         for what those who are under way may be waiting for.
@@ -128,7 +129,7 @@ class FairScheduler:
                 self._changed.notify_all()
 
     def full(self, visitor: str) -> TooMuch | None:
-        """With what one more answer for a visitor would be refused."""
+        """Return the refusal of one more request of a visitor, or None."""
         line = self._answers.get(visitor)
         return line.busy() if line and len(line.waiting) >= WAITING else None
 
@@ -155,7 +156,7 @@ class FairScheduler:
 
     @contextmanager
     def given_back(self) -> Iterator[None]:
-        """Around waiting for what somebody else makes, who may need this very turn for it."""
+        """Give the turn back while waiting for another request's result, which may need this turn."""
         held = getattr(self._mine, "held", None)
         if held is None:
             yield
@@ -203,7 +204,7 @@ class FairScheduler:
         return not taken or taken + wish.nbytes <= self._room
 
     def _standing_back(self, wish: ScheduledRequest) -> Callable[[], bool]:
-        """Between two steps of what is dear: lets others go first, as long as it has computed since."""
+        """Let others go first between two steps of an expensive turn, as long as it has computed since."""
         since = time.monotonic()
 
         def others() -> bool:
@@ -239,7 +240,7 @@ _answer: ContextVar[AnswerBudget | None] = ContextVar("vitviz_answer", default=N
 
 @contextmanager
 def one_answer() -> Iterator[None]:
-    """What is computed inside is one answer, in however many turns; outside each turn counts by itself."""
+    """Count all turns inside as one request; outside, each turn counts by itself."""
     with ExitStack() as held:
         held.callback(_answer.reset, _answer.set(AnswerBudget(held)))
         yield
@@ -247,7 +248,7 @@ def one_answer() -> Iterator[None]:
 
 @contextmanager
 def within_the_answer(place: Callable[[], AbstractContextManager]) -> Iterator[None]:
-    """Inside, the answer has its place, which it keeps to its end; what belongs to none has one for now."""
+    """Give the request a place until its end; a computation without a request has one for now."""
     with nullcontext() if _answer.get() else one_answer():
         answer = _answer.get()
         if not answer.placed:
@@ -257,14 +258,14 @@ def within_the_answer(place: Callable[[], AbstractContextManager]) -> Iterator[N
 
 
 def begun() -> bool:
-    """Whether something has been computed for the answer already, which would be lost if it were refused."""
+    """True if the request has already computed something, which a refusal would waste."""
     answer = _answer.get()
     return answer is not None and answer.begun
 
 
 @contextmanager
 def _not_counted() -> Iterator[None]:
-    """Around waiting within a turn, which is none of the answer's time; a turn inside counts by itself."""
+    """Exclude waiting within a turn from the request's time; a turn inside counts by itself."""
     answer = _answer.get()
     if answer is None or answer.began is None:
         yield
@@ -278,7 +279,7 @@ def _not_counted() -> Iterator[None]:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Around a turn: what is computed inside ends by TooMuch once the time of its answer is over."""
+    """Raise TooMuch inside a turn once the request's time is over."""
     answer = _answer.get() or AnswerBudget()
     if answer.began is not None:  # within another turn
         yield
@@ -299,6 +300,6 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def known() -> dict | WeakValueDictionary:
-    """What the answer has asked for once and need not ask for again; outside of any nothing is remembered."""
+    """Return what the request has already looked up; outside a request nothing is remembered."""
     answer = _answer.get()
     return {} if answer is None else answer.known
