@@ -1,4 +1,4 @@
-// The life of a view: state from the component's value, data from the server, drawing at the size there is.
+// Life cycle of a view: state from the component's value, data from the server, drawing at the current size.
 
 import { toolbar } from './controls.js';
 import { Refusal } from './data.js';
@@ -135,7 +135,7 @@ export function mount(element, props, watch, trigger, view) {
     foot.replaceChildren(...(view.bare ? [] : closing(self, reset)));
   }
 
-  /** Takes over the settings of the same view of another checkpoint beside it. */
+  /** Copies the settings of the same view of the other checkpoint. */
   function follow() {
     self.settings = remembered(self);
     bar?.show();

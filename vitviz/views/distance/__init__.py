@@ -1,4 +1,4 @@
-"""How far each head looks (paper figure 7 right, figure 11)."""
+"""Mean attention distance of each head (paper figure 7 right, figure 11)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -69,7 +69,7 @@ class AttentionDistanceView(View):
         return np.asarray([analyses.uniform_distance(subject.grid, renormalise=renormalise)])
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
-        """Those of one picture or, by the same names, of a whole set."""
+        """Return the numbers of one image or, under the same names, of a set."""
         found = {**super().numbers(subject, settings), "uniform": self.item(subject, "uniform", settings)[0]}
         if subject.survey is not None:
             found["pictures"] = np.asarray(subject.survey.images)
@@ -77,7 +77,7 @@ class AttentionDistanceView(View):
         return found if error is None else {**found, "error": error}
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
-        """A dot for each head over the depth, or a line for each layer over its heads from near to far."""
+        """Return a dot per head over the layers, or a line per layer over its heads sorted by distance."""
         distance, mass = (np.asarray(self.item_values(subject, one, settings), float) for one in ITEMS)
         error = _error(subject, settings)
         uniform = float(self.item(subject, "uniform", settings)[0])
@@ -99,7 +99,7 @@ class AttentionDistanceView(View):
         return chart if error is None else replace(chart, notes=(LocalizedText(REACH),))
 
     def detail(self, subject: ViewContext, settings: Settings) -> tuple[Chart, ...]:
-        """What each head spends on prefix tokens."""
+        """Return the chart of each head's attention on prefix tokens."""
         if not subject.grid.prefix:
             return ()
         mass, high = np.asarray(self.item_values(subject, "prefix_mass", settings), float), 1.0
@@ -113,7 +113,7 @@ class AttentionDistanceView(View):
 
 
 def _error(subject: ViewContext, settings: Settings) -> np.ndarray | None:
-    """The standard error of each mean, px; None for one picture."""
+    """Return the standard error of each mean, px; None for one image."""
     if subject.survey is None or subject.survey.images < 2:
         return None
     return subject.survey.error("renormalised" if settings["rows"] == "renormalised" else "distance.distance")
@@ -128,7 +128,7 @@ def _title(subject: ViewContext) -> LocalizedText:
 
 
 def _chart(values: np.ndarray, settings: Settings, up: str, title: str, **more: Any) -> Chart:
-    """Numbers by layer and head, as the setting "form" says."""
+    """Return the chart of values by layer and head, in the form of the setting "form"."""
     chart = by_layer(values, up, title, **more)
     if settings["form"] == "depth":
         return chart
@@ -150,9 +150,9 @@ def _chart(values: np.ndarray, settings: Settings, up: str, title: str, **more: 
 def _rows(
     subject: ViewContext, settings: Settings, numbers: Mapping[str, np.ndarray]
 ) -> list[dict[str, Any]]:
-    """A row for each head, layers and heads counted from 1; settings stand in every row."""
+    """Return one row per head with the settings; layers and heads count from 1."""
     name, source = subject.checkpoint, subject.trace or subject.survey
-    name = "'" + name if name[:1] in "=+-@\t\r" else name  # no formula
+    name = "'" + name if name[:1] in "=+-@\t\r" else name  # prevents a spreadsheet formula
     rows = settings["rows"] + (", after - before" if settings["difference"] == "on" else "")
     same = {"checkpoint": name, "pictures": numbers.get("pictures", 1), "rows": rows}
     ends, mass = {"uniform_px": numbers["uniform"], "dtype": source.dtype}, numbers["prefix_mass"]

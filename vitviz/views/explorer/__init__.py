@@ -1,4 +1,4 @@
-"""Attention by hand: any token's attention in every head of every layer."""
+"""Attention explorer: the attention of any token in every head of every layer."""
 
 import math
 from typing import Any
@@ -23,14 +23,14 @@ from vitviz.views.printing import FrameSettings, each
 from vitviz.views.shared import distances_of, json_bytes
 from vitviz.views.subject import Settings, ViewContext
 
-WHOLE = 600  # up to so many tokens a layer is handed out whole, so that hovering asks for nothing
+WHOLE = 600  # up to this number of tokens a whole layer is sent, so hovering needs no request
 _LINE = ("layer", "head", "direction")
 _OF_A_LAYER = {"show": ("head", "mean"), "beside": ("score",)}
 _OF_A_HEAD = {"show": ("head",), "beside": ("score",)}
 
 
 def require_whole(trace) -> None:
-    """TooMuch where a layer's attention, tokens x tokens in each head, is too much to be sent at once."""
+    """Raise TooMuch if a layer's attention (head, token, token) is too large to be sent at once."""
     if trace.grid.tokens > WHOLE:
         raise TooMuch(
             f"A whole layer is sent for inputs of up to {WHOLE} tokens, and this one has {trace.grid.tokens}."
@@ -69,7 +69,7 @@ class AttentionView(View):
         "grid": "side",
         "score": "writer writer2",  # of the query, of the key
         "score_relative": "writer writer2",
-        "score_sums": "line",  # the score, what its parts add up to, its bias; both less the mean over keys
+        "score_sums": "line",  # score, sum of contributions, bias; the last two less the mean over keys
         "score_tokens": "pick",
         "score_writers": "writer",
     }
@@ -92,8 +92,8 @@ class AttentionView(View):
         IntSetting("token", maximum="tokens", default="middle", tokens=True),
         IntListSetting("pins", maximum="tokens", tokens=True),
         Choice("beside", options=(("wall", "All layers and heads"), ("score", "Score by source"))),
-        QuerySetting("key"),  # of the score that is told; none: that of the largest weight
-        QuerySetting("against", default="mean"),  # the key with whose score it is compared
+        QuerySetting("key"),  # key of the explained score; auto: the key with the largest weight
+        QuerySetting("against", default="mean"),  # key whose score is subtracted
     )
     items = (
         drawing_item("layer", "head query key", "attention of a whole layer", "layer", dtype="float16"),
@@ -176,7 +176,7 @@ class AttentionView(View):
         }
 
     def _wall(self, subject: ViewContext, token: int, way: str) -> np.ndarray:
-        """Layer x head x patch: one token's weights over the patches everywhere; 0 of what was left out."""
+        """Return (layer, head, patch): one token's weights over the patches; 0 for dropped patches."""
         trace = subject.trace
         layers, prefix = range(len(trace.layers)), trace.grid.prefix
 
@@ -187,7 +187,7 @@ class AttentionView(View):
 
 
 def _lines(trace, layer: int, token: int, way: str):
-    """Head x token: what a token (from 0, with prefix) attends to, or who to it; NaN where left out."""
+    """Return (head, token): attention from or to a token (from 0, with prefix); NaN where dropped."""
     if _absent(trace, token):
         return trace.on_tokens(trace.attention(layer)[:, 0]) * math.nan
     asked = analyses.attends_to if way == "row" else analyses.attended_by
@@ -195,6 +195,6 @@ def _lines(trace, layer: int, token: int, way: str):
 
 
 def _absent(trace, token: int) -> bool:
-    """Whether a token is a patch that was left out."""
+    """Return True if the token is a patch that was dropped."""
     patch = token - trace.grid.prefix
     return trace.kept is not None and patch >= 0 and patch not in trace.kept

@@ -1,4 +1,4 @@
-"""Attention for print: where a token looks in one head, and with detail in every head of every layer."""
+"""Attention figure for print: a token's attention in one head, and with detail in all heads and layers."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from vitviz.views.printing import (
 
 
 def plate(view, subject, settings, asked) -> FigureSpec:
-    """The map in view, those of pinned tokens below it, and with detail the wall."""
+    """Return the current map, the maps of pinned tokens below, and with detail the grid of all heads."""
     tokens = [settings["token"], *settings["pins"]]
     lines = _lines(view, subject, settings)
     main = _map(view, subject, settings, asked, tokens[0], lines[0], "#ffffff")
@@ -37,7 +37,7 @@ def plate(view, subject, settings, asked) -> FigureSpec:
 
 
 def _lines(view, subject, settings) -> np.ndarray:
-    """Query by token: one head's attention, the mean of the heads, or the rollout, which has no prefix."""
+    """Return (query, token): one head's attention, the mean of the heads, or the rollout without prefix."""
     numbers = view.numbers(subject, settings)
     if settings["show"] == "rollout":
         found = numbers["rollout"].reshape(len(numbers["rollout"]), -1)
@@ -74,9 +74,9 @@ def _where(settings) -> str:
 
 
 def _attention_caption(subject, settings, line: np.ndarray) -> list[str]:
-    """How much lies on the patches, and what each prefix token gets; of one token alone."""
+    """Return the sum of the weights on patches and the weight on each prefix token, for one token."""
     grid = subject.grid
-    share = float(np.nansum(line[grid.prefix :]))  # a patch that was left out is none of it
+    share = float(np.nansum(line[grid.prefix :]))  # dropped patches are NaN
     if settings["difference"] == "on":
         return [LocalizedText("Change summed over all patches: {share}.", share=fixed(share))]
     if settings["show"] == "rollout" or settings["direction"] == "row":
@@ -93,7 +93,7 @@ def _attention_caption(subject, settings, line: np.ndarray) -> list[str]:
 
 
 def _wall(view, subject, settings) -> Tiles:
-    """Layer by head: every map of the token, the mean of the heads below."""
+    """Return the grid of layers and heads: every map of the token, with the mean of the heads below."""
     grid = subject.grid
     wall = np.asarray(view.item(subject, "wall", settings), float) / 255.0
     wall = 2 * wall - 1 if settings["difference"] == "on" else wall

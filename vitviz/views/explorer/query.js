@@ -9,7 +9,7 @@ import { leftOut } from '../../frontend/removed_patches.js';
 import { differs, labelled, reach, still } from '../../frontend/shared_scale.js';
 import { deeper, distanceOf, entropy, first, put, small, tokensOf } from './tokens.js';
 
-/** Whether the map shows who attends to the token; the rollout knows only what a token has collected. */
+/** True if the map shows attention to the token; rollout has only the direction from a token. */
 const askedBy = (self) => self.settings.direction === 'column' && self.settings.show !== 'rollout';
 
 /**
@@ -35,7 +35,7 @@ export function weights(self, token) {
   return out;
 }
 
-/** The query changes: what a hover does. */
+/** Changes the query, on hover. */
 export function ask(self, token) {
   if (leftOut(self, token - first(self))) return;
   if (token === self.query || !weights(self, token)) return; // what has not been fetched is not claimed

@@ -1,4 +1,4 @@
-"""Why a head looks there: one score before the softmax, by who wrote its query and who wrote its key."""
+"""Decomposition of one attention score before the softmax, by the sources of its query and key."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ from vitviz.views.printing import (
 from vitviz.views.shared import ensure_recorded
 from vitviz.views.subject import Settings, ViewContext
 
-FEW = 48  # writers that can be told apart as rows; of more a layer's heads stand together
+FEW = 48  # most sources shown as separate rows; above, the heads of a layer are grouped
 FOUR = (
     "Query × key: content × content {cc}, content × position {cp}, position × content {pc}, position "
     "× position {pp}."
@@ -30,11 +30,11 @@ FOUR = (
 SUM = "The contributions sum to {sum}: the score minus that of {other}."
 BIAS = "{bias} of the sum is the relative position bias, which has no source."
 RAW = "Contributions to the score itself sum to {total} of {score}, with norms held fixed."
-NOBODY = ("auto", "mean")  # where the settings name no token: the largest weight's, the mean over keys
+NOBODY = ("auto", "mean")  # settings without a token: the key of the largest weight, the mean over keys
 
 
 def account(view, subject: ViewContext, settings: Settings):
-    """The account of a score; and who asks, whose key it is, and with whose compared, as people name them."""
+    """Return the decomposition of a score, and the names of its query, key and baseline tokens."""
     trace, layer, head = subject.trace, settings["layer"] - 1, settings["head"] - 1
     other = settings["key"]
     if other in NOBODY:
@@ -64,7 +64,7 @@ def arrays(view, subject: ViewContext, settings: Settings) -> dict[str, np.ndarr
 
 
 def panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any]:
-    """What is drawn and said of it; where there is no such sum, the reason alone."""
+    """Return the matrix and texts of the panel; without a decomposition, only the reason."""
     if settings["head"] - 1 in subject.trace.layers[settings["layer"] - 1].replaced:
         return {
             "notes": (LocalizedText("This head is ablated in this pass, so there is no score to explain."),)
@@ -122,7 +122,7 @@ def panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any]:
 
 
 def _matrix(values: np.ndarray, writers, names, question) -> Matrix:
-    """Parts of the score by writer, even about zero."""
+    """Return the matrix of contributions by source, on a scale symmetric about zero."""
     most, who = balanced(values), [writer_name(*one) for one in writers]
     scale = Scale("balance", -most, most, LocalizedText("Contribution to the score: negative, positive"))
     title = LocalizedText("Sources of query and key")
@@ -137,7 +137,7 @@ def _matrix(values: np.ndarray, writers, names, question) -> Matrix:
 
 
 def plate(view, subject: ViewContext, settings: Settings, main) -> FigureSpec:
-    """The map of who is looked at, and beside it the matrix of writers."""
+    """Return the attention map with the matrix of sources beside it."""
     told = panel(view, subject, settings)
     if "matrix" not in told:
         return FigureSpec(((main,),), told["notes"], width=NARROW)

@@ -1,5 +1,5 @@
-// Attention by hand: where a token looks, or who looks at it, in any head of any layer; a wall of all of
-// them; and why it looks there: one score before the softmax by who wrote its query and who wrote its key.
+// Attention explorer: attention from or to a token in any head of any layer; a grid of all heads; and one
+// score before the softmax, decomposed by the sources of its query and key.
 
 import { colourbar } from '../../frontend/colours.js';
 import { unpacked } from '../../frontend/data.js';

@@ -1,4 +1,4 @@
-// The wall of the explorer: all layers x heads as thumbnails for one query, the mean of the heads last.
+// Grid of the explorer: all layers x heads as thumbnails for one query, with the mean of the heads last.
 
 import { tinted } from '../../frontend/colours.js';
 import { fit } from '../../frontend/elements.js';

@@ -1,4 +1,4 @@
-"""What the linear embedding looks for (paper figure 7 left)."""
+"""Filters of the linear embedding (paper figure 7 left)."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from vitviz.views.controls import Choice
 from vitviz.views.printing import PrintStyle
 from vitviz.views.subject import Settings, ViewContext
 
-ACROSS, RAW_ACROSS = 7, 32  # pictures in a row of a figure for print
+ACROSS, RAW_ACROSS = 7, 32  # images per row of a printed figure
 _NONE = (
     "{checkpoint} does not project pixels linearly and has no first convolution over pixels, so it "
     "has no filters to show as images."
@@ -67,7 +67,7 @@ class FiltersView(View):
         return {"count": weight.shape[0], "patch": list(weight.shape[2:]), "note": note}
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
-        if name in ("raw", "norms"):  # sorting is quick; only the decomposition is worth waiting for
+        if name in ("raw", "norms"):  # sorting is fast; only the decomposition is expensive
             raw, norms = subject.once_of_weights(
                 "raw filters", lambda: analyses.raw_filters(self._weight(subject))
             )
@@ -76,7 +76,7 @@ class FiltersView(View):
         return (made.pictures if name == "components" else made.variance).numpy()
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart | None:
-        """The share of variance of each component, as bars."""
+        """Return the share of the variance of each component, as bars."""
         if settings["kind"] == "raw":
             return None
         shares = np.asarray(self.item(subject, "variance", settings), float)
@@ -91,7 +91,7 @@ class FiltersView(View):
         return Chart(along, up, *ends, bars=bars, percent=True, aspect=0.68)
 
     def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """Every filter scaled alone; components with shares of the variance, with detail as bars too."""
+        """Return all filters, each scaled separately; components with their shares of variance."""
         raw = settings["kind"] == "raw"
         filters = self.item(subject, "raw" if raw else "components", settings)
         aspect, note = filters.shape[1] / filters.shape[2], self.summary(subject)["note"]
@@ -119,7 +119,7 @@ class FiltersView(View):
 
 
 def scaled(filters: np.ndarray) -> np.ndarray:
-    """Each filter (y, x, channel) alone to the range of a byte; an even one is black, as on the page."""
+    """Scale each filter (y, x, channel) separately to 0 to 255; a constant filter becomes black."""
     axes = (1, 2, 3)
     low, high = filters.min(axis=axes, keepdims=True), filters.max(axis=axes, keepdims=True)
     span = np.where(high > low, high - low, 1)
@@ -127,7 +127,7 @@ def scaled(filters: np.ndarray) -> np.ndarray:
 
 
 def percent(share: float) -> str:
-    """A share with as many digits as it has a meaning.
+    """Format a share as a percentage with about two significant digits.
 
     >>> percent(0.2345), percent(0.0312), percent(0.00444)
     ('23 %', '3.1 %', '0.44 %')

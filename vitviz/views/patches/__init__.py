@@ -1,4 +1,4 @@
-"""The picture as the model gets it, cut into patches (paper section 3.1, figure 1)."""
+"""Model input cut into patches (paper section 3.1, figure 1)."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from vitviz.views.controls import Choice, Slider
 from vitviz.views.printing import PrintStyle, prefix_name, shape_of
 from vitviz.views.subject import Settings, ViewContext
 
-NUMBERED = 28  # patches in a row; of more the numbers would be too small to read
-CUT = 0.04  # of a patch: the gap that a figure has at least, since paper has no pointer to find the edges
+NUMBERED = 28  # most patches in a row with readable numbers
+CUT = 0.04  # smallest gap in a printed figure, as a fraction of a patch: edges must show without a pointer
 MORE = "{sum} patches of {height} × {width} pixels + {prefix} ({names}) = {tokens} tokens"
 
 
@@ -82,7 +82,7 @@ class PatchesView(View):
         return found
 
     def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """The patches as the model gets them; with detail the norms of their embeddings."""
+        """Return the patches as the model receives them; with detail the norms of their embeddings."""
         grid, picture = subject.grid, subject.trace.view.picture
         (high, wide), rows, cols, sequence = grid.patch, grid.rows, grid.cols, settings["form"] == "sequence"
         patches = picture.reshape(rows, high, cols, wide, 3).swapaxes(1, 2)
@@ -112,7 +112,7 @@ class PatchesView(View):
 
 
 def _patch_count_text(grid: Grid) -> str:
-    """How many tokens the patches make."""
+    """Return the text with the numbers of patches and tokens."""
     whole, (tall, wide) = f"{grid.rows} × {grid.cols} = {grid.patches}", grid.patch
     told = {"sum": whole, "height": tall, "width": wide, "tokens": grid.tokens}
     if not grid.prefix:

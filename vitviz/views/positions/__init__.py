@@ -1,4 +1,4 @@
-"""What the position embeddings learned (paper figure 7 centre, figure 10)."""
+"""Similarity of position embeddings (paper figure 7 centre, figure 10)."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ _INSTEAD = {
     ),
     "none": "it has no position information besides what its stem provides",
 }
-MOST = 1024  # patches of which a whole film's similarities are made: a second
+MOST = 1024  # most patches for which all training snapshots are compared; takes a second
 
 
 class PositionsView(View):
@@ -63,8 +63,9 @@ class PositionsView(View):
         return LocalizedText(_NONE, checkpoint=subject.checkpoint, how=how)
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
-        """The ends of the cosines of different patches over the whole film of the training: whichever moment
-        is in view, and however one came there, its colours mean the same. At large sizes of this moment.
+        """Return the range of the cosines of different patches over all training snapshots.
+
+        Colours are therefore comparable between snapshots. At large sizes only this snapshot is used.
         """
         low, high = subject.once_of_weights("ends", lambda: self._ends(subject)).tolist()
         return {"minimum": low, "maximum": high, "kind": subject.inspector.position_kind()}
@@ -84,7 +85,7 @@ class PositionsView(View):
         return subject.once_of_weights("similarity", lambda: _cosines(self._table(subject), subject.grid))
 
     def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """All patches with all others, as tiles or one matrix; with detail the middle patch's, enlarged."""
+        """Return all similarities as tiles or one matrix; with detail also the middle patch's, enlarged."""
         grid = subject.grid
         similarity = np.asarray(self.item(subject, "similarity", settings), np.float32)
         each = similarity.reshape(grid.patches, grid.rows, grid.cols)

@@ -1,4 +1,4 @@
-"""Where the answer comes from: attention rollout (paper figure 6, appendix D.8)."""
+"""Attention rollout (paper figure 6, appendix D.8)."""
 
 from typing import Any
 
@@ -104,7 +104,7 @@ class RolloutView(View):
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         pool = subject.trace.pool
-        read = "class" if "class" in subject.grid.prefix_names else "average"  # where no classifier decides
+        read = "class" if "class" in subject.grid.prefix_names else "average"  # without a classifier
         return {"auto": AUTO.get(pool, AUTO[read]), "pool": pool}
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
@@ -126,7 +126,7 @@ class RolloutView(View):
         }
 
     def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """The rollout, or one layer alone, over the upload; with detail every layer's own attention."""
+        """Return the rollout, or one layer, over the upload; with detail every layer's attention."""
         whole, layers = (np.asarray(self.item_values(subject, one, settings), float) for one in self.differs)
         alone = settings["alone"]
         values = layers[alone - 1] if alone else whole
@@ -147,7 +147,7 @@ class RolloutView(View):
         return FigureSpec(((main, strip),), notes, width=WIDE)
 
     def _asking(self, subject: ViewContext, query: str | int) -> str:
-        """Whose collected attention it is."""
+        """Return the name of the query."""
         if query == "auto":
             return self.summary(subject)["auto"]
         if query == "mean":
@@ -155,7 +155,7 @@ class RolloutView(View):
         return token_name(subject.grid, sequential(str(query), subject.grid))
 
     def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
-        """The overlay as it stands in the page, with as many pixels as `upload` has, on a light page."""
+        """Return the overlay as on a light page, as a PNG with the pixels of `upload`."""
         alone = settings["alone"]
         laid = self.item_values(subject, "layers" if alone else "map", settings)
         laid = laid[alone - 1] if alone else laid
@@ -169,7 +169,7 @@ class RolloutView(View):
 
 
 def _laid(subject, settings, asked, values: np.ndarray, title: str) -> Map:
-    """The map over the upload, the unseen part faded; or the paper's form, map / max as brightness."""
+    """Return the map over the upload with the cropped part faded, or map / max as brightness (paper)."""
     view = subject.trace.view
     picture = view.picture if asked.upload is None else asked.upload
     box = None if asked.upload is None else box_on(asked.upload, view)
@@ -186,7 +186,7 @@ def _laid(subject, settings, asked, values: np.ndarray, title: str) -> Map:
 
 
 def _share(subject, settings, values: np.ndarray) -> str:
-    """How much of it the patches hold."""
+    """Return the text with the fraction of the attention on patches."""
     share, names = float(np.nansum(values)), subject.grid.prefix_names
     if settings["difference"] == "on":
         return LocalizedText("Change summed over all patches: {share}.", share=fixed(share))

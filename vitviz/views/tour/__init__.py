@@ -1,4 +1,4 @@
-"""A guided walk from the picture to the answer, along figure 1 and equations 1 to 4, in its own numbers."""
+"""Guided tour from the image to the prediction, along figure 1 and equations 1 to 4."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TourView(View):
         IntSetting("head", minimum=1, maximum="heads", default=1),
         IntListSetting("keys", maximum="tokens", tokens=True),
         IntSetting("number"),  # of a filter of the embedding
-        IntSetting("seed", maximum=made.SEEDS),  # of an order of the patches; 0 before one was asked for
+        IntSetting("seed", maximum=made.SEEDS),  # of a permutation of the patches; 0 before the first shuffle
     )
     charted = ()
     items = (
@@ -135,7 +135,7 @@ class TourView(View):
         return json_bytes(subject.once_by_passes(f"shuffled {seed}", lambda: made.experiment(subject, seed)))
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
-        """The Euclidean length of the tokens in the stream, z_0 to z_L: prefix tokens', the patches' mean."""
+        """Chart the token norms in the stream, z_0 to z_L: each prefix token, and the mean of the patches."""
         names, depth = subject.grid.prefix_names, np.arange(len(subject.trace.tokens))
         lengths = np.stack([tokens.norm(dim=-1).double().numpy() for tokens in subject.trace.tokens], axis=1)
         lines = [(prefix_name(name), lengths[i], GREY, "dashed") for i, name in enumerate(names)]
@@ -175,7 +175,7 @@ class TourView(View):
 
 
 def facts_of(subject: ViewContext, parts: ModelParts) -> Facts:
-    """What the words of the tour depend on."""
+    """Return the facts that the texts of the tour depend on."""
     trace = subject.trace
     grid, attention = trace.grid, trace.layers[0]
     before = trace.patch_embedding if trace.position_embedded is None else trace.position_embedded

@@ -28,7 +28,7 @@ function answerCard(title, picture, headType) {
   };
 }
 
-/** What the two differences say, in words that the numbers bear out. */
+/** Sentences about the two differences, checked against the numbers. */
 function verdict(self, found) {
   const what = self.summary.classes ? t('logit') : t('number of y');
   const same = (difference) => difference.relative < 1e-4;

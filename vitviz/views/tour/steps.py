@@ -1,4 +1,4 @@
-"""The words of the guided tour: steps to sums that can be done by hand, said of the model at hand."""
+"""Texts of the guided tour, for the current model: steps with sums that can be checked by hand."""
 
 from dataclasses import replace
 from functools import partial
@@ -10,7 +10,7 @@ from vitviz.views.tour.facts import Facts, Step
 
 
 def steps(facts: Facts) -> list[Step]:
-    """The thirteen steps for one model."""
+    """Return the thirteen steps for one model."""
     start = (_picture, _patches, _flatten, _embedding)
     middle = (_class_token, _positions, _attention, _layers, _readout, _probabilities)
     last = (_sum_by_hand, _one_taken_out, _one_path)
@@ -19,7 +19,7 @@ def steps(facts: Facts) -> list[Step]:
 
 
 def texts() -> list[str]:
-    """Every English text that a step or the diagram can say of any model: what needs a translation."""
+    """Return all English texts that a step or the diagram can show for any model, for translation."""
     from vitviz.traces.readout import NAMES  # with torch, which the page is built without
 
     grid = Grid(2, 2, (8, 8), ("class",))
@@ -139,7 +139,7 @@ def _embedding(f: Facts) -> Step:
 
 
 def _keyed(text: str) -> dict[str, str]:
-    """Sentences by what stands before their colons, one a paragraph."""
+    """Return sentences, one per paragraph, by the key before the colon."""
     return dict(one.split(": ", 1) for one in paragraphs(text))
 
 
@@ -488,7 +488,7 @@ def _one_path(f: Facts) -> Step:
 
 
 def _where_accounted(step: Step, f: Facts) -> Step:
-    """The step, or why a model without an account of its answers has no such numbers."""
+    """Return the step, or the reason why the model has no exact decomposition of its logits."""
     if f.classes and f.accounted:
         return step
     no_classifier, another, no_account, elsewhere = paragraphs("""

@@ -1,4 +1,4 @@
-// The guided tour: one step at a time, with its words, formula, figure and shapes, and one thing to try.
+// The guided tour: one step at a time, with its text, formula, figure and shapes, and one thing to try.
 
 import { pixels } from '../../frontend/data.js';
 import { button, div, el } from '../../frontend/elements.js';
@@ -79,7 +79,7 @@ export default () => ({
     if (up) this.lead(self.root);
   },
 
-  /** Leads to a part of the page. */
+  /** Scrolls to a part of the page. */
   lead(node) {
     const still = matchMedia('(prefers-reduced-motion: reduce)').matches;
     node.scrollIntoView({ block: 'start', behavior: still ? 'auto' : 'smooth' });
@@ -143,7 +143,7 @@ export default () => ({
     }
   },
 
-  /** Another step comes up. */
+  /** Goes to another step. */
   turn(self, step, at) {
     const { ui } = self;
     const { steps } = self.summary;
