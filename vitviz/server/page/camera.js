@@ -1,5 +1,5 @@
-// The camera: one frame at a time is with the server, the newest when the last has come back, which is drawn
-// meanwhile, until it is stopped.
+// The camera: one frame at a time is sent to the server. When a result arrives, the newest frame is sent and
+// the result is drawn, until the camera is stopped.
 
 import { put, Refusal } from '../../frontend/data.js';
 import { el, sheet } from '../../frontend/elements.js';

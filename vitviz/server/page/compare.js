@@ -1,5 +1,5 @@
-// The fold under the picker: a second checkpoint beside the first, and the size of the input. What lies
-// nearest is offered before the fields.
+// The panel under the picker: a second checkpoint and the input size. Likely comparisons are offered above
+// the fields.
 
 import { button, div, marked, seek } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';

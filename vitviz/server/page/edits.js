@@ -1,4 +1,4 @@
-// What is taken away, as chips that can be taken back: every view shows what the model does without it.
+// The ablated heads, MLPs and patches as removable chips. All views show the ablated model.
 
 import { button, el, marked, seek, selection, span } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';

@@ -1,4 +1,4 @@
-// The answer of the model, and what it took to compute it.
+// The model's prediction, and the cost of computing it.
 
 import { button, el, fold, marked, seek } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';

@@ -1,5 +1,5 @@
-// The timeline: a slider over the snapshots of a training, aligned with what the model could do at each, or
-// over the frames of a video. Every view follows.
+// The timeline: a slider over training snapshots, aligned with the accuracy and loss of each, or over the
+// frames of a video. All views follow.
 
 import { button, div, el, marked, seek, svg } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';

@@ -1,5 +1,5 @@
-// The glossary: the first of each of its words in a sentence or a definition says what it is when it is
-// pointed at, tapped or reached by the keyboard. docs/glossary.md is the same; a test holds both together.
+// The glossary: the first occurrence of a term in a sentence or definition shows its definition on hover, tap
+// or keyboard focus. docs/glossary.md has the same definitions; a test compares both.
 
 import { el } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';

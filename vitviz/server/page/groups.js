@@ -1,6 +1,6 @@
-// The questions, in a row before the tabs: each opens the first of the views that answer it. Which tabs stand
-// there then is the style's business (build.py). On the first visit three steps over the page, once: their
-// button, Escape and a click beside them skip them.
+// The row of questions above the tabs: each opens the first of its views. CSS from build.py selects the tabs
+// shown for a question. The first visit shows a three-step introduction, once: its button, Escape or a click
+// outside skips it.
 
 import { button, div, el, whenChanged } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';

@@ -1,5 +1,5 @@
-// The drawing board over the photograph: a stroke is words, which Python paints; what is drawn here while a
-// finger, pen or mouse is down only says where.
+// The image editor: a stroke is a text, which Python paints; the browser's drawing during a gesture is only a
+// preview of the path.
 
 import { picture } from '../../frontend/data.js';
 import { button, div, el, fit, selection, span, typing } from '../../frontend/elements.js';

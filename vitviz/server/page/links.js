@@ -1,4 +1,4 @@
-// The header's buttons: a link to what is seen, and everything as one zip. Keeps the page's address current.
+// The header's buttons: copy a link to the current state, and download all as one zip. Updates the address.
 
 import { file } from '../../frontend/data.js';
 import { button, el, seek, whenChanged } from '../../frontend/elements.js';

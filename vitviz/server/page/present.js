@@ -1,11 +1,11 @@
-// Lecture mode: one view on the whole screen, walked through by keys; and the sheet that names the keys.
+// Presentation mode: one view full screen, controlled by keys; and the dialog that lists the keys.
 
 import { access } from '../../frontend/access.js';
 import { button, el, origin, seek, seekAll, typing } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { views } from '../../frontend/view_state.js';
 
-// texts drawn on a canvas, of 10.5 px, become 18; from a window of 1080 px on they grow with its height
+// canvas texts of 10.5 px are drawn at 18 px; in windows above 1080 px they grow with the height
 const [LARGE, TALL] = [18 / 10.5, 1080];
 
 export default function part(element) {

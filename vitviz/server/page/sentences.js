@@ -1,5 +1,5 @@
-// Sentences as classes, for a checkpoint with a text tower: one a line, and perhaps a template around each;
-// for others a file of vectors.
+// Sentences as classes for checkpoints with a text encoder: one per line, with an optional template. Other
+// checkpoints take a file of vectors.
 
 import { button, div, el } from '../../frontend/elements.js';
 import { hand } from '../../frontend/file_drop.js';

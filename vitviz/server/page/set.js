@@ -1,5 +1,5 @@
-// One set of pictures for all views that are averaged: given once, seen with what each picture is taken for,
-// and said in every view. Below the views; how far a survey is stands beside its button.
+// The image set that all averaged views share: shown below the views, with a prediction for each image.
+// A survey's progress is shown beside its button.
 
 import { address } from '../../frontend/data.js';
 import { button, el, running, say, seek, selection, whenChanged } from '../../frontend/elements.js';

@@ -1,5 +1,5 @@
-// A video: the server decodes it, the timeline below goes over its frames, and every view in view shows the
-// one that is chosen. Over time, a number of every head in every frame that has been looked at.
+// A video: the server decodes it, the timeline selects a frame, and all visible views show it. A strip shows
+// one number of every head for every computed frame.
 
 import { tinted } from '../../frontend/colours.js';
 import { address, asked, Refusal, sent } from '../../frontend/data.js';

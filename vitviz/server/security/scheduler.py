@@ -2,13 +2,13 @@
 
 Cheap requests run alongside expensive ones and never queue behind them; no visitor can monopolise the server.
 
-An answer that takes more than reading has a place first: of one visitor two are under way, eight wait, and
-the next is told how long that takes. What it computes takes turns in three lines: a few that only read or
-draw for a moment, a few cheap passes, and beside them one dear thing. In each line those go first whose
-address, then whose visitor, has had the fewest turns while waiting, and the last place is nobody's who has
-one: a hundred wishes of one visitor are no hundred turns that another waits for. What is dear stands back,
-between two steps, while others compute what is cheap. All that compute at once fit into one room of memory,
-by the bytes that each is expected to take. The turns of one answer have one bound of time.
+A request that takes more than reading first needs a place. Each visitor may run two requests and queue
+eight; later ones are refused with the expected wait. A request computes in turns of three queues: a few that only
+read or draw briefly, a few cheap passes, and one expensive turn beside them. In each queue, the address and
+then the visitor with the fewest turns while waiting goes first, and nobody who already has a turn gets the
+last one. So a hundred requests of one visitor do not delay another by a hundred turns. An expensive turn
+pauses between two steps while others compute cheap passes. The expected bytes of all concurrent turns fit
+into one memory limit. All turns of one request share one time limit.
 """
 
 import threading
@@ -106,8 +106,8 @@ class FairScheduler:
     def place(self, visitor: str, patient: bool = False, at_once: bool = False) -> Iterator[None]:
         """Hold a request's place; wait until its visitor has fewer than two others running.
 
-        TooMuch, with how long it takes, where eight wait, unless `patient`; `at_once` goes beside them all,
-        for what those who are under way may be waiting for.
+        Raises TooMuch, with the expected wait, if eight already wait, unless `patient`. With `at_once` the
+        request skips the queue, because running requests may be waiting for its result.
         """
         with self._changed:
             if not (patient or at_once) and (refusal := self.full(visitor)):
@@ -135,11 +135,10 @@ class FairScheduler:
 
     @contextmanager
     def turn(self, kind: str, visitor: str, nbytes: float = 0, patient: bool = False) -> Iterator[None]:
-        """Waits for a turn and holds it; one inside another is the same turn, but what only reads gives its
-        own back where it comes to compute.
+        """Wait for a turn and hold it.
 
-        Raises TooMuch where too many dear ones wait already, unless `patient`, and Stopped while nobody waits
-        for the answer any longer.
+        A nested turn is the same turn, except that a reading turn is given back before computing. Raises
+        TooMuch if too many expensive turns already wait, unless `patient`, and Stopped if the visitor left.
         """
         held = getattr(self._mine, "held", None)
         if held and (held[0] != READING or kind == READING):
@@ -223,8 +222,10 @@ class FairScheduler:
 
 
 class AnswerBudget:
-    """Seconds of turns that are over, and when the present one began; `held` is left at its end, and `known`
-    are the checkpoints that it has asked for, by their names. `begun` once something has been computed.
+    """Time used by the turns of one request.
+
+    `held` is exited at the request's end; `known` are its checkpoints by name; `begun` is True once
+    something has been computed.
     """
 
     def __init__(self, held: ExitStack | None = None):

@@ -1,4 +1,4 @@
-"""Several actions of one visitor at once: each changes what it is about, and none undoes another.
+"""Session states: concurrent actions of one visitor change only their own parts and undo none of the others.
 
 A listener gets the session as it was when it began. One that waits for a download ends long after others that
 began later; its answer, made from what it began with, would take theirs back. So an answer counts only if
