@@ -229,7 +229,7 @@ def test_too_many_tokens_are_refused_before_with_a_size_that_would_do():
     patch = inspector.grid().patch[0]
     with pytest.raises(TooMuch, match="this server allows 400") as refused:
         studio.look(picture, "vitviz-tiny", (patch * 50, patch * 30))
-    height, width = (int(n) for n in str(refused.value).split("400. ")[1].split(" pixels")[0].split(" x "))
+    height, width = (int(n) for n in str(refused.value).split("400. Try ")[1].split(" pixels")[0].split(" x "))
     assert inspector.demand((height, width)).tokens <= 400
     assert (patch * 50, patch * 30) not in inspector.placed.sizes
     assert studio.look(picture, "vitviz-tiny", (height, width))
@@ -237,7 +237,7 @@ def test_too_many_tokens_are_refused_before_with_a_size_that_would_do():
 
 def test_time_that_is_over_ends_a_pass_with_a_sentence():
     studio = AnalysisService(ServiceSettings(device="cpu", limits=Limits(seconds=1e-9)))
-    with pytest.raises(TooMuch, match="longer than the 1e-09 seconds"):
+    with pytest.raises(TooMuch, match="longer than the limit of 1e-09 seconds"):
         studio.look(studio.pictures.sample("chelsea"), "vitviz-tiny")
 
 
