@@ -2,9 +2,9 @@
 
 Cheap requests run alongside expensive ones and never queue behind them; no visitor can monopolise the server.
 
-A request that takes more than reading first needs a place. Each visitor may run two requests and queue
-eight; later ones are refused with the expected wait. A request computes in turns of three queues: a few that
-only read or draw briefly, a few cheap passes, and one expensive turn beside them. In each queue, the address and
+A request that takes more than reading first needs a place. Each visitor may run two requests and queue eight;
+later ones are refused with the expected wait. A request computes in turns of three queues: a few that only
+read or draw briefly, a few cheap passes, and one expensive turn beside them. In each queue, the address and
 then the visitor with the fewest turns while waiting goes first, and nobody who already has a turn gets the
 last one. So a hundred requests of one visitor do not delay another by a hundred turns. An expensive turn
 pauses between two steps while others compute cheap passes. The expected bytes of all concurrent turns fit
