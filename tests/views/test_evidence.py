@@ -119,7 +119,7 @@ def test_a_head_that_was_taken_away_for_zero_has_no_share(inspector):
     assert total == pytest.approx(logit, abs=1e-4) and not torch.equal(
         trace.logits, inspector.trace(trace.view.picture).logits
     )
-    with pytest.raises(vitviz.VitvizError, match="taken away"):
+    with pytest.raises(vitviz.VitvizError, match="need the full model"):
         asked(edited, "map", method="frozen")
 
 

@@ -139,5 +139,5 @@ def test_it_is_offered_where_there_is_a_choice_and_else_refused(subject, inspect
         with pytest.raises(UnsupportedModel, match="not applicable, because it takes two given classes"):
             VIEW.array(single, "likeliest", settings)
     less = subject.inspector.trace(vitviz.sample_image("chelsea"), ablation=Ablation(heads=[(2, 0)]))
-    with pytest.raises(UnsupportedModel, match="something was taken away"):
+    with pytest.raises(UnsupportedModel, match="need the full model"):
         VIEW.array(ViewContext(subject.inspector, less), "likeliest", VIEW.settings({}, subject.about))

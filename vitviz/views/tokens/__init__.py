@@ -67,8 +67,8 @@ class RepresentationsView(View):
         Choice(
             "show", "Show",
             options=(
-                ("similarity", "Patch similarity"), ("components", "Principal components"), ("norms", "Norms"),
-                ("heads", "Heads"),
+                ("similarity", "Patch similarity"), ("components", "Principal components"),
+                ("norms", "Norms"), ("heads", "Heads"),
             ),
         ),
         Slider(

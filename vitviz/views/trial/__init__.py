@@ -103,11 +103,11 @@ class FaithfulnessView(View):
         ),
         Choice(
             "score", "Watched",
-            options=(("probability", "Probability"), ("logit", "Logit"), ("kept", "Answer kept")),
+            options=(("probability", "Probability"), ("logit", "Logit"), ("kept", "Prediction kept")),
             of_values=(("logit", "Value"),),
         ),
         Choice(
-            "show", "Beside the curves",
+            "show", "Panel",
             options=(("ranking", "Ranking"), ("maps", "All maps"), ("agreement", "Agreement")),
         ),
         Choice(
