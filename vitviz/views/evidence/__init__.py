@@ -71,9 +71,9 @@ class AttributionView(View):
         Orange raises the score, blue lowers it. Click a head to see its patches, or ablate it.
 
         With the standard deviation $\sigma$ of the final norm frozen, $u = (w_c \circ \gamma)/\sigma$ and
-        $\bar u = u - \mathrm{mean}(u)$, the logit is $\langle \bar u, x^0 \rangle + \sum_{l,h,j}
-        A^{l,h}_{0j} \langle v_j^{l,h}, W_O^{l,h\top} \bar u \rangle + \sum_l \langle \bar u, b_O^l + m^l
-        \rangle + \langle w_c, \beta \rangle + b_c$: the start, each head's contribution by source token, biases and MLPs. For
+        $\bar u = u - \mathrm{mean}(u)$, the logit is $\langle \bar u, x^0 \rangle + \sum_{l,h,j} A^{l,h}_{0j}
+        \langle v_j^{l,h}, W_O^{l,h\top} \bar u \rangle + \sum_l \langle \bar u, b_O^l + m^l \rangle + \langle
+        w_c, \beta \rangle + b_c$: the start, each head's contribution by source token, biases and MLPs. For
         average pooling, the sums also run over all patches, each with its own $\sigma$ if patches are normed
         first. LayerScale multiplies the output of a branch. Attention pooling and its MLP are separate terms.
         The map sums the heads' contributions by source patch. *Component ablation*: the output of a head or
