@@ -13,10 +13,11 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-HEAD = """# What each view means
+HEAD = """# Definitions of the views
 
-Formula, source and limits of every view, as the page tells them. Layers and heads count from 1. *The paper*
-is [*An Image is Worth 16x16 Words*](https://arxiv.org/abs/2010.11929). Written by `python docs/reference.py`.
+Formula, source and limits of every view, in the words of the page. Layers and heads count from 1. *The paper*
+is [*An Image is Worth 16x16 Words*](https://arxiv.org/abs/2010.11929). `python docs/reference.py` writes this
+page. [page.md](page.md) describes the use of the page, [glossary.md](glossary.md) the terms.
 """
 
 

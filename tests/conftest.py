@@ -1,18 +1,17 @@
-"""The shapes written in signatures are checked at every call of a test, by jaxtyping's import hook with
-beartype.
+"""Shared fixtures, test tiers and shape checks of the test suite.
 
-The rooms that compute are checked. The others have tests that hand them wrong shapes on purpose, to read the
-sentence that a user gets; a type error would come first.
+jaxtyping's import hook with beartype checks the shapes in signatures at every call of a test. Only packages
+that compute are checked. Tests of the other packages pass wrong shapes on purpose, to check the error message
+for users; a type error would come first.
 
-Tests run in as many processes as there are cores, up to four, and one more where all tiers run: what opens a
-page waits a third of its time. Each is given its share of the cores before torch is imported: threads of
-several processes on one core would spend their time waiting for one another. Each has a folder of its own for
-what Gradio writes, because a test counts what is in it.
+Tests run in one process per core, plus one if a tier is selected (browser tests wait a third of their time),
+but in at most four. Each process receives its share of the cores before torch is imported, because threads of
+several processes on one core would wait for one another. Each process has its own folder for Gradio's files,
+because one test counts the files in it.
 
-The tiers are markers (docs/testing.md): what opens a page or asks for the running app is marked by what it
-asks for, the rest says so itself, and a quick test that starts a program anyway is told.
-
-The shipped checkpoint, a photograph and what one says of the other are here for all of them.
+The tiers are markers (docs/testing.md). Tests that use the fixture `browser` or `server` are marked
+automatically; other tests carry an explicit marker. A quick test that starts a Python process fails with an
+instruction to mark it.
 """
 
 import json
@@ -25,7 +24,7 @@ import pytest
 from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
 
-checked = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int does where a float is asked for
+checked = beartype(conf=BeartypeConf(is_pep484_tower=True))  # accepts an int for a float
 
 
 def cores() -> int:
@@ -33,7 +32,7 @@ def cores() -> int:
 
 
 def pytest_xdist_auto_num_workers(config) -> int:
-    return min(4, cores() + bool(config.option.markexpr))  # a tier that was asked for
+    return min(4, cores() + bool(config.option.markexpr))  # one more if a tier is selected
 
 
 if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
@@ -41,7 +40,7 @@ if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
 
 uploads = tempfile.TemporaryDirectory(prefix="vitviz-tests-")
 os.environ["GRADIO_TEMP_DIR"] = uploads.name
-# programs that tests start compile the package once, whatever is set where the tests are run
+# processes that tests start cache bytecode, whatever the environment says, so that they compile only once
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -49,12 +48,12 @@ QUICK = "not browser and not processes and not sweep and not slow"
 
 
 def pytest_configure(config) -> None:
-    """The quick tier, where neither a tier is chosen nor files or tests are named."""
+    """Select the quick tier if the command line names neither a tier nor files or tests."""
     named = config.args_source is config.ArgsSource.ARGS
     config.option.markexpr = config.option.markexpr or ("not slow" if named else QUICK)
 
 
-running: list[pytest.Item] = []  # the test of this moment
+running: list[pytest.Item] = []  # the current test
 MAY_START = ("browser", "processes", "slow", "visit")
 
 
@@ -73,7 +72,7 @@ def pytest_runtest_protocol(item):
 
 
 def marked(event: str, given: tuple) -> None:
-    """An audit hook: a program of Python's is what only a test of another tier may start."""
+    """Audit hook: raise if a quick test starts a Python process."""
     if event != "subprocess.Popen" or sys.executable not in map(str, given[1]):
         return
     if running and not any(map(running[0].get_closest_marker, MAY_START)):
@@ -94,14 +93,12 @@ install_import_hook(
 )
 
 
-STEPS = (0, 30, 3000)  # of the training
+STEPS = (0, 30, 3000)  # training steps
 
 
 @pytest.fixture
 def few(monkeypatch):
-    """A whole trial tries four methods beside three random maps: which and how many is asked elsewhere, and
-    all take half a minute.
-    """
+    """Limit the Faithfulness view to four methods and three random maps; all methods take half a minute."""
     from vitviz.views.trial import compute
 
     monkeypatch.setattr("vitviz.views.trial.ORDER", ("random", "centre", "ledger", "frozen"))
@@ -110,8 +107,9 @@ def few(monkeypatch):
 
 @pytest.fixture(scope="module")
 def short_training():
-    """Three snapshots of the shipped training, and its end, instead of seventeen; for all tests of a file, by
-    `pytestmark`.
+    """Limit the shipped training to three of its seventeen snapshots and the final model.
+
+    A test file applies the fixture to all its tests through `pytestmark`.
     """
     from vitviz.engine.hub import snapshots
 
@@ -125,7 +123,7 @@ def short_training():
 
 @pytest.fixture(scope="module")
 def samples_once():
-    """The survey of the sample photographs' parts is made once of each checkpoint for all tests of a file."""
+    """Cache the survey of the sample images' crops per checkpoint for all tests of a file."""
     from vitviz.export import over_a_set
 
     own, kept = over_a_set.over_samples, {}
@@ -143,7 +141,7 @@ def samples_once():
 
 @pytest.fixture(scope="session")
 def inspector():
-    import vitviz  # once the hook above is there
+    import vitviz  # after the import hook above is installed
 
     return vitviz.load("vitviz-tiny", device="cpu")
 
@@ -162,9 +160,10 @@ def trace(inspector, photo):
 
 @pytest.fixture(scope="session")
 def small_weights(tmp_path_factory):
-    """A weights folder with one checkpoint, "small": two layers, 4 x 4 patches, seven classes.
+    """Create a weights folder with one checkpoint, "small": two layers, 4 x 4 patches, seven classes.
 
-    Its weights are random. A pass takes a fiftieth of the shipped checkpoint's: hundreds are affordable.
+    The weights are random. A forward pass takes a fiftieth of the time of the shipped checkpoint, so that
+    tests can afford hundreds.
     """
     import torch
 
@@ -173,9 +172,9 @@ def small_weights(tmp_path_factory):
     folder = tmp_path_factory.mktemp("small-weights")
     (folder / "small").mkdir()
     with torch.random.fork_rng():
-        torch.manual_seed(1)  # one of its maps tells its fourth class better than chance
+        torch.manual_seed(1)  # with this seed, one map beats random for the fourth class
         model = small()
-    model.head.weight.data *= 5  # answers that are sure of something
+    model.head.weight.data *= 5  # makes the predictions confident
     saved(model, folder / "small" / "model.safetensors")
     size, half = SMALL["img_size"], [0.5, 0.5, 0.5]
     classes = SMALL["num_classes"]

@@ -1,13 +1,12 @@
-"""Which view exists for which family: found out by running every architecture; written into
-docs/families.md.
+"""Table of supported views by model family, made by running every architecture, for docs/families.md.
 
     python -m tests.families                 # all of timm's plain architectures, some minutes
-    python -m tests.families vit_base        # those whose name begins so, without writing the file
-    python -m tests.families --parameters    # counts alone, into vitviz/engine/hub/parameters.json
+    python -m tests.families vit_base        # names with this prefix, without writing the file
+    python -m tests.families --parameters    # parameter counts only, into vitviz/engine/hub/parameters.json
 
-Each architecture is built with perturbed random weights (a bias that is zero would hide faults), cut to two
-blocks where that can be set and at its full depth otherwise, traced with the truth check on, and every view
-is drawn or says why not.
+Each architecture is built with perturbed random weights (zero biases would hide faults). It has two blocks
+if the depth can be set, otherwise its full depth. It is traced with the truth check enabled, and every view
+is drawn or gives the reason why not.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from vitviz.engine.studies.text import reads_text
 from vitviz.errors import UnsupportedModel
 from vitviz.views import VIEWS, Needs, ViewContext
 
-OF_ONE = [view for view in VIEWS if view.needs is not Needs.SET]  # a set would be twenty passes of each
+OF_ONE = [view for view in VIEWS if view.needs is not Needs.SET]  # a set would need twenty passes each
 
-FAMILIES = [  # the first pattern that fits names the family
+FAMILIES = [  # the first matching pattern names the family
     ("NaFlex ViT", r"^naflexvit"),
     ("ResNet hybrid", r"_r\d*_s\d+|resnet"),
     ("DeiT", r"^deit_"),
@@ -57,19 +56,19 @@ FAMILIES = [  # the first pattern that fits names the family
     ("ViT with registers, average pooling", r"_gap_|_reg\d"),
     ("ViT", r""),
 ]
-EVIDENCE = "Evidence"  # drawn only where the account of a direction balances too
-TEXT = "With text"  # the account of a sentence's cosine
-# how architectures say that they do not take an option, each in its own way
+EVIDENCE = "Attribution"  # drawn only if the attribution of a direction sums up, too
+TEXT = "With text"  # the attribution of a sentence's cosine
+# exceptions that architectures raise for an option that they do not accept
 REFUSALS = (TypeError, ValueError, RuntimeError, AssertionError, NotImplementedError)
 LARGEST = 4e9  # bytes of weights
 HEAD = """# Families and views
 
-Made by `python -m tests.families` from a real run of every architecture with perturbed random weights, cut to
-two blocks where that can be set. Evidence is there where an account was made and adds up; it, Experiment and
-Trial need a classifier, which {headless} of these have not. Their account is one of directions in what they
-hand on (in Python), and was seen to add up too. With text: a text tower is known to one of its checkpoints,
-and with sentences as classes ([text.md](text.md)) an account was made and adds up; Experiment, Evidence and
-Trial are there then.
+Made by `python -m tests.families`, which runs every architecture with perturbed random weights, cut to two
+layers where that can be set. Attribution is listed where the contributions add up to the logit. Attribution,
+Perturbations and Faithfulness need a classifier, which {headless} of these architectures lack; their
+attribution is one of directions in the model's output (in Python), and adds up too. With text: a text tower is
+known for one of the family's checkpoints; with sentences as classes ([text.md](text.md)) the contributions add
+up, and Perturbations, Attribution and Faithfulness are available.
 """
 
 
@@ -78,8 +77,9 @@ def family(architecture: str) -> str:
 
 
 def built(architecture: str, smaller: tuple[int, int] | None = None) -> torch.nn.Module:
-    """The architecture at depth 2 where that can be set, with nothing left at its initial zero; at its own
-    input size or a smaller one.
+    """Build the architecture with depth 2 if that can be set, with all parameters perturbed.
+
+    The input size is the architecture's own, or `smaller`.
     """
     torch.manual_seed(0)
     config = timm.get_pretrained_cfg(architecture)
@@ -99,7 +99,7 @@ def built(architecture: str, smaller: tuple[int, int] | None = None) -> torch.nn
                     * 4
                 )
         except REFUSALS:
-            continue  # the next options are fewer
+            continue  # try with fewer options
         if weight > LARGEST:
             raise MemoryError(f"{weight / 1e9:.1f} GB of weights")
         model = timm.create_model(architecture, pretrained=False, **options).eval()
@@ -113,7 +113,7 @@ def built(architecture: str, smaller: tuple[int, int] | None = None) -> torch.nn
 
 
 def looked_into(architecture: str, smaller: tuple[int, int] | None = None) -> dict[str, str]:
-    """View -> 'drawn', or why it is not applicable. Raises what a user sees for a model that is refused."""
+    """Return 'drawn' or the reason for every view; raise the error that a user sees for a rejected model."""
     model = built(architecture, smaller)
     size = tuple(model.patch_embed.img_size)
     inspector = Inspector(
@@ -130,7 +130,7 @@ def looked_into(architecture: str, smaller: tuple[int, int] | None = None) -> di
         reason = view.unsupported(subject)
         if reason is None:
             view.summary(subject)
-            if view.on_request:  # hundreds of passes; every construction has its trial in tests/engine
+            if view.on_request:  # hundreds of passes; tests/engine covers every construction
                 found[view.title] = "drawn"
                 continue
             for name, array in view.numbers(subject, view.settings({}, subject.about)).items():
@@ -142,8 +142,10 @@ def looked_into(architecture: str, smaller: tuple[int, int] | None = None) -> di
 
 
 def accounted(inspector: Inspector, trace: vitviz.Trace) -> str:
-    """'drawn' where the account of a logit adds up, or why there is none; along a direction it has to add up
-    in any case.
+    """Return 'drawn' if the attribution of a logit sums up, otherwise the reason.
+
+    Raises:
+        AssertionError: If the attribution of a direction does not sum up.
     """
     name = inspector.checkpoint.name
     try:
@@ -167,7 +169,7 @@ def accounted(inspector: Inspector, trace: vitviz.Trace) -> str:
 
 
 def worded(inspector: Inspector, trace: vitviz.Trace) -> str:
-    """'drawn' where sentences can be its classes and the account of one rather than another adds up."""
+    """Return 'drawn' if sentences can be classes and the attribution of a pair sums up, else the reason."""
     name = inspector.checkpoint.name
     if not any(reads_text(one) for one in vitviz.checkpoints() if one.architecture == name):
         return f"{name} has no text tower that is known"
@@ -183,7 +185,7 @@ def worded(inspector: Inspector, trace: vitviz.Trace) -> str:
 
 
 def table(results: dict[str, dict[str, str] | str]) -> str:
-    """Markdown: a line a family; the cells say in how many of its architectures a view is drawn."""
+    """Return a Markdown table: one row per family, with the number of architectures that draw each view."""
     titles = list(dict.fromkeys([*(view.title for view in OF_ONE), EVIDENCE, TEXT]))
     lines = [f"| Family | Architectures | {' | '.join(titles)} |", "|---|---|" + "---|" * len(titles)]
     for name, _ in FAMILIES:
@@ -206,7 +208,7 @@ def table(results: dict[str, dict[str, str] | str]) -> str:
 
 
 def refusals(results: dict[str, dict[str, str] | str]) -> str:
-    """Markdown: a line for each architecture that is not shown, with the reason."""
+    """Return a Markdown list of the architectures that are not shown, with the reasons."""
     return "".join(f"- `{one}`: {seen}\n" for one, seen in results.items() if isinstance(seen, str))
 
 
@@ -218,7 +220,7 @@ def count_parameters(architectures: list[str]) -> None:
                 parameter.numel()
                 for parameter in timm.create_model(architecture, pretrained=False).parameters()
             )
-    path = Path(vitviz.__file__).parent / "engine" / "models" / "parameters.json"
+    path = Path(vitviz.__file__).parent / "engine" / "hub" / "parameters.json"
     path.write_text(json.dumps(counted, indent=0, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -242,7 +244,7 @@ def main() -> None:
             results[architecture] = looked_into(architecture)
         except (UnsupportedModel, MemoryError) as error:
             results[architecture] = str(error)
-        except Exception as error:  # noqa: BLE001, a fault to be mended: it must not end the run
+        except Exception as error:  # noqa: BLE001, a fault is recorded and must not end the run
             results[architecture] = f"FAULT {type(error).__name__}: {error}"
         print(
             architecture,
@@ -257,7 +259,7 @@ def main() -> None:
 
 
 def write(results: dict[str, dict[str, str] | str], root: Path = Path(__file__).parents[1]) -> None:
-    """The table with what is refused, into docs/families.md."""
+    """Write the table and the rejected architectures into docs/families.md."""
     headless = sum("no classifier" in seen[EVIDENCE] for seen in results.values() if isinstance(seen, dict))
     text = f"{HEAD.format(headless=headless)}\n{table(results)}\nNot shown, and why:\n\n{refusals(results)}"
     (root / "docs" / "families.md").write_text(text, encoding="utf-8")

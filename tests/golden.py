@@ -3,11 +3,11 @@
     python -m tests.golden record golden.json      # before a change that must keep all numbers
     python -m tests.golden compare golden.json     # after it; exits with 1 where a number differs
 
-Recorded, of two shipped checkpoints: every item of every view under every option and bound of its settings,
-every endpoint, and every survey measure over the sample images. Numbers are kept as a hash of their bytes
-beside their sum and largest magnitude, so that a difference in the last bit shows and its size can be judged.
-Texts are kept whole: a changed text is listed and fails nothing. Views, settings and options are
-numbered, not named, so that a renamed one is still found.
+The record covers two shipped checkpoints: every item of every view under every option and bound of its
+settings, every endpoint, and every survey measure over the sample images. An array is stored as a hash of its
+bytes with its sum and largest magnitude, so that a difference in the last bit is detected and its size can be
+judged. Texts are stored in full; a changed text is listed and fails nothing. Views, settings and options are
+numbered, not named, so that renamed ones are still found.
 
 `tests/golden/` holds files that an earlier release wrote; `tests/test_compatibility.py` reads them.
 """
@@ -36,7 +36,7 @@ from vitviz.views import VIEWS, Choice, Control, Slider, View
 
 CHECKPOINTS = ("vitviz-tiny", "vitviz-positions-2d-0")
 SAMPLE = "coffee"
-SKIPPED = ("film", "figure")  # endpoints whose answer is a drawing: its bytes depend on the drawing library
+SKIPPED = ("film", "figure")  # endpoints that return drawings, whose bytes depend on the drawing library
 
 
 class Record:
@@ -84,7 +84,7 @@ def flatten(value: Any) -> Iterator[float | str]:
 def variations(view: View, about: Any) -> Iterator[tuple[str, Control | None, dict[str, str]]]:
     """Yield a view's default settings, then each control at each of its options, or at both of its bounds."""
     yield "default", None, {}
-    if view.on_request:  # minutes a setting
+    if view.on_request:  # takes minutes per setting
         return
     for place, control in enumerate(view.controls):
         if isinstance(control, Choice):
@@ -121,7 +121,7 @@ def record_views(record: Record, studio: AnalysisService, checkpoint: str) -> No
 
 
 def record_endpoints(record: Record, studio: AnalysisService, checkpoint: str) -> None:
-    """Record the answer of every endpoint to its default parameters."""
+    """Record the response of every endpoint to its default parameters."""
     endpoints = Endpoints(studio)
     functions = [getattr(endpoints, name) for name in PUBLIC if name not in SKIPPED]
     for number, function in enumerate(functions):
@@ -165,7 +165,7 @@ def record_surveys(record: Record, checkpoint: str) -> None:
 
 def run() -> Record:
     """Compute everything anew."""
-    torch.set_num_threads(1)  # sums in one order
+    torch.set_num_threads(1)  # fixes the order of sums
     record, studio = Record(), AnalysisService(ServiceSettings(device="cpu"))
     for checkpoint in CHECKPOINTS:
         record_views(record, studio, checkpoint)

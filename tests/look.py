@@ -1,9 +1,9 @@
-"""Contact sheets of the page, to be looked at by eye: `python -m tests.look OUT [VIEW …] [--url URL]`.
+"""Contact sheets of the page for visual inspection: `python -m tests.look OUT [VIEW …] [--url URL]`.
 
-Every view in six windows and three states: fresh; after a click into its figure and a changed setting; after
-patches were taken away. One sheet a view, in OUT; beside them `found.txt`, with what a machine sees on each
-shot: words that are cut, words outside the window, values that are no value, on a phone a figure that begins
-low and a page of more than two screens, and in a lecture letters below 18 px.
+Every view is captured in six windows and three states: fresh; after a click into its figure and a changed
+setting; with removed patches. OUT receives one sheet per view, and `found.txt` with automatic findings for
+each screenshot: clipped text, text outside the window, placeholders such as NaN; on a phone, a figure that
+starts low and a page of more than two screens; in presentation mode, text below 18 px.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from playwright.sync_api import Error, sync_playwright
 from tests.browser.conftest import FLAGS, Server, chromium, open_tab, ready
 from vitviz.views import VIEWS
 
-WINDOWS = {  # name: width, height, dark, in a lecture
+WINDOWS = {  # name: width, height, dark, presentation mode
     "1280": (1280, 720, False, False),
     "1440": (1440, 900, False, False),
     "1920": (1920, 1080, False, False),
@@ -27,7 +27,7 @@ WINDOWS = {  # name: width, height, dark, in a lecture
     "dark": (1440, 900, True, False),
 }
 STATES = {"fresh": "", "changed": "", "taken": "&without=" + "patches%3D90.91.104.105"}
-TALL = 360  # px of a shot on its sheet
+TALL = 360  # height of a screenshot on its sheet, px
 
 FOUND = """(slug) => {
   const found = [];
@@ -76,7 +76,7 @@ FOUND = """(slug) => {
 
 
 def change(page, slug: str) -> None:
-    """A click a third into the largest figure, and the first setting one step on."""
+    """Click a third into the largest figure, and move the first slider by one step."""
     box = page.evaluate(
         """(id) => [...document.querySelectorAll(`#vitviz-${id} .vv-figure :is(canvas, svg)`)]
           .map((one) => one.getBoundingClientRect())
@@ -96,8 +96,9 @@ def change(page, slug: str) -> None:
 
 
 def visit(page, slugs: list[str], url: str, state: str, more: str):
-    """A screenshot of each view in turn, with what was found on it: one page goes through them as a visitor
-    does, so that its start is waited for once.
+    """Yield (slug, screenshot, findings) for each view.
+
+    One page opens all views in turn, as a visitor does, so that the page loads only once.
     """
     page.goto(f"{url}?tab={slugs[0]}{STATES[state]}{more}")
     for slug in slugs:
@@ -106,7 +107,7 @@ def visit(page, slugs: list[str], url: str, state: str, more: str):
         try:
             ready(page, slug, 20_000)
         except Error:
-            pass  # a view that is not applicable is looked at, too
+            pass  # a view that does not apply is captured, too
         if slug == "trial" and page.locator("#vitviz-trial .vv-figure").first.is_visible():
             page.locator("#vitviz-trial [data-tried*='/']").wait_for(state="attached", timeout=300_000)
         page.wait_for_timeout(700)
@@ -118,7 +119,7 @@ def visit(page, slugs: list[str], url: str, state: str, more: str):
 
 
 def sheet(shots: dict[tuple[str, str], Image.Image], windows: list[str]) -> Image.Image:
-    """All shots of a view: a row a state, a column a window."""
+    """Return a contact sheet of a view, with one row per state and one column per window."""
     wide = [round(TALL * WINDOWS[window][0] / WINDOWS[window][1]) for window in windows]
     made = Image.new("RGB", (sum(wide) + 8 * len(wide), (TALL + 22) * len(STATES)), "white")
     pen = ImageDraw.Draw(made)

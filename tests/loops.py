@@ -7,6 +7,9 @@ from typing import Any
 
 
 def run(coroutine: Coroutine) -> Any:
-    """In a thread of its own: in a test's, a browser that an earlier test left open has its loop running."""
+    """Run a coroutine in a separate thread.
+
+    A browser that an earlier test left open keeps its event loop running in the test's own thread.
+    """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()

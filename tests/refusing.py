@@ -1,4 +1,4 @@
-"""A method of relevance that does not apply to one picture, as it is where a map does not balance."""
+"""Patch for a saliency method that does not apply to one image, as when a map does not sum up."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ WHY = not_applicable("mine", LocalizedText("no attention has a gradient"))
 
 
 def refuse(monkeypatch, method: str, trace, target: int | None = None) -> None:
-    """The method refuses the picture of a trace, or one class of it."""
+    """Make the method raise UnsupportedModel for the image of a trace, or for one class of it."""
     own = saliency.METHODS[method]
 
     def map_of(passes):

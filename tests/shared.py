@@ -1,4 +1,4 @@
-"""The folder of genuine weights and data that lies outside of the project."""
+"""Access to the folder of real weights and data outside the project."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 
 
 def shared(relative: str) -> Path:
-    """A file of the shared folder (VITVIZ_SHARED, else ../shared); skips without it, fails where all is
-    required.
+    """Return a file of the shared folder (VITVIZ_SHARED, otherwise ../shared).
+
+    If the file is missing, the test is skipped, or fails if VITVIZ_REQUIRE_ALL is set.
     """
     folder = Path(os.environ.get("VITVIZ_SHARED") or Path(__file__).parents[2] / "shared")
     path = folder / relative

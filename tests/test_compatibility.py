@@ -1,7 +1,7 @@
-"""Files and links that an earlier release wrote are still read. Version 0.2.0 wrote `tests/golden/`.
+"""Compatibility with files and links of an earlier release. Version 0.2.0 wrote `tests/golden/`.
 
 trace.pickle: a trace of a random two-layer model. lesson.json: the settings.json of a lesson.
-links.json: one link a view, and what that release understood. survey/: a survey of two sample images.
+links.json: one link per view, and how that release read it. survey/: a survey of two sample images.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""The examples in docstrings: each gives what stands below it."""
+"""Doctests: every example in a docstring gives the output shown below it."""
 
 import doctest
 import importlib
@@ -14,7 +14,7 @@ def module_of(file: Path) -> str:
     return ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
-# each module with examples, and how many of them are to be run
+# module -> number of examples that must run
 EXAMPLES = {
     module_of(file): len(told)
     for file in sorted(PACKAGE.rglob("*.py"))

@@ -1,6 +1,4 @@
-"""The rooms of the house: who may import whom. Read from the imports themselves, and proved in a fresh
-process.
-"""
+"""Layering: which package may import which, checked on the import statements and in a fresh process."""
 
 import ast
 import subprocess
@@ -13,11 +11,11 @@ from vitviz.views.lazy import PLACES
 
 PACKAGE = Path(__file__).parent.parent / "vitviz"
 
-# room -> the only rooms of vitviz that it may import, besides itself
+# package -> the only packages of vitviz that it may import, besides itself
 ALLOWED = {
     "errors": set(),
     "_deprecated": set(),
-    "traces": {"_deprecated", "errors"},  # asks for the room notebook by its name, when a notebook asks it
+    "traces": {"_deprecated", "errors"},  # imports `notebook` dynamically when a notebook displays a result
     "analyses": {"errors", "traces"},
     "engine": {"_deprecated", "analyses", "errors", "traces"},
     "surveys": {"analyses", "engine", "errors", "charts", "traces"},
@@ -30,7 +28,7 @@ ALLOWED = {
     "cli": {"engine", "errors", "export", "traces", "surveys", "server"},
 }
 FLOORS = 8
-# and within the page: who may ask what, what is remembered, what is answered, and the page itself
+# order of the layers within `server`: each may import only those before it
 UPWARDS = ("i18n", "zerogpu", "options", "security", "services", "api", "page", "launch")
 ONLY_IN = {
     "gradio": {"server"},
@@ -53,7 +51,7 @@ NEVER_IN = {
 
 
 def imports() -> list[tuple[str, str, str]]:
-    """(file, room, imported module) for every import statement in the package."""
+    """Return (file, package, imported module) for every import statement in vitviz."""
     found = []
     for path in PACKAGE.rglob("*.py"):
         relative = path.relative_to(PACKAGE)
@@ -71,7 +69,7 @@ def imports() -> list[tuple[str, str, str]]:
                     )
                     for alias in node.names
                 ]
-    # and what views import by its name, when first used
+    # modules that views import dynamically on first use
     return found + [("views/lazy.py", "views", module) for module in PLACES.values()]
 
 
@@ -134,7 +132,7 @@ def test_the_package_has_no_room_unknown_to_this_test():
     ],
 )
 def test_importing_loads_no_more_than_needed(statement, absent):
-    # what Gradio brings along is not ours: its pandas takes pyarrow where that is installed
+    # exclude Gradio's own imports: its pandas imports pyarrow if installed
     before = "import gradio; " if "vitviz.server" in statement else ""
     told = f"print(*sorted((set(sys.modules) - own) & {absent!r}))"
     code = f"import sys; {before}own = set(sys.modules); {statement}; {told}"

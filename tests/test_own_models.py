@@ -1,4 +1,4 @@
-"""docs/own-models.md does what it says: its code runs, its mapping is read, its callbacks see a training."""
+"""Tests of docs/own-models.md: its code runs, its mapping is read, its callbacks follow a training."""
 
 import re
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_a_callback_like_lightnings_sees_each_epoch():
 
 @pytest.mark.parametrize("bf16", [False, True])
 def test_transformers_trainer_calls_its_own(tmp_path, bf16):
-    """With bf16 accelerate puts an autocast around `forward`, in which the training goes on."""
+    """With bf16, accelerate wraps `forward` in an autocast, and training runs inside it."""
     torch.manual_seed(0)
     model = transformers.ViTForImageClassification(transformers.ViTConfig(**SIZES))
     pictures = [{"pixel_values": torch.randn(3, 32, 32), "labels": i % 5} for i in range(8)]
@@ -73,6 +73,6 @@ def test_transformers_trainer_calls_its_own(tmp_path, bf16):
     assert ("forward" in vars(model)) is ("_original_forward" in vars(model)) is bf16
     if bf16:
         again = NAMES["WatchingTrainer"](watching.picture)
-        with torch.autocast("cpu", torch.bfloat16):  # as within a step of it
+        with torch.autocast("cpu", torch.bfloat16):  # as during a training step
             again.on_epoch_end(None, SimpleNamespace(global_step=4), None, model=model)
         torch.testing.assert_close(again.seen[0], second)

@@ -1,4 +1,4 @@
-"""What is built to be installed: a wheel and an sdist that hold what they need and no more."""
+"""Wheel and sdist contain exactly the required files."""
 
 import shutil
 import subprocess
@@ -21,7 +21,7 @@ def run(*command, **more):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Both, from a copy, so that nothing is left in the checkout."""
+    """Build wheel and sdist from a copy, so that no files are left in the checkout."""
     source, out = tmp_path_factory.mktemp("package") / "source", tmp_path_factory.mktemp("built")
     left_out = shutil.ignore_patterns(".git", "__pycache__", "*.pyi", "*.egg-info", "build", "node_modules")
     shutil.copytree(ROOT, source, ignore=left_out)
@@ -69,7 +69,7 @@ def test_the_sdist_builds_the_same_wheel(built, tmp_path):
 
 
 def test_what_is_installed_starts_without_the_checkout(built, tmp_path):
-    """In an environment of its own, which borrows this one's libraries and has no other vitviz."""
+    """Use a separate environment that borrows this environment's libraries but no other vitviz."""
     run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "clean")
     python = tmp_path / "clean/bin/python"
     site = Path(run(python, "-c", "import site; print(site.getsitepackages()[0])").strip())

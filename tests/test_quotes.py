@@ -1,4 +1,4 @@
-"""Refusals quote what was given by one helper, which cuts it; half a character is refused where it enters."""
+"""Error messages quote input through one truncating helper; lone surrogates are rejected on entry."""
 
 import ast
 import io
@@ -28,7 +28,7 @@ ERRORS = {name for name, one in vars(vitviz.errors).items() if isinstance(one, t
 
 
 def unbounded(tree: ast.AST) -> list[int]:
-    """Lines on which an error of ours quotes a value with !r."""
+    """Return the lines on which an error of vitviz quotes a value with !r."""
     raised = [node for node in ast.walk(tree) if isinstance(node, ast.Call)
               and getattr(node.func, "id", getattr(node.func, "attr", "")) in ERRORS]  # fmt: skip
     return [
@@ -90,7 +90,7 @@ def npz(labels, **more) -> bytes:
 
 
 def tensors(labels, **more) -> bytes:
-    """A file as anybody can write one, whose header is JSON with half a character spelled."""
+    """Return a safetensors file whose JSON header contains an escaped lone surrogate."""
     data = save({"vectors": torch.eye(len(labels), 192)}, {"labels": "LABELS", **more})
     length = int.from_bytes(data[:8], "little")
     header = data[8 : 8 + length].decode().replace('"LABELS"', json.dumps(json.dumps(labels)))
@@ -138,7 +138,7 @@ ENTRIES = {
 def test_half_a_character_is_refused_where_it_enters(entry, tmp_path):
     with pytest.raises(VitvizError) as refusal:
         ENTRIES[entry](tmp_path)
-    sentence = str(refusal.value).encode().decode()  # and it can be told
+    sentence = str(refusal.value).encode().decode()  # the message itself can be encoded
     assert sentence.endswith(".") and len(sentence) < 600
 
 

@@ -1,4 +1,4 @@
-"""What the README promises."""
+"""Tests of the README: examples, front matter, files, options and installation."""
 
 import json
 import re
@@ -13,10 +13,11 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.sweep
-def test_the_python_example_runs_as_it_stands():
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.S)
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_the_first_python_example_runs_as_it_stands(page):
+    example, *_ = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S)
     names: dict = {}
-    exec(compile(example, "README.md", "exec"), names)
+    exec(compile(example, page, "exec"), names)
     assert not names["without_mlp"].logits.equal(names["trace"].logits)
 
 
@@ -24,7 +25,7 @@ def test_the_front_matter_is_what_a_space_needs():
     _, front, _ = README.split("---\n", 2)
     fields = dict(re.findall(r"^(\w+): (.+)$", front, re.M))
     assert fields["sdk"] == "gradio" and fields["app_file"] == "app.py" and fields["license"] == "mit"
-    assert fields["python_version"].strip('"') in ("3.10", "3.12")  # what shared GPUs there offer
+    assert fields["python_version"].strip('"') in ("3.10", "3.12")  # versions offered by ZeroGPU
     lowest = re.search(r"^gradio>=([\d.]+)$", (ROOT / "requirements.txt").read_text(), re.M)[1]
     assert fields["sdk_version"].startswith(lowest)
     assert len(fields["short_description"]) <= 60
@@ -62,9 +63,7 @@ def test_help_names_every_option():
 
 @pytest.mark.processes
 def test_the_package_can_be_installed_for_a_notebook(tmp_path):
-    """Built from a copy, so that nothing is left in the checkout; used from a folder that is not the
-    checkout.
-    """
+    """Build from a copy, so that no files are left in the checkout; run from another folder."""
     import shutil
 
     source = tmp_path / "source"

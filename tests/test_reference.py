@@ -1,4 +1,4 @@
-"""The site is built without a warning and has every public name; the views' page is their own words."""
+"""The documentation site builds without warnings and lists every public name; docs/views.md is current."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.mark.processes
 def test_the_site_is_built_without_a_warning(tmp_path):
-    """Strict: a link that leads nowhere ends it. The gallery's figures are drawn by the lines it shows."""
+    """The build is strict: a broken link fails it. The gallery's figures come from the code it shows."""
     command = [sys.executable, "-W", "error", str(ROOT / "docs/build.py"), str(tmp_path / "site")]
     found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert found.returncode == 0 and "warn" not in found.stderr.lower(), found.stderr[-3000:]

@@ -1,4 +1,4 @@
-"""A parametrisation of which a few values run in the quick tier and all others in the sweep tier."""
+"""Parametrisation with a few values in the quick tier and all others in the sweep tier."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ def sweep(names: str, values: Iterable, quick: int | Collection, **options) -> p
     """Return `pytest.mark.parametrize` with the marker `sweep` on every value that is not quick.
 
     Args:
-        names: the test's arguments, as `parametrize` takes them.
-        values: their values.
-        quick: the values of the quick tier, or how many of the first; of several parametrisations of a test
-            only what is quick in each of them is in the quick tier.
-        options: what else `parametrize` takes.
+        names: Argument names of the test, as for `parametrize`.
+        values: Values of the arguments.
+        quick: Values of the quick tier, or the number of leading values. If a test has several
+            parametrisations, a combination is in the quick tier only if all its values are quick.
+        options: Further options of `parametrize`.
     """
     given = []
     for number, value in enumerate(values):

@@ -1,10 +1,9 @@
-"""The tables of maps on trial in docs/trial.md: python -m tests.trial_table --pictures 100 --out DIR.
+"""Tables of saliency faithfulness in docs/trial.md: python -m tests.trial_table --pictures 100 --out DIR.
 
-Pictures are Tiny-ImageNet's validation pictures with their boxes, drawn by seed 0, and for DeiT-Tiny the
-photographs that come with vitviz and the dog and cat of the shared folder; the model's own answer is
-explained. Ended at any moment, or after --minutes, the same command goes on, and the table is of the pictures
-that are done: which of them come first in the set has nothing to do with what they show. With --write the
-tables stand in docs/trial.md.
+The images are Tiny-ImageNet validation images with boxes, drawn with seed 0, and for DeiT-Tiny the sample
+images of vitviz and the dog and cat of the shared folder. The model's own prediction is explained. The
+command can be interrupted at any time, or by --minutes; the same command then resumes. The table covers the
+images measured so far, whose order is independent of their content. --write updates docs/trial.md.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from vitviz.traces import samples
 
 PAGE = Path(__file__).parents[1] / "docs" / "trial.md"
 BEGIN, END = "<!-- trial: written by python -m tests.trial_table -->", "<!-- end of trial -->"
-PROTOCOLS = {"vitviz-tiny": ("dropped",), "DeiT-Tiny": ("dropped", "mean")}  # of the reference: mean
-PUBLISHED = {  # gap of probability of the reference measurement: DeiT-Tiny, 60 pictures, mean colour
+PROTOCOLS = {"vitviz-tiny": ("dropped",), "DeiT-Tiny": ("dropped", "mean")}  # the reference used "mean"
+PUBLISHED = {  # probability gap in the reference measurement: DeiT-Tiny, 60 images, mean colour
     "gradient_rollout": 40.0, "ledger": 40.6, "grad_cam": 37.1, "frozen": 38.5, "chefer": 36.7,
     "last_attention": 22.6, "attention_grad_cam": 17.2, "rollout": 17.6,
     "input_gradient": 7.5, "hires_cam": 6.4, "random": -2.5,
@@ -38,7 +37,7 @@ PUBLISHED = {  # gap of probability of the reference measurement: DeiT-Tiny, 60 
 
 
 def validation(count: int) -> tuple[list[SourceImage], Boxes]:
-    """So many pictures with their boxes, in pixels of the picture, ends no part of them."""
+    """Return `count` validation images and their boxes in pixels of the image, right and bottom exclusive."""
     with np.load(shared("data/tiny-imagenet/val.npz")) as file:
         webp, offsets, labels, boxes = (file[name] for name in ("webp", "offsets", "labels", "boxes"))
     chosen = sorted(random.Random(0).sample(range(len(labels)), count))
@@ -50,13 +49,13 @@ def validation(count: int) -> tuple[list[SourceImage], Boxes]:
 
 
 def photographs() -> list[SourceImage]:
-    """What the project may show, and the dog and the cat."""
+    """Return the sample images, and the image of a dog and a cat from the shared folder."""
     own = [SourceImage(one.name, samples.sample_image(one.name)) for one in samples.samples()]
     return [*own, SourceImage("both", shared("data/both.png"))]
 
 
 def run(name: str, folder: Path, count: int, protocols: tuple[str, ...], minutes: float):
-    """A survey that goes on where it was."""
+    """Run or resume the survey of a checkpoint."""
     end = time.monotonic() + 60 * minutes
     if name == "vitviz-tiny":
         inspector, (items, boxes) = vitviz.load("vitviz-tiny", device="cpu"), validation(count)
@@ -74,7 +73,7 @@ def run(name: str, folder: Path, count: int, protocols: tuple[str, ...], minutes
 
 
 def markdown(name: str, survey, protocols: tuple[str, ...]) -> str:
-    """A table a protocol, and how far its order is the published one."""
+    """Return one table per protocol, with the rank correlation to the published order."""
     parts = []
     for place, protocol in enumerate(protocols):
         rows = table(survey, place)

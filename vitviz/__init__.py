@@ -1,4 +1,4 @@
-"""vitviz shows what happens inside a Vision Transformer.
+"""Show what happens inside a Vision Transformer.
 
 >>> import vitviz
 >>> inspector = vitviz.load("vitviz-tiny")
@@ -6,7 +6,7 @@
 >>> trace.attention(0).shape[0] == inspector.model.blocks[0].attn.num_heads
 True
 
-Importing it loads neither Gradio nor, until something is used, torch and timm.
+Importing vitviz does not load Gradio. torch and timm are loaded on first use.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""`python -m vitviz`, where the script is not installed."""
+"""Run the command line as `python -m vitviz`, where the `vitviz` script is not installed."""
 
 from vitviz.cli import main
 

@@ -1,8 +1,7 @@
-"""Old names, kept for one release: modules, classes, functions and parameters, each with its new name.
+"""Old names of modules, classes, functions and parameters, kept for one release.
 
-`import vitviz.record.trace` finds `vitviz.traces.trace`, as the very same module, with a DeprecationWarning;
-a pickle that was written under old names loads. Nothing here is imported or computed until an old name is
-used.
+`import vitviz.record.trace` returns the module object `vitviz.traces.trace` with a DeprecationWarning.
+Pickles that were written under old names load. Nothing is imported until an old name is used.
 """
 
 import sys
@@ -12,7 +11,7 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-# old package, new package: old=new for each module in it that has another name now
+# old package, new package, then old=new for every module in it that was renamed
 _TABLE = """
 vitviz vitviz attention=traces.trace command=cli experiments=engine.studies.perturbation frames=traces.display
   grid=traces.grid heap=traces.allocator languages=views.languages maps=engine.studies.saliency
@@ -48,7 +47,7 @@ vitviz.views.explorer vitviz.views.explorer printed=figure
 vitviz.views.tokens vitviz.views.tokens made=compute printed=figure
 vitviz.views.trial vitviz.views.trial made=compute over=image_set printed=figure
 """
-MODULES: dict[str, str] = {}  # old -> new; what lies in a package that is named here moved with it
+MODULES: dict[str, str] = {}  # old -> new; the other modules of a listed package moved with it
 for _line in _TABLE.strip().replace("\n  ", " ").splitlines():
     _old, _new, *_pairs = _line.split()
     MODULES |= {_old: _new} if _old != _new else {}
@@ -105,18 +104,18 @@ for _line in _NAMES.strip().replace("\n  ", " ").splitlines():
 
 
 def present(module: str, name: str) -> str:
-    """Return the present name of what a module once called `name`, with a warning where that is another."""
+    """Return the present name of `name` in a module; warn if it differs."""
     new = NAMES.get(f"{module}.{name}", name)
     if new != name:
         warnings.warn(f"{module}.{name} is {module}.{new} now.", DeprecationWarning, stacklevel=4)
     return new
 
 
-PARAMETERS = {"without": "ablation"}  # of public functions: old -> new
+PARAMETERS = {"without": "ablation"}  # parameters of public functions: old -> new
 
 
 def renamed_parameters(function):
-    """Return the function, which takes its parameters under their old names too, with a warning."""
+    """Return the function wrapped so that it also accepts its parameters' old names, with a warning."""
 
     @wraps(function)
     def call(*args, **given):
@@ -130,7 +129,7 @@ def renamed_parameters(function):
 
 
 def current(name: str) -> str:
-    """Return the present name of a module that was once called `name`."""
+    """Return the present full name of the module that was once called `name`."""
     if name in MODULES:
         return MODULES[name]
     package, dot, leaf = name.rpartition(".")
@@ -138,7 +137,7 @@ def current(name: str) -> str:
 
 
 class Moved:
-    """Finds modules by their old names."""
+    """Import finder that resolves the old names of modules."""
 
     def find_spec(self, fullname: str, path=None, target=None) -> ModuleSpec | None:
         if not fullname.startswith("vitviz.") or current(fullname) == fullname:
@@ -149,15 +148,15 @@ class Moved:
         new = current(spec.name)
         warnings.warn(f"{spec.name} is {new} now.", DeprecationWarning, stacklevel=2)
         module = import_module(new)
-        for name in NAMES:  # so that a pickle finds its classes
+        for name in NAMES:  # so that unpickling finds classes under their old names
             home, _, old = name.rpartition(".")
             if home == new:
                 vars(module).setdefault(old, getattr(module, NAMES[name]))
-        spec.loader_state = module.__spec__  # which Python replaces by the old name's
+        spec.loader_state = module.__spec__  # Python replaces it by the spec of the old name
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = module.__spec__.loader_state
 
 
-sys.meta_path.insert(0, Moved())  # before the finder of files, which would load a second copy
+sys.meta_path.insert(0, Moved())  # before the file finder, which would load a second copy

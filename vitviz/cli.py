@@ -1,4 +1,7 @@
-"""The command line `vitviz`. A subcommand imports what it needs when it runs: help loads no model."""
+"""The command line `vitviz`.
+
+Each subcommand imports what it needs when it runs, so help loads no model.
+"""
 
 import csv
 import gc
@@ -28,7 +31,7 @@ program = typer.Typer(
         " over whole data sets."
     ),
 )
-# options that several subcommands have
+# options shared by several subcommands
 CheckpointOption = Annotated[
     str, Option("--checkpoint", "-c", help="Name, folder or file; see `vitviz checkpoints`.")
 ]
@@ -38,7 +41,7 @@ SettingOption = Annotated[
     list[str] | None, Option("--set", "-s", help="A setting, such as fusion=max; may be repeated.")
 ]
 
-# written out: help loads no torch; a test compares
+# Written out, because help must not load torch. A test compares them with the registry.
 MEASURES = tuple(
     "distance prefix_mass entropy skip similarity ledger lens accuracy trial smallest_part words".split()
 )
@@ -137,7 +140,7 @@ def survey(
       words        what each head writes, in words; for CLIP, SigLIP and their kin
     """
     unknown = [name for name in measure or () if name not in MEASURES]
-    if unknown:  # before torch is imported and a checkpoint loaded
+    if unknown:  # before torch is imported and a checkpoint is loaded
         raise VitvizError(f"There is no measure {quoted(unknown[0])}; expected of {', '.join(MEASURES)}.")
     meant = _classes(classes)
     import vitviz
@@ -149,7 +152,8 @@ def survey(
         inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
         measures = _measures(measure or USUAL, boxes, method, patches_as, steps)
         inspector = _worded(inspector, measures, words)
-        ends, seconds = ("", 0.2) if sys.stderr.isatty() else ("\n", 10)  # a file has a line each time
+        # one line per update when stderr is a file
+        ends, seconds = ("", 0.2) if sys.stderr.isatty() else ("\n", 10)
         with progress_bar(True, bar_format=PROGRESS + ends, mininterval=seconds) as tell:
             found = vitviz.survey(source, inspector, measures, out=out, classes=meant, progress=tell, **asked)
     except KeyboardInterrupt:
@@ -165,7 +169,10 @@ def survey(
 def _measures(
     names, boxes: Path | None, methods: list[str] | None, protocols: list[str] | None, steps: int | None
 ) -> list:
-    """The measures, the trial with its settings; VitvizError for settings of one that is not asked for."""
+    """Return the measures, with the settings of the measure trial applied.
+
+    Raises VitvizError for settings of the trial if it was not requested.
+    """
     given = {"--boxes": boxes, "--method": methods, "--patches-as": protocols, "--steps": steps}
     told = [name for name, value in given.items() if value]
     if "trial" not in names:
@@ -182,7 +189,11 @@ def _measures(
 
 
 def _worded(inspector, measures: list, words: Path | None):
-    """The inspector with the words of a file, or the plain ones where it has none and they are asked for."""
+    """Return the inspector with sentences for the measure words.
+
+    The sentences come from the file `words`. Without a file they are the inspector's own, or the default
+    list.
+    """
     if "words" not in measures:
         if words:
             raise VitvizError("--words belongs to the measure words; ask for it with --measure words.")
@@ -199,7 +210,10 @@ def _worded(inspector, measures: list, words: Path | None):
 
 
 def _classes(path: Path | None):
-    """What the labels mean, from JSON; VitvizError for a file that is none."""
+    """Return the class names of a JSON file, a list or an object; None without a path.
+
+    Raises VitvizError for a file that cannot be read as either.
+    """
     if path is None:
         return None
     try:
@@ -264,7 +278,7 @@ def figure(
             photo, size=size, ablation=vitviz.Ablation.parse(without) if without else None
         )
     beside = vitviz.load(second, device=device, folder=weights) if second else None
-    file = picture and not strokes and Path(picture).exists()  # its name stands in the caption
+    file = picture and not strokes and Path(picture).exists()  # the caption names the file
     named = picture if file else photo
     asked = {"detail": detail, "dark": dark, "language": language, "picture": named, "second": beside}
     made = vitviz.figure(view, inspector, trace, **asked, **settings)
@@ -273,10 +287,10 @@ def figure(
 
 
 def _require_place(out: Path) -> None:
-    """VitvizError, before anything is computed, where no file of this name can be written."""
+    """Raise VitvizError, before anything is computed, if a file of this name cannot be written."""
     try:
         possible = not out.is_dir() and out.parent.is_dir() and os.access(out.parent, os.W_OK)
-    except (OSError, ValueError):  # the name is too long, or a folder above may not be entered
+    except (OSError, ValueError):  # the name is too long, or a parent folder cannot be entered
         possible = False
     if not possible:
         raise VitvizError(
@@ -286,8 +300,9 @@ def _require_place(out: Path) -> None:
 
 
 def settings_of(given: list[str] | None, taken_by: Callable) -> dict[str, str]:
-    """A view's settings as they are typed, by name; VitvizError for one without a sign between name and
-    value, or that is no view's but an argument of the function they are for.
+    """Return a view's settings, as typed, by name.
+
+    Raises VitvizError for text without "=" and for a name that is a parameter of `taken_by`.
     """
     found = {}
     for text in given or ():
@@ -300,7 +315,7 @@ def settings_of(given: list[str] | None, taken_by: Callable) -> dict[str, str]:
 
 
 def _photo(picture: str):
-    """The upright picture of a file or a sample; None where none is named."""
+    """Return the upright image of a file or a sample; None for an empty name."""
     if not picture:
         return None
     from vitviz.engine.images.opening import open_image
@@ -411,15 +426,15 @@ _OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_n
 
 @program.command(context_settings=_OWN, help="Start the page; `vitviz app --help` lists its options.")
 def app(context: typer.Context) -> None:
-    """All options are the page's own, its --help too."""
-    gc.disable()  # as in app.py: what is imported stays
+    """Start the page. All options, --help included, are the page's own."""
+    gc.disable()  # as in app.py: imported objects live until the process ends
     from vitviz.server.launch import App
 
     App(context.args, "vitviz app").serve()
 
 
 def main() -> None:
-    """What is installed as `vitviz`; a mistake of the user ends it with a sentence and not with a trace."""
+    """Run the program. A VitvizError is printed to stderr, without a traceback, and the exit status is 1."""
     try:
         program()
     except VitvizError as error:

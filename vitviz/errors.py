@@ -1,19 +1,19 @@
-"""What can go wrong for a user: each error says what was given, what was expected and what to do."""
+"""Errors for users: each message says what was given, what was expected and what to do."""
 
 import math
 import operator
 import re
 
-# An absolute path of at least two parts; not what follows the host in an address.
+# An absolute path of at least two parts. The path of a URL, after its host, does not match.
 _PATH = re.compile(r"(?<![\w/:.\\])(?:[A-Za-z]:)?[\\/](?:[^\\/\s'\",;()]+[\\/])+([^\\/\s'\",;()]*)")
 
 
 class VitvizError(ValueError):
-    """The base of every error whose text is written for the person at the page; anything else is a bug."""
+    """Base of every error whose message is written for the user; any other exception is a bug."""
 
 
 class ImageError(VitvizError):
-    """The upload is no picture, or one that cannot be analysed."""
+    """The upload is not an image, or not an image that can be analysed."""
 
 
 class CheckpointError(VitvizError):
@@ -21,29 +21,29 @@ class CheckpointError(VitvizError):
 
 
 class UnsupportedModel(VitvizError):
-    """The model is no plain Vision Transformer, or its attention could not be captured truthfully."""
+    """The model is not a plain Vision Transformer, or its attention could not be captured correctly."""
 
 
 class HubError(VitvizError):
-    """The model hub cannot be reached, refused, or broke off."""
+    """The model hub cannot be reached, refused the request, or broke off."""
 
 
 class OutOfMemory(VitvizError):
-    """The device or the machine has too little memory for what was asked."""
+    """The device or the machine has too little memory for the request."""
 
 
 class WrongSetting(VitvizError):
-    """A setting that does not exist, or a value outside its bounds."""
+    """A setting does not exist, or its value is out of bounds."""
 
 
 class Unknown(VitvizError, KeyError):
-    """A key, view or item that the server does not have, or no longer has."""
+    """The server does not have this key, view or item, or no longer has it."""
 
     __str__ = VitvizError.__str__
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of a library's error, for a sentence that strangers read: of paths the last part alone.
+    """Return a library error's first line for a public message; paths are cut to their last part.
 
     >>> first_line(ValueError("invalid header in '/home/somebody/weights/mine.pth'."))
     "invalid header in 'mine.pth'"
@@ -55,7 +55,10 @@ def first_line(error: BaseException) -> str:
 
 
 def whole_number(given: object, least: int = 0, below: float = math.inf) -> int | None:
-    """A whole number within these bounds, NumPy's too; None for anything else, and for True and False."""
+    """Return `given` as an int if least <= given < below, else None.
+
+    NumPy integers count. True and False do not.
+    """
     try:
         number = operator.index(given)
     except TypeError:
@@ -64,7 +67,7 @@ def whole_number(given: object, least: int = 0, below: float = math.inf) -> int 
 
 
 def quoted(given: object, most: int = 200) -> str:
-    """Return the repr of a given value for a refusal, cut to at most `most` characters.
+    """Return the repr of a value for an error message, cut to at most `most` characters.
 
     >>> quoted("mean"), quoted("x" * 1000, 8)
     ("'mean'", "'xxxxxx…")
@@ -74,12 +77,12 @@ def quoted(given: object, most: int = 200) -> str:
 
 
 class Stopped(VitvizError):
-    """Nobody waited any longer for what was being computed, or it took longer than it may."""
+    """The computation was cancelled: nobody waits for its result, or it exceeded its time limit."""
 
 
 class TooMuch(VitvizError):
-    """More than this server computes for one visitor, or more than it can take on just now."""
+    """The request exceeds what this server computes for one visitor, or what it can accept now."""
 
 
 class AssumedWarning(UserWarning):
-    """A file does not say something that its pictures rest on, and it was assumed."""
+    """A file lacks a fact that its results depend on, and a value was assumed."""

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/live.py            # needs Chromium and Playwright; --frames 2000 for the memory
 
-Wanted of Attention, Rollout and Evidence: 0.6 of the frames that the plain forward answers, which the same
+Wanted of Attention, Rollout and Attribution: 0.6 of the frames that the plain forward answers, which the same
 camera and browser send to a server that does nothing else and of which nothing is drawn; the picture shown at
 most 2.5 times as old as a frame takes; memory flat; and a second visitor's first result at most twice as late
 as without a camera. Ratios on this machine, for a person to judge: nothing here passes or fails. For
@@ -33,7 +33,7 @@ import vitviz
 from tests.browser.conftest import FLAGS, Server, chromium, open_tab
 from tests.browser.test_camera import CAMERA, filmed, opened
 
-VIEWS = ("Attention", "Rollout", "Evidence")
+VIEWS = ("Attention", "Rollout", "Attribution")
 COUNT = "() => (document.documentElement.dataset.camera || '0').split(' ').map(Number)"
 STREAM = "() => navigator.mediaDevices.getUserMedia({ video: true }).then((it) => { window.stream = it; })"
 

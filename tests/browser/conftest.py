@@ -307,7 +307,7 @@ def give_a_set(page, files: list) -> None:
     """Unfolds the panel of the set below the views, and gives it pictures."""
     page.locator(".vv-set-fold").click()
     page.locator("#vitviz-set-files input[type=file]").set_input_files(files)
-    page.get_by_text(f"{len(files)} of yours").wait_for(timeout=30_000)
+    page.get_by_text(f"{len(files)} uploaded").wait_for(timeout=30_000)
 
 
 def shipped(folder: Path) -> Path:

@@ -25,7 +25,7 @@ def shown(page) -> list[str]:
 
 def test_after_another_step_of_the_training(open_page):
     page = open_page()
-    facts, back = page.locator("#vitviz-facts"), page.get_by_role("button", name="As it was")
+    facts, back = page.locator("#vitviz-facts"), page.locator("#vitviz-facts .vv-undo")
     fresh = shown(page)
     expect(back).to_be_hidden()
     page.locator("#vitviz-film input[type=range]").focus()
@@ -48,7 +48,7 @@ def alone(page, name: str, part: str = "facts") -> None:
     expect(facts.locator(".vv-answers li").first).to_be_visible()
     expect(facts).not_to_contain_text("→")
     expect(facts.locator(".vv-answer-ghost")).to_have_count(0)
-    expect(page.get_by_role("button", name="As it was")).to_be_hidden()
+    expect(page.locator("#vitviz-facts .vv-undo")).to_be_hidden()
 
 
 def choose(page, field: str, name: str) -> None:

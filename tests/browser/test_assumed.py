@@ -44,7 +44,7 @@ def test_a_bare_file_is_asked_about_until_it_is_answered_for_good(open_page, wei
     expect(form).to_be_hidden()
     marked(page, NONE)
     pick(page, "mine.safetensors")
-    expect(form).to_contain_text("The file does not say")
+    expect(form).to_contain_text("Not stated in the file")
     expect(form.locator("fieldset").first).to_contain_text("%", timeout=60_000)  # each choice with its answer
     marked(page, "assumed: .*Mean and deviation.*Crop")
     other = middle(form.locator("input:not(:checked)").first)
@@ -55,9 +55,9 @@ def test_a_bare_file_is_asked_about_until_it_is_answered_for_good(open_page, wei
     )
     marked(page, "assumed: (?!.*Mean and deviation).*Crop")
     form.get_by_role("button", name="These are right").click()
-    expect(form).to_contain_text("Said of this file", timeout=60_000)
+    expect(form).to_contain_text("Settings given for this file", timeout=60_000)
     marked(page, NONE)
-    form.get_by_role("button", name="Keep beside the file").click()
+    form.get_by_role("button", name="Save next to the file").click()
     expect(page.locator("#vitviz-facts [data-checkpoint]")).to_have_attribute(
         "data-checkpoint", "mine.safetensors", timeout=60_000
     )
@@ -98,14 +98,14 @@ def test_heads_and_names_that_a_small_file_does_not_say(open_page, weights, tmp_
     expect(facts).to_have_attribute("data-checkpoint", "cifar.safetensors?heads=6", timeout=60_000)
     expect(box).to_have_value(re.compile("^thing 0\n"))  # what was written outlives another answer
     assert written.evaluate("(box) => box.isConnected"), "a file read meanwhile would be counted elsewhere"
-    form.get_by_role("button", name="Keep beside the file").click()
+    form.get_by_role("button", name="Save next to the file").click()
     expect(page.locator("#vitviz-notice")).to_contain_text("10 classes, and 9 names", timeout=60_000)
     assert not (weights / "cifar.config.json").exists()
     names = tmp_path / "names.txt"
     names.write_text("".join(f"thing {i}\n" for i in range(10)))
-    form.get_by_label("A file with one name a line").set_input_files(names)
+    form.get_by_label("File with one name per line").set_input_files(names)
     expect(form).to_contain_text("10 of 10 names")
-    form.get_by_role("button", name="Keep beside the file").click()
+    form.get_by_role("button", name="Save next to the file").click()
     expect(facts).to_have_attribute("data-checkpoint", "cifar.safetensors", timeout=60_000)
     expect(page.locator("#vitviz-facts")).to_contain_text("thing")
     kept = json.loads((weights / "cifar.config.json").read_text())

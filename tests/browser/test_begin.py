@@ -63,7 +63,7 @@ def test_the_keyboard_reaches_questions_and_their_views(open_page):
     ready(page, "tokens")
     for _ in range(3):  # past the questions that follow, to the tabs, of which the chosen one is a stop
         page.keyboard.press("Tab")
-    expect(page.get_by_role("tab", name="Tokens")).to_be_focused()
+    expect(page.get_by_role("tab", name="Representations")).to_be_focused()
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_role("tab", name="Rollout")).to_be_focused()
     current(page, "Where it looks")
@@ -133,7 +133,7 @@ def test_the_overview_shows_this_picture_in_this_model_and_each_part_leads_to_it
     for number, view, name in (
         (1, "patches", "Patches"),
         (2, "explorer", "Attention"),
-        (3, "evidence", "Evidence"),
+        (3, "evidence", "Attribution"),
     ):
         parts.nth(number).click()
         ready(page, view)

@@ -9,10 +9,10 @@ from vitviz.views import VIEWS
 
 WORDS = {
     "en-US": (
-        "Compare, and input size",
-        "Before and after its training",
-        "Beside it: vitviz-tiny",
-        "Compare no longer",
+        "Comparison and input size",
+        "Before and after training",
+        "Compared with: vitviz-tiny",
+        "Stop comparing",
     ),
     "zh-CN": ("比较与输入尺寸", "训练之前与之后", "旁边：vitviz-tiny", "不再比较"),
     "ko-KR": ("비교와 입력 크기", "학습 전과 후", "옆에: vitviz-tiny", "비교 끝내기"),
@@ -66,7 +66,7 @@ def test_one_fold_has_all_that_is_compared_and_escape_closes_it(open_page):
     second = page.locator("#vitviz-second input")
     second.fill("vitviz-tiny@0")
     second.press("Enter")
-    expect(button).to_have_text("Beside it: vitviz-tiny@0")
+    expect(button).to_have_text("Compared with: vitviz-tiny@0")
     expect(second).to_be_visible()  # the fold stays: what was chosen in it stands in it
 
 

@@ -91,7 +91,7 @@ def test_what_is_drawn_belongs_to_the_frame_that_is_shown(cameras, server):
     asked = []
     page.on("response", lambda got: asked.append(got) if "/live" in got.url else None)
     start(page)
-    for view in ("Rollout", "Attention", "Tokens", "Evidence"):
+    for view in ("Rollout", "Attention", "Representations", "Attribution"):
         open_tab(page, view)
         now = page.evaluate("() => Number(document.documentElement.dataset.camera.split(' ')[0])")
         page.wait_for_function(ON.format(now + 2))
@@ -188,7 +188,7 @@ def test_a_still_that_is_kept_becomes_the_photograph(cameras, server):
         "(key) => !document.querySelector('#vitviz-rollout [data-ready]').dataset.ready.startsWith(key)",
         arg=photograph,
     )
-    expect(page.locator("#vitviz-stage .vv-text")).to_contain_text(f"{SIDE} × {SIDE} px, all of it")
+    expect(page.locator("#vitviz-stage .vv-text")).to_contain_text(f"{SIDE} × {SIDE} px, uncropped")
     page.context.close()
 
 
@@ -209,12 +209,12 @@ def test_without_a_camera_there_is_a_sentence(cameras, server):
     page = opened(cameras[1], server.url)
     page.get_by_role("button", name="Camera", exact=True).click()
     expect(page.locator("#vitviz-stage .vv-error")).to_have_text(
-        re.compile("There is no camera on this device|The camera was not allowed")
+        re.compile("There is no camera on this device|Camera access was denied")
     )
     expect(page.get_by_role("button", name="Camera", exact=True)).to_be_visible()
     page.evaluate("() => { Object.defineProperty(window, 'isSecureContext', { value: false }); }")
     page.get_by_role("button", name="Camera", exact=True).click()
-    expect(page.locator("#vitviz-stage .vv-error")).to_contain_text("only to pages over https")
+    expect(page.locator("#vitviz-stage .vv-error")).to_contain_text("only over https")
     page.context.close()
 
 
@@ -231,7 +231,7 @@ def test_a_frame_restyles_what_changes_and_lays_out_the_page_twice_at_most(camer
         return page.evaluate(counted) - now
 
     laid = {}
-    for view in ("Rollout", "Attention", "Evidence"):
+    for view in ("Rollout", "Attention", "Attribution"):
         open_tab(page, view)
         pass_by(3)
         cameras[0].start_tracing(page=page, categories=["devtools.timeline"])

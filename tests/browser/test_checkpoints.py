@@ -116,7 +116,7 @@ def test_a_survey_shows_its_mean_and_names_what_it_could_not_read(open_page, tmp
     from PIL import Image
 
     page = open_page()
-    open_tab(page, "Distance")
+    open_tab(page, "Attention distance")
     files = []
     for number in range(3):
         files.append(tmp_path / f"{number}.png")
@@ -176,7 +176,7 @@ def test_another_input_size_is_seen_in_every_view_and_one_that_does_not_fit_is_r
     expect(page.locator("#vitviz-facts")).to_contain_text(re.compile(r"Input\d+ × \d+ × 3"))
     assert "64 × 64 × 3" not in page.locator("#vitviz-facts").inner_text()
     before = ready(page, "patches")
-    page.get_by_text("Compare, and input size").click()
+    page.get_by_text("Comparison and input size").click()
     size = page.locator("#vitviz-size input")
     size.fill("100x96")
     size.press("Enter")

@@ -98,7 +98,7 @@ def test_a_full_queue_is_said_and_takes_nothing_away(open_page, server, monkeypa
         expect(page.locator(".toast-body").first).to_contain_text("busy. Please try again")
         assert ready(page, "patches") == before and painted(page, "patches")
         late = open_page(wait=False)
-        expect(notice(late)).to_contain_text("Load it again in a moment")
+        expect(notice(late)).to_contain_text("Reload in a moment")
     sample(page, 0)
     redrawn(page, before)
     late.reload()
@@ -158,12 +158,12 @@ def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(chart, server,
         until(lambda: not server.running)
         gate.let()
         until(lambda: server.idle)
-        chart_says(chart, "one picture")
+        chart_says(chart, "one image")
         assert averaged(chart) == 1
         start(chart)
         until(lambda: gate.came == 2)
         gate.let()
-        chart_says(chart, f"mean of {BATCH} pictures")
+        chart_says(chart, f"mean of {BATCH} images")
         until(lambda: gate.came == 3)
         chart.locator(".vv-set .vv-go").click()
         until(lambda: not server.running)
@@ -173,37 +173,37 @@ def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(chart, server,
         chart.wait_for_function(
             "() => /renormalised/.test(document.querySelector('#vitviz-distance [data-ready]').dataset.ready)"
         )
-        chart_says(chart, f"mean of {BATCH} pictures")
+        chart_says(chart, f"mean of {BATCH} images")
         assert averaged(chart) == BATCH and gate.came == 3
         start(chart)
         gate.let(3)
-        chart_says(chart, f"mean of {len(pictures)} pictures")
+        chart_says(chart, f"mean of {len(pictures)} images")
         assert averaged(chart) == len(pictures)
     assert len(os.listdir(get_upload_folder())) <= kept, "starting again leaves files behind"
 
 
 def test_what_is_chosen_during_a_survey_is_what_the_page_shows(chart, server):
     chart.locator(".vv-set-single").click()
-    chart_says(chart, "one picture")
+    chart_says(chart, "one image")
     axis = chart.locator("#vitviz-distance .vv-axis").first
     sorted_heads = chart.get_by_label("Sorted within the layer")
     with server.gate() as gate:
         start(chart)
         gate.let()
-        chart_says(chart, f"mean of {BATCH} pictures")
+        chart_says(chart, f"mean of {BATCH} images")
         until(lambda: gate.came == 2)
         sorted_heads.check(force=True)  # drawn in the page: it ends no survey, and the next pictures keep it
-        expect(axis).to_have_text("Heads of a layer, near to far")
+        expect(axis).to_have_text("Heads of a layer, sorted by distance")
         gate.let()
-        chart_says(chart, f"mean of {2 * BATCH} pictures")
-        expect(axis).to_have_text("Heads of a layer, near to far")
+        chart_says(chart, f"mean of {2 * BATCH} images")
+        expect(axis).to_have_text("Heads of a layer, sorted by distance")
         until(lambda: gate.came == 3)
         sample(chart, 3)
         until(lambda: server.running == ["sample"])
         gate.let(2)
-        chart_says(chart, "one picture")
+        chart_says(chart, "one image")
         until(lambda: server.idle)
-        chart_says(chart, "one picture")
+        chart_says(chart, "one image")
         assert gate.came == 4 and sorted_heads.is_checked()
 
 
@@ -211,7 +211,7 @@ def test_a_page_closed_in_the_middle_of_a_survey_frees_its_worker(chart, server)
     with server.gate() as gate:
         start(chart)
         gate.let()
-        chart_says(chart, f"mean of {BATCH} pictures")
+        chart_says(chart, f"mean of {BATCH} images")
         until(lambda: gate.came == 2)
         chart.context.close()
         gate.let()
@@ -232,7 +232,7 @@ def test_a_checkpoint_that_is_taken_away_is_missed_only_where_it_is_needed(open_
         cache._entries.clear()
     assert httpx.get(address).content == drawn.content, "what has been drawn needs no checkpoint"
 
-    open_tab(page, "Distance")
+    open_tab(page, "Attention distance")
     page.get_by_label("Renormalised over patches").check(force=True)
     expect(page.locator("#vitviz-distance .vv-error")).to_contain_text("There is no checkpoint 'mine'")
     open_tab(page, "Rollout")

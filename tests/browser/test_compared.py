@@ -66,7 +66,7 @@ def test_a_set_of_ones_own_can_be_compared(open_page, tmp_path):
     under, view = (page.locator(one).bounding_box() for one in ("#vitviz-set", "#vitviz-tab-compared"))
     assert (under["x"], under["width"]) == (view["x"], view["width"])  # else its words push the tabs aside
     page.locator(".vv-set-single").click()
-    expect(page.locator("#vitviz-compared")).to_contain_text("four sample photographs")
+    expect(page.locator("#vitviz-compared")).to_contain_text("four sample images")
 
 
 def test_a_training_says_how_far_it_is_and_can_be_stopped(open_page):
@@ -78,11 +78,11 @@ def test_a_training_says_how_far_it_is_and_can_be_stopped(open_page):
     page.route(re.compile(r"/compared/looked\?frame=3$"), lambda question: questions.append(question))
     part.locator("[data-name=against]").get_by_text("Its training").click()
     said, go, canvas = (part.locator(one) for one in (".vv-trying", ".vv-go", ".vv-figure canvas"))
-    expect(said).to_have_text(f"3 of {count} steps of the training", timeout=60_000)
+    expect(said).to_have_text(f"3 of {count} training steps", timeout=60_000)
     expect(canvas.first).to_be_hidden()  # nothing of another question stands under this one
     go.click()
-    expect(said).to_contain_text("what is known stays")
-    expect(go).to_have_text("Go on")
+    expect(said).to_contain_text("Results so far are kept")
+    expect(go).to_have_text("Continue")
     expect(part.locator(".vv-below .vv-chart")).to_be_visible()
     page.wait_for_function(f"() => !{VIEW}.data.matrix")
     assert len(asked) == 4

@@ -45,7 +45,7 @@ def test_everything_in_one_zip_equals_the_trace(open_page, tmp_path):
     with page.expect_download() as download:
         page.locator(".vv-everything").click()
     assert download.value.suggested_filename == "vitviz-tiny.zip"
-    expect(page.locator(".vv-bubble")).to_contain_text("in your downloads")
+    expect(page.locator(".vv-bubble")).to_contain_text("to your downloads")
     trace = vitviz.load("vitviz-tiny").trace(vitviz.sample_image("rocket"))
     with zipfile.ZipFile(download.value.path()) as archive:
         assert archive.testzip() is None
@@ -84,7 +84,7 @@ def test_an_average_is_what_the_downloads_and_the_zip_hold(open_page, tmp_path):
     page.locator("#vitviz-distance .vv-reset").click()
     expect(page.get_by_label("By layer")).to_be_checked()
     page.locator(".vv-set-single").click()
-    expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("one picture")
+    expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("one image")
     assert ready(page, "distance") == one
 
 
@@ -92,10 +92,10 @@ def test_a_figure_for_print_is_the_one_of_python_under_the_settings_in_view(open
     page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
     ready(page, "rollout")
     page.locator("#vitviz-rollout .vv-print").click()
-    dialog = page.get_by_role("dialog", name="The figure for print")
+    dialog = page.get_by_role("dialog", name="Export the figure for print")
     expect(dialog).to_be_visible()
     expect(dialog.get_by_label("Dots per inch")).to_be_hidden()
-    box = dialog.get_by_label("With its detail")
+    box = dialog.get_by_label("Include detail")
     place = box.bounding_box()
     before = middle(box)
     box.check()
@@ -130,13 +130,13 @@ def test_a_figures_film_is_the_one_of_python_under_the_settings_in_view(open_pag
     page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
     ready(page, "rollout")
     page.locator("#vitviz-rollout .vv-filmed").click()
-    dialog = page.get_by_role("dialog", name="The figure as a film")
+    dialog = page.get_by_role("dialog", name="Export the figure as a video")
     expect(dialog).to_contain_text(f"{len(vitviz.training_snapshots('vitviz-tiny'))} frames")
-    dialog.get_by_label("The film goes over").select_option("layers")
+    dialog.get_by_label("Video over").select_option("layers")
     expect(dialog).to_contain_text("8 frames")
     dialog.get_by_label("Format").select_option("gif")
     dialog.get_by_label("Width in pixels").select_option("640")
-    dialog.get_by_label("Seconds for each frame").select_option("0.4")
+    dialog.get_by_label("Seconds per frame").select_option("0.4")
     with page.expect_download() as download:
         dialog.get_by_role("button", name="Download").click()
     assert download.value.suggested_filename == "vitviz-rollout_vitviz-tiny_fusion-max_over-layers.gif"
@@ -156,11 +156,11 @@ def test_the_page_says_how_far_a_film_is_and_gives_it_up_with_its_dialog(open_pa
     page = open_page("?sample=rocket&tab=filters", wait=False)
     ready(page, "filters")
     page.locator("#vitviz-filters .vv-filmed").click()
-    dialog = page.get_by_role("dialog", name="The figure as a film")
-    dialog.get_by_label("The film goes over").select_option("layers")
-    expect(dialog).to_contain_text("has no film over the layers")
+    dialog = page.get_by_role("dialog", name="Export the figure as a video")
+    dialog.get_by_label("Video over").select_option("layers")
+    expect(dialog).to_contain_text("has no video over the layers")
     expect(dialog.get_by_role("button", name="Download")).to_be_disabled()
-    dialog.get_by_label("The film goes over").select_option("training")
+    dialog.get_by_label("Video over").select_option("training")
     page.route(
         re.compile("film.progress"), lambda route: route.fulfill(json={"done": 9, "of": 36}, status=200)
     )

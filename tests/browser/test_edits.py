@@ -64,7 +64,7 @@ def test_what_is_refused_is_not_asked_for_again(open_page):
 def test_a_view_that_does_not_apply_says_why_in_full(open_page):
     page = open_page("?sample=coffee&tab=experiment&without=patches%3D3", *SIZES[0], wait=False)
     note = page.locator("#vitviz-experiment .vv-note")
-    expect(note).to_contain_text("because patches have been left out of the sequence. Put them back")
+    expect(note).to_contain_text("because patches have been dropped from the sequence. Restore them")
     for width, height in (*SIZES, (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
         shown, needed = note.evaluate("(note) => [note.clientHeight, note.scrollHeight]")
@@ -122,10 +122,10 @@ def test_what_was_taken_away_is_seen_in_every_view_and_painting_brings_the_other
     assert spread_of(page, "explorer", 62) > 60, "hatched"
     open_tab(page, "Patches")
     ready(page, "patches")
-    expect(page.locator("#vitviz-patches")).to_contain_text("196 − 4 left out")
+    expect(page.locator("#vitviz-patches")).to_contain_text("196 − 4 removed")
     expect(page.locator("#vitviz-patches")).to_contain_text("= 193 tokens")
-    open_tab(page, "Experiment")
-    page.get_by_role("button", name="Paint them instead").locator("visible=true").click()
+    open_tab(page, "Perturbations")
+    page.get_by_role("button", name="Paint over them instead").locator("visible=true").click()
     page.wait_for_function("() => location.search.includes('patches_as')")
     ready(page, "experiment", 60_000)
     open_tab(page, "Attention")

@@ -86,9 +86,9 @@ def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
     page.locator(PANEL).get_by_role("button", name="Stop").click()
     page.unroute_all()
     expect(page.locator(PANEL).locator(".vv-dotted")).to_have_count(9)
-    page.locator(PANEL).get_by_role("button", name="Go on").click()
+    page.locator(PANEL).get_by_role("button", name="Continue").click()
     done(page, "all")
-    expect(page.locator(PANEL).get_by_role("button", name="Go on")).to_be_hidden()
+    expect(page.locator(PANEL).get_by_role("button", name="Continue")).to_be_hidden()
 
 
 def test_with_something_taken_away_already_it_says_why_not(open_page):
@@ -98,7 +98,7 @@ def test_with_something_taken_away_already_it_says_why_not(open_page):
     show = page.locator("#vitviz-evidence [data-name=show] select")
     for name, panel in (("smallest", "#vitviz-evidence .vv-alone:visible"), ("effects", PANEL)):
         show.select_option(name)
-        expect(page.locator(panel)).to_contain_text("from the whole model alone")
+        expect(page.locator(panel)).to_contain_text("needs the full model")
         expect(page.locator(panel).get_by_role("button", name="Begin")).to_be_hidden()
     assert refused == [], "nothing is asked for that is known to be refused"
     page.evaluate("document.dispatchEvent(new CustomEvent('vitviz:put-back'))")
@@ -107,7 +107,7 @@ def test_with_something_taken_away_already_it_says_why_not(open_page):
         arg=key,
     )
     done(page, "all")
-    expect(page.locator(PANEL)).not_to_contain_text("from the whole model alone")
+    expect(page.locator(PANEL)).not_to_contain_text("needs the full model")
 
 
 def test_every_patch_has_an_answer_of_its_own_at_every_depth(open_page, coffee):
@@ -149,7 +149,7 @@ def test_the_film_shows_the_account_at_every_step_on_axes_that_stand(open_page):
 def test_rollout_says_how_it_fares_and_leads_to_evidence(open_page):
     page = open_page("?sample=coffee&tab=rollout", wait=False)
     ready(page, "rollout")
-    expect(page.locator("#vitviz-rollout .vv-fares")).to_contain_text("500 pictures")
+    expect(page.locator("#vitviz-rollout .vv-fares")).to_contain_text("500 images")
     page.locator("#vitviz-rollout .vv-fares button").click()
     ready(page, "evidence")
 
@@ -166,7 +166,7 @@ def test_the_tour_ends_with_a_sum_and_without_its_largest_part(open_page, coffee
         logit, abs=1e-3
     )
     tour.locator(".vv-next").click()
-    expect(tour.locator(".vv-tour-title")).to_have_text("One head taken out")
+    expect(tour.locator(".vv-tour-title")).to_have_text("One head ablated")
     name = re.search(r"Layer \d+, head \d+", tour.inner_text())[0]
     layer, head = map(int, re.findall(r"\d+", name))
     without = inspector.trace(
@@ -174,8 +174,8 @@ def test_the_tour_ends_with_a_sum_and_without_its_largest_part(open_page, coffee
     )
     label, share = without.top(1)[0]
     expect(tour.locator(".vv-table tbody tr").first).to_contain_text(f"{label} {100 * share:.1f} %")
-    tour.get_by_role("button", name="Take it out in every view").click()
+    tour.get_by_role("button", name="Ablate this head in every view").click()
     expect(page.locator("#vitviz-edits .vv-edits")).to_contain_text(name, timeout=20_000)
-    expect(tour).to_contain_text("Something has been taken away already", timeout=20_000)
-    open_tab(page, "Evidence")
+    expect(tour).to_contain_text("Something is already removed", timeout=20_000)
+    open_tab(page, "Attribution")
     ready(page, "evidence")

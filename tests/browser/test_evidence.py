@@ -43,7 +43,7 @@ def test_the_sum_balances_and_a_head_can_be_taken_away_and_put_back(open_page):
         "(key) => !document.querySelector('#vitviz-rollout [data-ready]').dataset.ready.startsWith(key)",
         arg=edited,
     )
-    open_tab(page, "Evidence")
+    open_tab(page, "Attribution")
     ready(page, "evidence")
     assert balanced(page) == before
 
@@ -71,10 +71,10 @@ def test_another_class_is_asked_by_its_name_and_one_against_another(open_page):
     place = page.locator("#vitviz-evidence .vv-heat").bounding_box()
     rather.fill("wooden spon")
     rather.press("Enter")
-    expect(unknown).to_have_text("No wooden spon among 200 classes. Nearest:wooden spoon")
+    expect(unknown).to_have_text("No class named wooden spon among 200. Closest names:wooden spoon")
     rather.fill("lynx")
     rather.press("Enter")
-    expect(unknown).to_contain_text("No lynx among 200 classes. Likeliest here:espresso")
+    expect(unknown).to_contain_text("No class named lynx among 200. Most likely here:espresso")
     assert page.locator("#vitviz-evidence .vv-heat").bounding_box() == place
     rather.fill("Wooden Spoon")
     rather.press("Enter")
@@ -87,7 +87,7 @@ def test_another_class_is_asked_by_its_name_and_one_against_another(open_page):
         assert field.evaluate("(one) => one.scrollWidth <= one.clientWidth"), "a name is cut"
     view = page.locator("#vitviz-evidence")
     expect(view.locator(".vv-balance")).to_contain_text("Difference of logits")
-    expect(view).to_contain_text("The account, from the start to the difference of logits")
+    expect(view).to_contain_text("Direct attribution, from the start to the difference of logits")
     expect(view).to_contain_text("Share of the difference of logits")
     expect(view).to_contain_text(re.compile(r"The share of every head, up to ±\d"))
     parts = view.locator(".vv-lines").inner_text()
@@ -118,7 +118,7 @@ def test_the_graph_of_paths_tells_its_edges_and_a_head_in_it_opens_its_page(open
     page = open_page("?sample=coffee&tab=evidence&show=paths&paths=9", wait=False)
     ready(page, "evidence")
     view = page.locator("#vitviz-evidence")
-    expect(view).to_contain_text("The 9 largest paths into the answer")
+    expect(view).to_contain_text("The 9 largest paths to the output")
     expect(view).to_contain_text("They are proven to be the largest: no other path exceeds")
     plot = view.locator(".vv-below .vv-chart:visible")
     plot.focus()
@@ -131,7 +131,7 @@ def test_the_graph_of_paths_tells_its_edges_and_a_head_in_it_opens_its_page(open
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.wait_for_function("() => /show=writers/.test(location.search) && /trail=/.test(location.search)")
     expect(view).to_contain_text("who wrote what it reads")
-    view.get_by_role("button", name="Held against the truth").click()
+    view.get_by_role("button", name="Check by edge ablation").click()
     view.get_by_role("button", name="Begin").locator("visible=true").click()
     held = view.locator(".vv-alone:visible")
     expect(held).to_have_attribute("data-done", "all", timeout=60_000)
@@ -142,5 +142,5 @@ def test_the_graph_of_paths_tells_its_edges_and_a_head_in_it_opens_its_page(open
     page.keyboard.press("Enter")
     page.wait_for_function("() => /writer=/.test(location.search)")
     expect(view.locator("rect.vv-chosen")).to_have_count(1)
-    held.get_by_label("Read as").select_option("query")  # another question: what is there goes
+    held.get_by_label("Edge into").select_option("query")  # another question: what is there goes
     expect(held).to_have_attribute("data-done", "0")

@@ -25,7 +25,7 @@ CENTRES = """canvas => Array.from({ length: 196 }, (_, i) => Array.from(canvas.g
   Math.floor((Math.floor(i / 14) + 0.25) * canvas.height / 14), 1, 1).data))"""
 
 
-def opened(open_page, path, tab="Experiment", **options):
+def opened(open_page, path, tab="Perturbations", **options):
     page = open_page(path, **options)
     open_tab(page, tab)
     ready(page, "experiment")
@@ -51,8 +51,8 @@ def test_one_button_says_how_far_it_is_stops_goes_on_and_keeps_what_it_found(ope
     expect(go).to_have_text("Stop")
     assert page.locator("#vitviz-experiment progress").get_attribute("value") == str(4 / 11)
     go.click()
-    expect(go).to_have_text("Go on")
-    expect(said).to_contain_text("what is known stays")
+    expect(go).to_have_text("Continue")
+    expect(said).to_contain_text("Results so far are kept")
     drawn(page, 8)
     assert len(held) == 1
     held.let_go()
@@ -119,7 +119,7 @@ def test_a_point_is_chosen_on_the_curve_by_keys_and_stands_in_the_link(open_page
 
 
 def test_on_a_phone_in_korean_nothing_juts_out(open_page):
-    page = opened(open_page, "?sample=rocket&lang=ko", tab="실험", width=390, height=844)
+    page = opened(open_page, "?sample=rocket&lang=ko", tab="섭동", width=390, height=844)
     page.locator("#vitviz-experiment .vv-unfold").click()  # the figure's settings
     page.locator("#vitviz-experiment [data-name=kind] label").nth(1).click()  # words so short need no menu
     go = page.locator(GO)

@@ -168,7 +168,7 @@ def test_why_it_looks_there_is_asked_for_only_when_it_is_opened(page, trace):
     page.mouse.click(*cell(page, trace, 20))
     settled(page, token=start + 20)
     assert asked == []
-    page.get_by_role("button", name="Why there?").click()
+    page.get_by_role("button", name="Explain score").click()
     settled(page, beside="score")
     page.mouse.click(*cell(page, trace, 60))
     settled(page, key=60, token=start + 20)
@@ -179,7 +179,7 @@ def test_why_it_looks_there_is_asked_for_only_when_it_is_opened(page, trace):
     q, k = layer.q[0, start + 20].double(), layer.k[0].double()
     above = float(q @ (k[start + 60] - k[start + 137])) * layer.scale
     said = page.locator("#vitviz-explorer .vv-below").inner_text().replace("−", "-")
-    assert f"All together {above:+.2f}" in said and asked
+    assert f"The contributions sum to {above:+.2f}" in said and asked
     page.wait_for_function("() => location.search.includes('key=60&against=137')")
     page.mouse.click(*cell(page, trace, 137))
     settled(page, against="mean")

@@ -14,7 +14,7 @@ PAINTED = "brush.mean_90.250.100.100.40.-60.80 move_300.150.80.60.-200.40"
 
 def opened(page):
     """The board's canvas, once the photograph is drawn on it."""
-    page.get_by_role("button", name="Edit the picture").click()
+    page.get_by_role("button", name="Edit image").click()
     canvas = page.locator(".vv-board canvas")
     page.wait_for_function("() => document.querySelector('.vv-board canvas').height > 150")
     return canvas
@@ -87,7 +87,7 @@ def test_a_stroke_changes_the_answer_and_undone_all_is_as_it_was(open_page):
     same(page, painted, bytes_painted)
     page.keyboard.press("Escape")
     expect(page.locator(".vv-board")).to_be_hidden()
-    page.get_by_role("button", name="Put back: The photograph, retouched").click()
+    page.get_by_role("button", name="Restore: Edited image").click()
     strokes(page, "!strokes")
     same(page, before, bytes_before)
 
@@ -103,7 +103,7 @@ def test_a_piece_is_moved_and_the_whole_turned_and_brightened(open_page):
     canvas.press("ArrowRight")
     canvas.press("Enter")
     strokes(page, "strokes.endsWith('move_270.140.150.100.1.0')")
-    page.get_by_role("button", name="Mirror left and right").click()
+    page.get_by_role("button", name="Flip horizontally").click()
     strokes(page, "strokes.endsWith('move_271.140.150.100.0.0.-150.100')")
     page.get_by_role("button", name="Smaller").click()
     strokes(page, "strokes.endsWith('move_271.140.150.100.15.10.120.80')")
@@ -125,7 +125,7 @@ def test_a_piece_is_moved_and_the_whole_turned_and_brightened(open_page):
     # onto another photograph, in shares of both; there it is moved without a hole, and lights begin anew
     was = answer(page), seen(page)
     count = page.evaluate("document.querySelector('.vv-edits').dataset.strokes.split(' ').length")
-    onto = page.get_by_role("combobox", name="Put onto another photograph")
+    onto = page.get_by_role("combobox", name="Paste onto another image")
     onto.select_option("chelsea")
     strokes(page, "/onto.chelsea_120.40.61.81.-29.-10.46.61.120.40.[0-9.-]+$/.test(strokes)")
     expect(page.locator("#vitviz-stage")).to_contain_text("451 × 300")
@@ -234,7 +234,7 @@ def test_a_key_held_shows_the_original(open_page):
     canvas = opened(page)
     page.wait_for_timeout(300)
     drawn = middle(canvas)
-    box = page.get_by_role("button", name="Original").bounding_box()
+    box = page.get_by_role("button", name="Show original").bounding_box()
     page.mouse.move(box["x"] + 5, box["y"] + 5)
     page.mouse.down()
     until(canvas, drawn, False)

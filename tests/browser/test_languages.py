@@ -10,7 +10,7 @@ from vitviz.views import VIEWS
 PAGE = {
     "en-US": (
         "Rollout",
-        "multiplies the layers to ask",
+        "multiplies attention across layers",
         "Heads fused by",
         "Prediction",
         "Copy link",

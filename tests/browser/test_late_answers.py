@@ -106,7 +106,7 @@ def test_one_patch_is_the_same_patch_in_a_model_with_other_prefix_tokens(open_pa
     page = open_page("?sample=coffee&tab=explorer&second=registers", wait=False)
     ready(page, "explorer")
     titles = page.locator("#vitviz-explorer .vv-h, #vitviz-second-explorer .vv-h").filter(
-        has_text="what it attends to"
+        has_text="attention from"
     )
     page.wait_for_function(
         "() => window.vitviz.views.size && document.querySelectorAll('#vitviz-tab-explorer"
@@ -135,7 +135,7 @@ def test_the_rollout_beside_the_heads_is_always_what_the_token_collects(open_pag
     ready(page, "explorer")
     title = page.locator("#vitviz-explorer .vv-h").first
     expect(title).to_contain_text("Rollout")
-    expect(title).to_contain_text("what it attends to")
+    expect(title).to_contain_text("attention from")
     expect(page.locator("#vitviz-explorer .vv-text:not(.vv-framed-said)").first).to_contain_text(
         "On patches:"
     )

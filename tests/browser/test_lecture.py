@@ -129,10 +129,14 @@ def test_the_keyboard_goes_through_the_tabs_and_skips_to_them(open_page):
     expect(page.get_by_role("tab", name="Patches")).to_be_focused()
     for view in VIEWS[2:5]:  # on to the next question
         page.keyboard.press("ArrowRight")
-        expect(page.get_by_role("tab", name=view.title)).to_have_attribute("aria-selected", "true")
-        expect(page.get_by_role("tab", name=view.title)).to_be_focused()
+        expect(page.get_by_role("tab", name=view.title, exact=True)).to_have_attribute(
+            "aria-selected", "true"
+        )
+        expect(page.get_by_role("tab", name=view.title, exact=True)).to_be_focused()
     page.keyboard.press("End")
-    expect(page.get_by_role("tab", name=VIEWS[-1].title)).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("tab", name=VIEWS[-1].title, exact=True)).to_have_attribute(
+        "aria-selected", "true"
+    )
 
 
 def test_samples_have_names_and_typing_replaces_the_checkpoints_name(open_page):

@@ -130,7 +130,7 @@ def test_what_is_no_lesson_is_a_sentence_and_takes_nothing_away(open_page, lesso
         lesson, tmp_path / "beside.zip", lambda told: told["lesson"].update(second="elsewhere")
     )
     for path, said in (
-        (other, "This zip is no lesson"),
+        (other, "This zip is not a lesson"),
         (cut, "damaged"),
         (lacking, "There is no checkpoint 'of-another-site'"),
         (beside, "There is no checkpoint 'elsewhere'"),

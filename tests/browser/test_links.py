@@ -138,7 +138,7 @@ def test_an_upload_has_no_link_and_the_page_says_so(open_page, tmp_path):
     expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
     page.wait_for_function("() => !location.search.includes('sample')")
     assert "sample" not in copied(page)
-    expect(page.locator(".vv-bubble")).to_contain_text("your own picture")
+    expect(page.locator(".vv-bubble")).to_contain_text("Your image isn’t included")
 
 
 def test_copying_says_that_it_was_done(open_page):

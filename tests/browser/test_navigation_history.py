@@ -81,7 +81,7 @@ def test_a_slider_makes_no_entries_and_its_settings_come_back(open_page):
         slider.fill(value)
     until_asked(page, residual="0.8")
     assert entries(page) == start
-    open_tab(page, "Distance")
+    open_tab(page, "Attention distance")
     until_asked(page, tab="distance")
     open_tab(page, "Rollout")
     until_asked(page, tab="rollout")
@@ -131,7 +131,7 @@ def test_a_reload_and_another_language_keep_the_photograph_and_all_settings(open
     expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
     page.reload()  # at once
     expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
-    open_tab(page, "Distance")
+    open_tab(page, "Attention distance")
     until_asked(page, tab="distance")
     key = ready(page, "distance")
     page.reload()
@@ -228,7 +228,7 @@ def test_an_average_over_a_set_survives_a_reload_and_another_language(open_page,
         expect(chart).to_contain_text("그림 3장의 평균")
     expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
     fold = page.locator(".vv-set-fold")
-    expect(fold).to_contain_text("3 of yours" if again == "loaded" else "직접 고른 3장")
+    expect(fold).to_contain_text("3 uploaded" if again == "loaded" else "직접 고른 3장")
     fold.click()
     expect(page.locator(".vv-set-pictures li")).to_have_count(3)
     page.locator(".vv-set-single").click()

@@ -64,7 +64,7 @@ def test_the_first_page_shows_a_finished_example_in_every_tab(open_page):
 SAID = "() => getComputedStyle(document.body, '::before').content"
 
 
-@pytest.mark.parametrize(("language", "said"), [("en", "is being opened"), ("ko", "여는 중")])
+@pytest.mark.parametrize(("language", "said"), [("en", "Loading vitviz"), ("ko", "불러오는 중")])
 def test_the_page_says_what_it_waits_for_from_its_first_moment_on(open_page, server, language, said):
     page, held = open_page(), []
     page.route("**/queue/join*", lambda one: held.append(one))  # no answer before the page was looked at
@@ -258,7 +258,7 @@ def test_a_view_drawn_again_is_as_opaque_as_the_first_time(open_page):
 
 def test_a_refusal_far_from_the_control_comes_into_view(open_page):
     page = open_page(height=500)
-    page.get_by_text("Compare, and input size").click()
+    page.get_by_text("Comparison and input size").click()
     size = page.locator("#vitviz-size input")
     size.scroll_into_view_if_needed()
     size.fill("100")
@@ -280,24 +280,24 @@ def test_one_set_of_pictures_is_for_every_view_that_is_averaged(open_page, tmp_p
     fold, go = page.locator(".vv-set-fold"), page.locator(".vv-set .vv-go")
     for number in range(12):
         vitviz.sample_image("coffee").rotate(7 * number).save(tmp_path / f"{number}.png")
-    expect(fold).to_have_text(re.compile("none chosen yet"))
+    expect(fold).to_have_text(re.compile("no images chosen"))
     give_a_set(page, sorted(tmp_path.glob("*.png")))
     pictures = page.locator(".vv-set-pictures li")
     expect(pictures).to_have_count(12)
     expect(pictures.first).to_have_text(re.compile(r"espresso \d+\s%"))
     expect(page.locator(".vv-set-pictures")).not_to_contain_text("…")
-    expect(fold).to_contain_text("this figure is of one picture")
+    expect(fold).to_contain_text("this figure shows one image")
     go.click()
     expect(go).to_have_text("Stop")
-    expect(fold).to_contain_text("this figure is over 12 of them", timeout=60_000)
+    expect(fold).to_contain_text("this figure uses 12 of them", timeout=60_000)
     expect(go).to_have_text("Average", timeout=60_000)
     expect(page.locator("#vitviz-distance .vv-error-bar")).to_have_count(24)
-    open_tab(page, "Compared")
+    open_tab(page, "Similarity")
     ready(page, "compared")
-    expect(fold).to_have_text("A set of pictures · 12 of yours · this figure is over the samples")
+    expect(fold).to_have_text("Image set · 12 uploaded · this figure uses the samples")
     expect(pictures).to_have_count(12)
-    page.locator(".vv-set").get_by_text("The samples", exact=True).click()
-    expect(fold).to_contain_text("the samples, in 20 parts")
+    page.locator(".vv-set").get_by_text("Use the samples", exact=True).click()
+    expect(fold).to_contain_text("20 crops of the samples")
     expect(pictures).to_have_count(20)
     open_tab(page, "Rollout")
     expect(fold).to_be_hidden()

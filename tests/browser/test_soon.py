@@ -16,7 +16,7 @@ from vitviz.views import VIEWS
 
 LAYERS = 8
 pytestmark = pytest.mark.usefixtures("dear")
-WAITS = "This view is drawn from the whole pass"
+WAITS = "This view needs the whole forward pass"
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def held(server):
 
 def resize(page, size: str) -> None:
     if not page.locator("#vitviz-size input").is_visible():
-        page.get_by_text("Compare, and input size").click()
+        page.get_by_text("Comparison and input size").click()
     field = page.locator("#vitviz-size input")
     field.fill(size)
     field.press("Enter")
@@ -127,7 +127,7 @@ def test_whoever_goes_on_to_another_tab_meanwhile_stays_there(open_page, held):
     page = open_page("?sample=rocket&size=192&tab=rollout", wait=False)
     assert came.wait(30)
     expect(page.locator("#vitviz-rollout .vv-note")).to_contain_text(WAITS)
-    open_tab(page, "Distance")
+    open_tab(page, "Attention distance")
     expect(page.locator("#vitviz-distance .vv-note")).to_contain_text(WAITS)
     free.set()
     ready(page, "distance")

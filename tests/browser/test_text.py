@@ -33,8 +33,8 @@ def answers(page) -> dict[str, str]:
 
 def test_two_sentences_are_asked_why_one_and_sent(open_page, weights):
     page = open_page("?checkpoint=my-clip&sample=chelsea&tab=evidence", 1280, 720, wait=False)
-    field = page.get_by_label("Sentences as classes, one a line")
-    ask = page.get_by_role("button", name="Ask", exact=True)
+    field = page.get_by_label("Sentences as classes, one per line")
+    ask = page.get_by_role("button", name="Classify", exact=True)
     expect(ask).to_be_disabled()
     page.locator("#vitviz-stage").scroll_into_view_if_needed()
     field.fill(f"{CAT}\n\n  {DOG}\n{ODD}\n{DOG}")
@@ -60,7 +60,7 @@ def test_two_sentences_are_asked_why_one_and_sent(open_page, weights):
     other = open_page(page.url.removeprefix(page.url.split("?")[0]), wait=False)
     ready(other, "evidence")
     assert answers(other) == expected
-    expect(other.get_by_label("Sentences as classes, one a line")).to_have_value(f"{CAT}\n{DOG}\n{ODD}")
+    expect(other.get_by_label("Sentences as classes, one per line")).to_have_value(f"{CAT}\n{DOG}\n{ODD}")
     expect(other.locator("#vitviz-evidence .vv-balance")).to_contain_text("Difference of logits")
     painted_as_by_loops(other, asked)
 
@@ -69,14 +69,14 @@ def painted_as_by_loops(page, asked):
     """Each patch's likeliest sentence: the legend, the picture, and the pointer, at two thresholds."""
     scores = vitviz.patch_scores(asked, vitviz.sample_image("chelsea")).flatten(1).T.tolist()
     cosines = [[(one - asked.classes.bias) / asked.classes.scale for one in patch] for patch in scores]
-    page.locator("select[aria-label='Beside the map']:visible").select_option("sentences")
+    page.locator("select[aria-label='Panel']:visible").select_option("sentences")
     entries = page.locator("#vitviz-evidence .vv-likeliest li")
     expect(entries).to_have_count(4)
     assert entries.locator("span:first-of-type").all_inner_texts()[:3] == [CAT, DOG, ODD]
     requests = []
     page.on("request", lambda request: requests.append(request.url))
     for least in (-1.0, round(sorted(map(max, cosines))[8], 2)):
-        page.get_by_label("None below a cosine of").fill(str(least))
+        page.get_by_label("Minimum cosine").fill(str(least))
         best = [one.index(max(one)) if max(one) >= least else 3 for one in cosines]
         said = [f"{100 * best.count(place) / 16:.4g}"[:4] for place in range(4)]
         for place, share in enumerate(said):
@@ -111,7 +111,7 @@ def test_the_margin_of_sentences_scored_each_by_itself_is_the_difference_of_thei
         field.press("Enter")
     margin = f"{trace.logits[0] - trace.logits[1]:.2f}".replace("-", "−")
     expect(page.locator("#vitviz-facts .vv-margin")).to_contain_text(f"the cat rather than a dog: {margin}")
-    expect(page.locator("#vitviz-facts")).to_contain_text("need not add up to one")
+    expect(page.locator("#vitviz-facts")).to_contain_text("need not sum to 1")
     apart = f"{(trace.logits[0] - trace.logits[1]) / scale:.4f}".replace("-", "−")
     expect(balance).to_have_text(re.compile(f" × difference of cosines {apart} = "))
 
@@ -132,7 +132,7 @@ def test_a_sentence_that_is_a_word_of_the_page_is_not_translated(open_page):
 def test_what_cannot_be_asked_costs_nothing_and_vectors_take_the_place_of_sentences(open_page, tmp_path):
     page = open_page("?checkpoint=my-clip%3Ftext%3Da+cat%7Ca+dog&sample=chelsea")
     before = answers(page)
-    field = page.get_by_label("Sentences as classes, one a line")
+    field = page.get_by_label("Sentences as classes, one per line")
     for wrong, said in (
         ("\n".join(map(str, range(101))), "up to 100"),
         ("so many words " * 12, "Shorten it"),
@@ -141,23 +141,23 @@ def test_what_cannot_be_asked_costs_nothing_and_vectors_take_the_place_of_senten
         field.press("Control+Enter")
         expect(page.locator("#vitviz-notice")).to_contain_text(said)
         assert answers(page) == before and field.input_value() == wrong
-    page.get_by_label("Around each").fill("no place for it")
+    page.get_by_label("Prompt template").fill("no place for it")
     field.fill("a cat")
-    page.get_by_role("button", name="Ask", exact=True).click()
+    page.get_by_role("button", name="Classify", exact=True).click()
     expect(page.locator("#vitviz-notice")).to_contain_text("expected texts with {}")
     field.fill("")
-    page.get_by_label("Around each").fill("")
-    page.get_by_role("button", name="Ask", exact=True).click()  # its own projection again
+    page.get_by_label("Prompt template").fill("")
+    page.get_by_role("button", name="Classify", exact=True).click()  # its own projection again
     expect(page.locator("#vitviz-facts")).to_contain_text("no classifier")
     page.go_back()
     expect(field).to_have_value("a cat\na dog")
     assert answers(page) == before
     classes = vitviz.Classes(["my own", "قطة"], torch.eye(24)[:2])
     classes.save(tmp_path / "mine.npz")
-    page.get_by_label("Vectors as classes: a file").set_input_files(tmp_path / "mine.npz")
-    expect(page.locator(".vv-sentences")).to_contain_text("2 vectors are the classes.")
+    page.get_by_label("Vectors as classes (file)").set_input_files(tmp_path / "mine.npz")
+    expect(page.locator(".vv-sentences")).to_contain_text("The classes are 2 vectors.")
     assert set(answers(page)) == set(classes.labels) and field.input_value() == ""
-    page.get_by_role("button", name="Without them").click()
+    page.get_by_role("button", name="Remove vectors").click()
     expect(page.locator("#vitviz-facts")).to_contain_text("no classifier")
 
 

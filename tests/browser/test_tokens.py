@@ -21,7 +21,7 @@ def trace():
 
 def test_hover_shows_the_similarity_without_any_request(open_page, trace):
     page = open_page("?sample=coffee")
-    open_tab(page, "Tokens")
+    open_tab(page, "Representations")
     ready(page, "tokens")
     requests, skip, count = [], trace.grid.prefix, trace.grid.tokens
     page.on("request", lambda request: requests.append(request.url))
@@ -74,18 +74,20 @@ def test_outliers_are_marked_in_every_view_on_request_and_in_none_without(open_p
     page = open_page("?sample=coffee&tab=tokens&show=norms&depth=6&k=2.5", wait=False)
     ready(page, "tokens")
     assert framed(page, trace, "tokens") == cells
-    tabs = {"Rollout": "rollout", "Attention": "explorer", "Evidence": "evidence"}
+    tabs = {"Rollout": "rollout", "Attention": "explorer", "Attribution": "evidence"}
     for name, view in tabs.items():
         open_tab(page, name)
         ready(page, view)
         assert page.locator(f"#vitviz-{view} .vv-framed").first.is_hidden(), "nobody has asked for it"
-    open_tab(page, "Tokens")
+    open_tab(page, "Representations")
     page.evaluate(f"{VIEW}.set('mark', 'all')")
     for name, view in tabs.items():
         open_tab(page, name)
         assert framed(page, trace, view) == cells, view
         said = page.locator(f"#vitviz-{view} .vv-framed-said").first
-        assert said.inner_text() == f"Framed: patches above the limit in Tokens, depth 6: {len(cells)}"
+        assert (
+            said.inner_text() == f"Framed: patches above the limit in Representations, depth 6: {len(cells)}"
+        )
     open_tab(page, "Patches")
     page.locator("#vitviz-patches .vv-framed").wait_for(state="visible")
     other = vitviz.load("vitviz-tiny", device="cpu").trace(vitviz.sample_image("rocket"))
@@ -97,7 +99,7 @@ def test_outliers_are_marked_in_every_view_on_request_and_in_none_without(open_p
         arg=f": {len(expected(other, 6, 2.5))}",
     )
     assert framed(page, other, "rollout") == expected(other, 6, 2.5) != cells
-    open_tab(page, "Tokens")
+    open_tab(page, "Representations")
     page.evaluate(f"{VIEW}.set('mark', 'on')")
     open_tab(page, "Rollout")
     page.locator("#vitviz-rollout .vv-framed").wait_for(state="hidden")
@@ -195,7 +197,7 @@ def test_the_photograph_before_this_one_can_be_the_second_and_is_in_no_link(open
         arg=first,
     )
     choice = page.get_by_label("Second photograph").first
-    choice.select_option(label="The photograph before this one")
+    choice.select_option(label="Previous image")
     page.wait_for_function(f"() => {VIEW}.data.across?.values.length === 196 * 196")
     assert page.evaluate(f"{VIEW}.settings.other") == coffee
     page.evaluate(f"{VIEW}.set('depth', 5)")

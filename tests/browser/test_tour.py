@@ -148,7 +148,7 @@ def test_layer_head_key_and_class_token_can_be_chosen(open_page):
     page.wait_for_function(f"() => /keys=\\d+/.test(document.querySelector('{mark}').dataset.ready)")
     go_to(page, 8)
     expect(tour.locator(".vv-heads button")).to_have_count(3)
-    expect(tour).to_contain_text("Layer 5: where each head looks")
+    expect(tour).to_contain_text("Layer 5: where each head attends")
 
 
 def test_both_experiments_are_live(open_page):
@@ -163,7 +163,7 @@ def test_both_experiments_are_live(open_page):
     assert all(len(re.findall("%", text)) == 3 for text in answers)
     assert answers[0] != answers[1] and answers[0] != answers[2] and answers[2] == answers[3]
     expect(tour.locator(".vv-verdict")).to_contain_text(
-        "Without Epos both orders give the same answer, up to rounding"
+        "Without Epos both orders give the same prediction, up to rounding"
     )
     pictures = (
         "() => [...document.querySelectorAll('#vitviz-tour .vv-card canvas')].map((canvas) =>"

@@ -24,7 +24,7 @@ def cut(view) -> int:
 def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     page = open_page("?sample=coffee")
     held = Held(page, r"/trial/tried\?.*method=centre(&|$)")
-    open_tab(page, "Trial")
+    open_tab(page, "Faithfulness")
     ready(page, "trial")
     trying = page.locator("#vitviz-trial .vv-trying")
     expect(trying).to_have_text("1 of 15: Blob in the centre", timeout=60_000)
@@ -98,7 +98,7 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
 def test_the_map_beside_the_table_stays_that_of_the_row_in_view_when_all_is_drawn_anew(open_page):
     page = open_page("?sample=rocket&size=64")
     held = Held(page, r"/trial/agreement")
-    open_tab(page, "Trial")
+    open_tab(page, "Faithfulness")
     page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
     view = page.locator("#vitviz-trial")
     row = view.locator(".vv-ranking tbody tr").nth(3)
@@ -115,7 +115,7 @@ def test_the_map_beside_the_table_stays_that_of_the_row_in_view_when_all_is_draw
 def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
     page = open_page("?sample=rocket&size=64&lang=ko", width=390, height=844)
     held = Held(page, r"/trial/tried\?.*method=gradient_rollout(&|$)")
-    open_tab(page, "시험")
+    open_tab(page, "충실도")
     ready(page, "trial")
     go = page.locator("#vitviz-trial .vv-go")
     expect(go).to_have_text("멈추기")
@@ -143,7 +143,7 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     page.locator(".vv-set-way select").select_option("black")
     page.locator(".vv-set .vv-go").click()
     view = page.locator("#vitviz-trial")
-    expect(view.locator(".vv-trying")).to_have_text("Over the set of 2 pictures.", timeout=300_000)
+    expect(view.locator(".vv-trying")).to_have_text("Based on a set of 2 images.", timeout=300_000)
     expect(view.locator(".vv-verdict")).to_contain_text("Over 2 pictures")
     rows = view.locator(".vv-ranking tbody tr:visible")
     expect(rows).to_have_count(13)

@@ -35,7 +35,7 @@ def test_the_timeline_goes_over_a_video_and_every_view_follows(open_page):
     expect(film.locator(".vv-film-step")).to_have_text("0.40 s")
     keys = page.evaluate(KEYS)
     assert len(keys) == 1 and keys[0] != photograph
-    open_tab(page, "Tokens")  # which has not been seen yet
+    open_tab(page, "Representations")  # which has not been seen yet
     page.wait_for_function(f"() => ({KEYS})().length === 1")
     film.get_by_role("button", name="Over time").click()
     film.get_by_role("button", name="From 0.00 s").click()

@@ -45,7 +45,7 @@ def test_which_patches_made_it_say_tabby_and_what_happens_without_them(open_page
     page.mouse.move(box["x"] + (column + 2.5) * step, box["y"] + (row + 2.5) * step, steps=4)
     page.mouse.up()
     expect(page.locator(f"{view} .vv-picked")).to_contain_text("9 patches: +")
-    page.get_by_role("button", name="Take away").first.click()  # 6
+    page.get_by_role("button", name="Ablate").first.click()  # 6
     margin = page.locator("#vitviz-facts .vv-margin")
     expect(margin).to_contain_text("→")
     expect(margin).to_be_in_viewport(ratio=1)
@@ -54,7 +54,7 @@ def test_which_patches_made_it_say_tabby_and_what_happens_without_them(open_page
         float(one.replace("−", "-")) for one in re.findall(r"[−+]?\d+\.\d\d", margin.inner_text())
     )
     assert after < before, "they spoke for tabby"
-    expect(page.get_by_role("button", name="As it was")).to_be_visible()
+    expect(page.locator("#vitviz-facts .vv-undo")).to_be_visible()
     assert actions(WALKS[0]) == 6
 
 
@@ -66,12 +66,12 @@ def test_a_figure_of_a_photograph_with_its_caption(open_page, tmp_path):
     expect(page.locator("#vitviz-stage canvas")).to_have_attribute("aria-label", re.compile("320 × 240"))
     page.locator("#vitviz-groups").get_by_role("button", name="Why?").click()  # 2
     ready(page, "evidence")
-    page.locator("#vitviz-evidence").get_by_role("button", name="For print …").click()  # 3
+    page.locator("#vitviz-evidence").get_by_role("button", name="Export figure").click()  # 3
     caption = page.locator(".vv-print-caption")
     page.wait_for_function("() => document.querySelector('.vv-print-caption').value")
     expect(page.locator(".vv-print-preview")).to_have_js_property("complete", True)
     with page.expect_download() as download:
-        page.get_by_role("button", name="Download, and copy the caption").click()  # 4
+        page.get_by_role("button", name="Download and copy caption").click()  # 4
     assert download.value.suggested_filename.endswith(".svg")
     expect(page.locator(".vv-print-dialog [role=status]")).to_have_text("Saved.")
     assert page.evaluate("navigator.clipboard.readText()") == caption.input_value() != ""

@@ -36,7 +36,7 @@ def test_a_colour_that_the_page_has_of_its_own_is_one_of_papers(node):  # noqa: 
 
 DRAWN = by_layer(
     np.array([[20.0, 90.0], [110.0, np.nan]]), LocalizedText("how far"), "of {braces}", unit="px",
-    told=(LocalizedText("{share} of its attention on prefix tokens"),),
+    told=(LocalizedText("{share} of its attention is on prefix tokens"),),
     also={"share": ["0.1", "0.2", "0.3", "0.4"]},
 )  # fmt: skip
 BARRED = Chart(
@@ -59,7 +59,7 @@ def test_under_the_pointer_stand_the_same_lines(node, one):  # noqa: F811
 
 def test_a_mark_says_its_number_its_unit_and_whose_it_is():
     assert tooltip(DRAWN, DRAWN.series[0], 1) == [
-        "90 px", "Layer 1, head 2", "0.2 of its attention on prefix tokens",
+        "90 px", "Layer 1, head 2", "0.2 of its attention is on prefix tokens",
     ]  # fmt: skip
     assert tooltip(BARRED, BARRED.bars, 1) == ["50 %", "Depth 1"]
     assert tooltip(BARRED, BARRED.series[0], 0) == ["10 ± 1 %", "Layer 1"]
@@ -77,5 +77,5 @@ def test_within_a_page_every_dot_says_its_number_and_nothing_has_a_colour_of_pap
 
     text = inline(DRAWN)
     assert text.startswith("<svg") and text.count("<title>") == 3
-    assert "<title>Layer 2, head 1, 0.3 of its attention on prefix tokens: 110 px</title>" in text
+    assert "<title>Layer 2, head 1, 0.3 of its attention is on prefix tokens: 110 px</title>" in text
     assert "#ffffff" not in text and "#1a1a1a" not in text and "currentColor" in text

@@ -48,7 +48,7 @@ def test_filters_need_no_picture_and_pixels_are_as_asked_for(said, tmp_path):
         (("rollout", "coffee", "--set", "fusion"), "name=value"),
         (("rollout", "coffee", "--set", "dark=1"), "with a view's setting"),
         (("rollout", "nowhere.jpg"), "nowhere.jpg"),
-        (("tour", "coffee"), "walk of many steps"),
+        (("tour", "coffee"), "has many steps"),
     ],
 )
 def test_mistakes_end_with_a_sentence(said, given, words):

@@ -196,7 +196,7 @@ def test_what_does_not_apply_is_a_sentence(inspector, photo, films, tmp_path):
     with pytest.raises(VitvizError, match="mine.safetensors.* has no film of its training"):
         vitviz.animation("rollout", alone, photo)
     for view in ("patches", "filters", "positions", "distance"):
-        with pytest.raises(VitvizError, match="no film over the layers"):
+        with pytest.raises(VitvizError, match="no video over the layers"):
             vitviz.animation(view, inspector, photo, over="layers")
     with pytest.raises(VitvizError, match="Only the account grows"):
         vitviz.animation("evidence", inspector, photo, over="layers", method="frozen")

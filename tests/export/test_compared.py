@@ -89,7 +89,7 @@ def test_its_squares_are_cka_by_plain_loops(figures, traced, against):
 def test_both_axes_and_the_scale_are_named_and_depths_count_from_zero(figures):
     said = texts(figures(against="beside").svg())
     assert {"depth of vitviz-tiny", f"depth of {EARLY}", "Likeness (CKA)", "0", "8"} <= set(said)
-    assert "9" not in said and "Over 20 parts of the four sample photographs." in said
+    assert "9" not in said and "Based on 20 crops of the four sample images." in said
     assert panels(figures(against="beside"))[0].y_label == "depth of vitviz-tiny"
 
 
@@ -163,8 +163,8 @@ def test_a_survey_of_ones_own_and_how_sure_it_is(inspector, surveys):
     np.testing.assert_allclose(matrix.values, vitviz.cka(*surveys), atol=1e-6)
     error = analyses.cka_error(*(survey.grams for survey in surveys), "patches").max().item()
     told = [str(note) for note in figure.plate.notes]
-    assert told == ["Over 20 pictures.", f"Standard error: at most ± {error:.3f}."]
-    assert "Over 20 pictures." in figure.caption and f"Beside it: {EARLY} (–)." in figure.caption
+    assert told == ["Based on 20 images.", f"Standard error: at most ± {error:.3f}."]
+    assert "Based on 20 images." in figure.caption and f"Beside it: {EARLY} (–)." in figure.caption
     chart = panels(vitviz.figure("distance", inspector, surveys[0]))[0]
     np.testing.assert_allclose(chart.series[1].y, surveys[0].mean("distance").mean(axis=1), rtol=1e-4)
 
@@ -220,7 +220,7 @@ def test_name_and_caption_tell_of_the_second_checkpoint_where_it_is_shown(figure
     alone, both = figures(), figures(against="beside")
     assert alone.name == "vitviz-compared_vitviz-tiny" and "Beside it" not in alone.caption
     assert f"Beside it: {EARLY} (vit_tiny_patch16_224, Tiny-ImageNet" in both.caption
-    for part in ("Over 20 parts of the four sample photographs.", "Compared with: The second checkpoint",
+    for part in ("Based on 20 crops of the four sample images.", "Compared with: The second checkpoint",
                  "Nguyen, Raghu and Kornblith 2021", "\\tilde K", "computed in float32"):  # fmt: skip
         assert part in both.caption
     assert "frame" not in both.caption, "which step is asked next is no setting of the figure"
@@ -250,7 +250,7 @@ def test_nothing_is_looked_at_for_what_is_refused(inspector, early, trace, photo
         vitviz.figure("compared", inspector, trace, second=surveys[1])
     with pytest.raises(VitvizError, match="hand in a survey with what vitviz.surveys.LAYERS measures"):
         vitviz.figure("compared", inspector, rough)
-    with pytest.raises(VitvizError, match="`second` is for Compared"):
+    with pytest.raises(VitvizError, match="`second` is for Similarity"):
         vitviz.figure("rollout", inspector, trace, second=early)
     with pytest.raises(VitvizError, match="Rollout is of one picture"):
         vitviz.figure("rollout", inspector, surveys[0])

@@ -36,7 +36,7 @@ def test_a_dot_lies_at_its_share_and_its_loss(made, effects, account, part):
     line, *_ = chart.series
     np.testing.assert_array_equal(line.x, line.y)
     said = texts(of(made, part=part).svg())
-    assert {"its own share, in logits", "lost without it, in logits"} <= set(said)
+    assert {"direct contribution, in logits", "drop when ablated, in logits"} <= set(said)
     assert ("one head" in said) is (part == "heads") and ("one MLP" in said) is (part == "mlps")
 
 
@@ -81,5 +81,5 @@ def test_without_detail_there_is_the_map_alone(made):
 
 def test_of_a_model_without_a_part_it_says_why_not(inspector, photo):
     trace = inspector.trace(photo, ablation=vitviz.Ablation(heads=[(4, 1)]))
-    with pytest.raises(VitvizError, match="Put back what has been taken away"):
+    with pytest.raises(VitvizError, match="Restore removed parts first"):
         vitviz.figure("evidence", inspector, trace, detail=True, show="effects")

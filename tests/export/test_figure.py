@@ -29,7 +29,7 @@ QUICK = [view for view in PRINTED if view.slug in ("rollout", "distance")]
 
 
 def test_every_view_but_the_tour_has_a_figure(inspector, trace):
-    reasons = {"tour": "because it is a walk"}
+    reasons = {"tour": "because it has many steps"}
     assert {view.slug for view in VIEWS} - {view.slug for view in PRINTED} == set(reasons)
     for slug, why in reasons.items():
         with pytest.raises(VitvizError, match=why):

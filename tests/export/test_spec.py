@@ -25,7 +25,7 @@ def test_distance_by_depth_and_sorted(made, trace):
     assert chart.levels[0].value == pytest.approx(analyses.uniform_distance(trace.grid))
     assert (str(chart.y_label), str(mass.y_label)) == (
         "Mean attention distance (px)",
-        "Share of attention on prefix tokens",
+        "Attention on prefix tokens",
     )
     close(mass.series[0].y, analyses.prefix_mass(trace).ravel())
     assert mass.y == (0.0, 1.0) and not mass.levels
@@ -53,7 +53,7 @@ def test_attention_of_one_head_and_of_their_mean(made, trace, direction, scale):
         assert panel.marks[0].cell == token - 1
         notes = " ".join(map(str, figure.plate.notes))
         share = line[1:].sum().item()
-        told = f"On patches: {share:.3f}." if direction == "row" else f"give it {share:.3g} in sum"
+        told = f"On patches: {share:.3f}." if direction == "row" else f"from all patches: {share:.3g}."
         assert told in notes and f"class: {line[0].item():.4f}" in notes
 
 
@@ -98,7 +98,7 @@ def test_norms_of_patches_with_and_without_positions(made, trace):
     close(plain.values, expected)
     close(placed.values, trace.position_embedded.norm(dim=-1)[-196:].reshape(14, 14))
     close([plain.scale.low, plain.scale.high], [expected.min(), expected.max()])
-    assert str(plain.scale.label) == "Norm of its embedding" and len(tiles.pictures) == 196
+    assert str(plain.scale.label) == "Embedding norm" and len(tiles.pictures) == 196
 
 
 def _film(inspector, trace) -> list[torch.Tensor]:
@@ -135,7 +135,7 @@ def test_rollout_of_all_layers_of_one_and_of_a_patch(made, trace):
     close(asked.values, vitviz.rollout(trace, query=40), 1e-6)
     assert asked.marks[0].cell == 40
     held = float(vitviz.rollout(trace, query=40).sum())
-    assert f"hold {held:.2f} of it" in str(made("rollout", query="40").plate.notes[0])
+    assert f"{held:.2f} of it is on patches" in str(made("rollout", query="40").plate.notes[0])
 
 
 def test_the_account_goes_from_the_start_to_the_logit(made, inspector, trace):

@@ -202,7 +202,7 @@ def test_a_films_pictures_are_smaller_and_lie_as_before(inspector, tmp_path):
     ("asked", "words"),
     [
         ({"view": "filters"}, "not of one picture"),
-        ({"view": "tour"}, "walk of many steps"),
+        ({"view": "tour"}, "has many steps"),
         ({"view": "bogus"}, "There is no view"),
         ({"fusion": "bogus"}, "bogus"),
         ({"step": 0}, "from 1"),

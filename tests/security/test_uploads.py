@@ -78,7 +78,7 @@ def test_gradio_client_is_told_that_no_address_is_fetched(server, name):
     client = Client(server.url, verbose=False)
     try:
         for address in ("http://127.0.0.1:9/x.png", "https://example.org/photo.jpg"):
-            with pytest.raises(ValidationError, match="This server fetches no address. Download the image"):
+            with pytest.raises(ValidationError, match="This server does not fetch URLs. Download the image"):
                 client.predict(handle_file(address), api_name=f"/{name}")
     finally:
         client.close()

@@ -85,7 +85,7 @@ def test_rollout_numbers_are_those_of_the_map(client, key):
 @pytest.mark.parametrize(
     "path, status, said",
     [
-        ("nokey/rollout/map", 404, "no longer knows"),
+        ("nokey/rollout/map", 404, "no longer has this image"),
         ("{key}/noview/map", 404, "There is no view 'noview'; there are tour, patches,"),
         ("{key}/rollout/nomap", 404, "Rollout has no numbers called 'nomap'"),
         ("{key}/picture/secret", 404, "There is no picture 'secret'; there are upload, original and input"),

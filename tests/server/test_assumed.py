@@ -139,7 +139,7 @@ def test_an_answer_is_kept_on_ones_own_machine_alone(weights, tmp_path):
     path = tmp_path / "mine.safetensors"
     path.write_bytes((weights / "mine.safetensors").read_bytes())
     shared_site = AnalysisService(ServiceSettings(device="cpu", weights=tmp_path))
-    with pytest.raises(CheckpointError, match="site is shared"):
+    with pytest.raises(CheckpointError, match="server is shared"):
         assumed.keep(shared_site, "mine.safetensors?heads=3")
     studio = AnalysisService(ServiceSettings(device="cpu", weights=tmp_path, keeps=True))
     assert studio.checkpoints.inspector("mine.safetensors").checkpoint.assumed

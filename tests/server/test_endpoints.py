@@ -132,7 +132,7 @@ def test_a_fault_of_ours_is_not_told_as_the_callers(endpoints, monkeypatch, capl
         raise KeyError("a bug")
 
     monkeypatch.setattr(RolloutView, "item", broken)
-    with pytest.raises(gr.Error, match="mistake in vitviz"), caplog.at_level("ERROR", "vitviz"):
+    with pytest.raises(gr.Error, match="vitviz hit an error"), caplog.at_level("ERROR", "vitviz"):
         _as_gradio_error(endpoints.rollout)("coffee")
     assert "a bug" in caplog.text, "the log has the traceback"
 

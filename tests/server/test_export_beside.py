@@ -23,7 +23,7 @@ def test_an_average_on_the_screen_is_the_one_in_the_files(studio, key, two):
     )
     chart = studio.item(survey, "distance", "chart", {}).tobytes()  # its title says of how many it is
     title = json.loads(chart)["title"]
-    assert (title["text"], title["values"]["count"]) == ("{checkpoint}, mean of {count} pictures", 2)
+    assert (title["text"], title["values"]["count"]) == ("{checkpoint}, mean of {count} images", 2)
     assert base64.b64encode(chart).decode() in archive.read("distance-figure.html").decode()
     assert ",2,plain," in archive.read("distance-numbers.csv").decode()
     assert "rollout" in numbers(archive, "rollout"), "the other views stay with the picture"

@@ -53,5 +53,5 @@ def test_a_port_that_is_taken_is_a_sentence(tmp_path):
 def test_an_endpoint_of_pictures_asks_for_one(studio, view):
     asked = _as_gradio_error(endpoint(view, Endpoints(studio)))
     if "image" in inspect.signature(asked).parameters:
-        with pytest.raises(gr.Error, match="no picture that was uploaded here"):
+        with pytest.raises(gr.Error, match="not uploaded here"):
             asked(None)

@@ -123,7 +123,9 @@ def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
     data, name = figures.asked_for(studio, key, slug, "svg", {**given, "print.detail": "1"})
     figure = vitviz.figure(slug, inspector, trace, detail=True, picture=photo, **given)
     assert texts(data) == texts(figure.svg()) and name.replace("_coffee", "") == f"{figure.name}.svg"
-    with pytest.raises(VitvizError, match="once the view itself"):  # with other settings nothing is known
+    with pytest.raises(
+        VitvizError, match="have not been computed yet"
+    ):  # with other settings nothing is known
         figures.asked_for(studio, key, slug, "svg", {})
     edited = studio.look(
         studio.pictures.sample("coffee"), "vitviz-tiny", without=vitviz.Ablation(heads=[(4, 1)])
@@ -135,7 +137,9 @@ def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
 def test_a_program_gets_what_takes_long_made(studio, few):
     found = Endpoints(studio).figure("coffee", "trial", settings="patches_as=black", detail=True)
     said = texts(base64.b64decode(found["data"]))
-    assert {"The account", "Patches taken away are: black"} <= {text.removesuffix(" *") for text in said}
+    assert {"Direct logit attribution", "Patches taken away are: black"} <= {
+        text.removesuffix(" *") for text in said
+    }
     assert found["name"] == "vitviz-trial_coffee_vitviz-tiny_detail_patches-as-black.svg"
 
 
@@ -154,7 +158,7 @@ def test_a_trial_over_a_set_has_its_figure(studio, key, two, monkeypatch):
 
 def test_a_large_png_is_refused_before_it_is_drawn_and_the_dialog_says_the_same_bound(studio, key):
     asked = {"print.width": "400", "print.dpi": "600", "print.detail": "1"}
-    with pytest.raises(TooMuch, match="million pixels, and this server draws at most 20 million"):
+    with pytest.raises(TooMuch, match="million pixels; the limit is 20 million"):
         figures.asked_for(studio, key, "tokens", "png", asked)
     dialog = (Path(vitviz.__file__).parent / "frontend/view_footer.js").read_text()
     assert f"const PIXELS = {Limits().pixels // 10**6};" in dialog

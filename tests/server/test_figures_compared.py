@@ -51,7 +51,7 @@ def test_a_set_of_ones_own_is_printed_and_named(studio, key, tmp_path):
         paths.append(str(path))
     survey, _ = next(iter(studio.sets.surveying(key, paths, paired=True)))
     data, _ = figures.asked_for(studio, survey, "compared", "svg", {})
-    assert "Over 5 pictures." in texts(data)
+    assert "Based on 5 images." in texts(data)
 
 
 def test_the_endpoint_takes_a_second_checkpoint(studio, expected):

@@ -55,8 +55,8 @@ def test_the_prediction_on_the_page_is_what_its_head_gives(studio, name):
     assert [score for _, score in told["top"]] == pytest.approx(expected, abs=1e-6)
     assert told["head_type"] == head_type and (told["truth"] is None) == (name != "labels")
     (note,) = told["notes"]
-    words = {"labels": "need not add up", "yes": "probability of a yes"}
-    assert words.get(name, "no probability") in note["text"] and note["values"]["count"] == outputs
+    words = {"labels": "need not sum to 1", "yes": "probability of yes"}
+    assert words.get(name, "no probabilities") in note["text"] and note["values"]["count"] == outputs
 
 
 @pytest.mark.parametrize("name", OUTPUTS)

@@ -168,5 +168,5 @@ def test_a_piece_laid_onto_another_photograph(studio, key):
     assert lesson.other == files["other.jpg"] == studio.image(onto, "original")
     assert files["upload.jpg"] == studio.image(key, "upload")
     gone = ImageEdits.parse(text.format("0" * 40))
-    with pytest.raises(VitvizError, match="put this picture away"):
+    with pytest.raises(VitvizError, match="removed this image"):
         studio.look(run.picture, run.checkpoint, strokes=gone)

@@ -120,7 +120,7 @@ def test_a_description_decides_nothing_that_a_visitor_could_not():
     ],
 )
 def test_a_zip_of_another_kind_is_a_sentence(told):
-    with pytest.raises(NoLesson, match="This zip is no lesson"):
+    with pytest.raises(NoLesson, match="This zip is not a lesson"):
         lessons.read(lesson(told))
 
 

@@ -29,7 +29,7 @@ def test_caches_are_given_in_megabytes_and_cannot_be_nothing(capsys):
     assert parse(["--trace-cache", "64"]).settings.trace_cache == 64 * MB
     with pytest.raises(SystemExit):
         parse(["--trace-cache", "0"])
-    assert "no size of a cache" in capsys.readouterr().err
+    assert "not a cache size" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_caches_are_given_in_megabytes_and_cannot_be_nothing(capsys):
         (["--port", "0"], "from 1 to 65535"),
         (["--port", "-1"], "--port"),
         (["--port", "http"], "from 1 to 65535"),
-        (["--trace-cache", "inf"], "no size of a cache"),
-        (["--model-cache", "nan"], "no size of a cache"),
-        (["--picture-cache", "1e30"], "no size of a cache"),
+        (["--trace-cache", "inf"], "not a cache size"),
+        (["--model-cache", "nan"], "not a cache size"),
+        (["--picture-cache", "1e30"], "not a cache size"),
         (["--upload-quota", "-inf"], "--upload-quota"),
         (["--upload-quota", "much"], "much"),
     ],

@@ -38,7 +38,7 @@ def test_a_picture_that_was_put_out_is_asked_for_again():
     small = AnalysisService(ServiceSettings(device="cpu", trace_cache=1, picture_cache=1))
     first = small.look(small.pictures.sample("chelsea"), "vitviz-tiny")
     small.look(small.pictures.sample("coffee"), "vitviz-tiny")
-    with pytest.raises(ImageError, match="Drop it in once more"):
+    with pytest.raises(ImageError, match="Upload it again"):
         small.subject(first)
 
 

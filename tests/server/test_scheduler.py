@@ -90,7 +90,7 @@ def test_a_full_line_refuses_at_once_and_whoever_left_gives_the_place_back():
 
     waiting = room.threads.submit(wait)
     until(lambda: room.turns._lines[DEAR].waiting)
-    with pytest.raises(TooMuch, match="Try again in a minute"), room.turns.turn(DEAR, "c"):
+    with pytest.raises(TooMuch, match="Retry in a minute"), room.turns.turn(DEAR, "c"):
         pass
     left.set()
     with pytest.raises(Stopped):
@@ -152,7 +152,7 @@ def test_of_one_visitor_two_answers_are_under_way_and_eight_wait_and_the_next_is
     with ThreadPoolExecutor(10) as threads:
         asked = [threads.submit(answer, number) for number in range(10)]
         until(lambda: len(order) == 2 and len(turns._answers["a"].waiting) == 8)
-        with pytest.raises(TooMuch, match="2 answers under way here and 8 that wait.* about 1 seconds"):
+        with pytest.raises(TooMuch, match="2 requests running and 8 waiting.* about 1 seconds"):
             with turns.place("a"):
                 raise AssertionError("an eleventh")
         with turns.place("b"), turns.place("a", at_once=True):
@@ -227,9 +227,11 @@ def test_too_many_tokens_are_refused_before_with_a_size_that_would_do():
     picture = studio.pictures.sample("chelsea")
     inspector = studio.checkpoints.inspector("vitviz-tiny")
     patch = inspector.grid().patch[0]
-    with pytest.raises(TooMuch, match="this server computes at most 400") as refused:
+    with pytest.raises(TooMuch, match="this server allows 400") as refused:
         studio.look(picture, "vitviz-tiny", (patch * 50, patch * 30))
-    height, width = (int(n) for n in str(refused.value).split("400. ")[1].split(" pixels")[0].split(" x "))
+    height, width = (
+        int(n) for n in str(refused.value).split("400. Try ")[1].split(" pixels")[0].split(" x ")
+    )
     assert inspector.demand((height, width)).tokens <= 400
     assert (patch * 50, patch * 30) not in inspector.placed.sizes
     assert studio.look(picture, "vitviz-tiny", (height, width))
@@ -237,7 +239,7 @@ def test_too_many_tokens_are_refused_before_with_a_size_that_would_do():
 
 def test_time_that_is_over_ends_a_pass_with_a_sentence():
     studio = AnalysisService(ServiceSettings(device="cpu", limits=Limits(seconds=1e-9)))
-    with pytest.raises(TooMuch, match="longer than the 1e-09 seconds"):
+    with pytest.raises(TooMuch, match="longer than the limit of 1e-09 seconds"):
         studio.look(studio.pictures.sample("chelsea"), "vitviz-tiny")
 
 

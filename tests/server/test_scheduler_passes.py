@@ -183,7 +183,7 @@ def test_the_time_of_one_answer_adds_up_over_its_turns_and_waiting_is_none(monke
         computes(200)
         now[0] += 1000
         computes(99)
-        with pytest.raises(TooMuch, match="longer than the 300 seconds"):
+        with pytest.raises(TooMuch, match="longer than the limit of 300 seconds"):
             computes(2)
     computes(200)
 

@@ -177,7 +177,7 @@ def test_a_requests_time_is_what_it_computes_and_not_what_it_waits_within_its_tu
         assert scheduler.begun()
         cancellation.check()
         now[0] += 51
-        with pytest.raises(TooMuch, match="longer than the 300 seconds"):
+        with pytest.raises(TooMuch, match="longer than the limit of 300 seconds"):
             cancellation.check()
 
 

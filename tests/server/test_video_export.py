@@ -68,10 +68,10 @@ def test_how_many_frames_there_are_is_said_before_and_counted_meanwhile(studio, 
     assert videos.offered(studio, key, "rollout", {"layers": "3-5"})["layers"] == 3
     for slow in ("trial", "experiment"):  # each of whose moments is hundreds of passes
         assert videos.offered(studio, key, slow, {})["training"]["text"] == videos.TOO_LONG
-        with pytest.raises(VitvizError, match="in Python vitviz.animation"):
+        with pytest.raises(VitvizError, match="In Python, vitviz.animation"):
             videos.film(studio, key, slow, {})
     told = videos.offered(studio, key, "distance", {})["layers"]
-    assert told["text"].startswith("{view} has no film over the layers")
+    assert told["text"].startswith("{view} has no video over the layers")
     counts = []
 
     class Counted(list):
@@ -190,6 +190,6 @@ def test_other_formats_views_and_keys_have_no_film(studio, key):
 def test_an_average_over_a_set_has_none(studio, key, tmp_path):
     vitviz.sample_image("rocket").save(path := tmp_path / "rocket.png")
     survey, _ = list(studio.sets.surveying(key, [str(path)]))[-1]
-    with pytest.raises(Unknown, match="one picture"):
+    with pytest.raises(Unknown, match="one image"):
         videos.asked_for(studio, survey, "distance", "gif", {})
-    assert "one picture" in videos.offered(studio, survey, "distance", {})["training"]["text"]
+    assert "one image" in videos.offered(studio, survey, "distance", {})["training"]["text"]

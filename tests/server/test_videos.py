@@ -67,7 +67,7 @@ def test_a_frame_is_seen_as_an_upload_of_it_would_be(studio, key):
     last = ask(studio, key, found["video"], 6, last=told["key"])["key"]
     assert studio.runs.peek(told["key"]) is None and studio.runs.peek(last) is not None
     live_page(studio, key, {"video": found["video"], "last": last})
-    with pytest.raises(ImageError, match="put this video away"):
+    with pytest.raises(ImageError, match="removed this video"):
         ask(studio, key, found["video"], 0)
     assert studio.runs.peek(last) is None
 
@@ -83,7 +83,7 @@ def test_of_more_frames_than_are_kept_every_so_many_is(key):
 
 def test_a_visitor_has_one_video_and_no_other_file(studio, key):
     first, second = opened(studio)["video"], opened(studio)["video"]
-    with pytest.raises(ImageError, match="put this video away"):
+    with pytest.raises(ImageError, match="removed this video"):
         studio.videos.of(first)
     for at in (COUNT, -1, True, "1", None):
         with pytest.raises(ImageError, match=f"expected 0 to {COUNT - 1}"):

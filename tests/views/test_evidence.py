@@ -119,7 +119,7 @@ def test_a_head_that_was_taken_away_for_zero_has_no_share(inspector):
     assert total == pytest.approx(logit, abs=1e-4) and not torch.equal(
         trace.logits, inspector.trace(trace.view.picture).logits
     )
-    with pytest.raises(vitviz.VitvizError, match="taken away"):
+    with pytest.raises(vitviz.VitvizError, match="need the full model"):
         asked(edited, "map", method="frozen")
 
 
@@ -207,7 +207,7 @@ def test_a_patch_that_was_left_out_has_no_answer_and_effects_are_of_the_whole_mo
     best, own = asked(edited, "best"), asked(edited, "own")
     gone = np.isnan(own).ravel()
     assert gone.nonzero()[0].tolist() == [0, 17] and ((best[..., 0, 1].ravel() < 0) == gone).all()
-    with pytest.raises(vitviz.VitvizError, match="whole model alone"):
+    with pytest.raises(vitviz.VitvizError, match="needs the full model"):
         asked(edited, "effects", layer="1")
 
 
@@ -279,7 +279,7 @@ def test_paths_that_are_not_proven_are_said_to_be_the_largest_found(inspector, t
     subject = ViewContext(inspector, trace)
     settings = VIEW.settings({"show": "paths", "paths": "30"}, subject.about)
     chart = graph.chart(VIEW, subject, settings)
-    assert str(chart.title) == "The 30 largest paths found into the answer"
+    assert str(chart.title) == "The 30 largest paths found to the output"
     found = graph.largest_paths(subject, settings)
     assert not found.proven and found.opened == 24  # every head once
     told = chart.notes[1]

@@ -212,9 +212,9 @@ def test_where_there_is_no_answer_it_says_so(subject):
     with pytest.raises(WrongSetting, match="step=4; expected one of 0 to 3"):
         point(subject, "shuffle", 4)
     trace = subject.inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(heads=[(4, 1)]))
-    assert "whole model" in VIEW.refused(ViewContext(subject.inspector, trace))
+    assert "full model" in VIEW.refused(ViewContext(subject.inspector, trace))
     left_out = subject.inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(patches=[3]))
-    assert "left out of the sequence" in VIEW.refused(ViewContext(subject.inspector, left_out))
+    assert "dropped from the sequence" in VIEW.refused(ViewContext(subject.inspector, left_out))
 
 
 def test_a_picture_moved_is_what_the_model_says_to_it_and_a_whole_patch_moves_its_rows(subject):

@@ -101,6 +101,6 @@ def test_where_a_score_has_no_such_parts_the_panel_says_why():
 
     assert told("class")["above"].startswith("Query × key: content × content")
     assert "adds no position embedding" in told("relative positions")["above"]
-    assert any("relative bias" in note for note in told("relative positions")["notes"])
+    assert any("relative position bias" in note for note in told("relative positions")["notes"])
     taken = told("class", heads=[(1, 1)])
-    assert list(taken) == ["notes"] and "taken" in "".join(taken["notes"])
+    assert list(taken) == ["notes"] and "ablated" in "".join(taken["notes"])

@@ -51,7 +51,7 @@ def test_every_view_is_drawn_or_says_why_not(architecture):
     expected = {"Positions": "no learned table"} if not POSITIONS_DRAWN[architecture] else {}
     expected |= {} if architecture in WITH_TEXT else {TEXT: "no text tower"}
     if architecture in NO_CLASSIFIER:
-        expected |= dict.fromkeys(("Evidence", "Trial", "Experiment"), "has no classifier")
+        expected |= dict.fromkeys(("Attribution", "Faithfulness", "Perturbations"), "has no classifier")
     assert set(reasons) == set(expected)
     for view, reason in reasons.items():
         assert reason.startswith(architecture) and expected[view] in reason

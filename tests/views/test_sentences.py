@@ -136,8 +136,8 @@ def test_it_is_offered_where_there_is_a_choice_and_else_refused(subject, inspect
         single = ViewContext(one, one.trace(vitviz.sample_image("chelsea")))
         settings = VIEW.settings({"show": "sentences"}, single.about)
         assert offered(single) == (False, False)
-        with pytest.raises(UnsupportedModel, match="not applicable, because it takes two given classes"):
+        with pytest.raises(UnsupportedModel, match="not applicable, because naming the most likely class"):
             VIEW.array(single, "likeliest", settings)
     less = subject.inspector.trace(vitviz.sample_image("chelsea"), ablation=Ablation(heads=[(2, 0)]))
-    with pytest.raises(UnsupportedModel, match="something was taken away"):
+    with pytest.raises(UnsupportedModel, match="need the full model"):
         VIEW.array(ViewContext(subject.inspector, less), "likeliest", VIEW.settings({}, subject.about))

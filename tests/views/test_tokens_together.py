@@ -57,7 +57,7 @@ def test_the_second_may_be_a_photograph_of_ones_own_and_no_one_elses(studio, key
     np.testing.assert_allclose(
         found, item(studio, keys["coffee"], "facing", other="chelsea", partner=9, depth=6)
     )
-    with pytest.raises(Unknown, match="no longer knows this picture"):
+    with pytest.raises(Unknown, match="no longer has this image"):
         item(studio, keys["coffee"], "facing", other="0" * 40)
     with pytest.raises(WrongSetting):
         item(studio, keys["coffee"], "facing", other="../etc")

@@ -159,7 +159,7 @@ def test_sentences_are_worked_out_as_they_are_scored(plain, score):
     assert before == pytest.approx({row["name"]: row["probability"] for row in found["top"][: len(before)]})
     said = spoken(of)
     assert "7 sentences" in said["readout"] and "Head:" not in said["readout"]
-    assert ("sigmoid of its own" in said["probabilities"]) == (score == "sigmoid")
+    assert ("its own sigmoid" in said["probabilities"]) == (score == "sigmoid")
 
 
 def test_two_heads_are_not_drawn_as_one():
@@ -225,7 +225,7 @@ def test_the_sum_can_be_done_by_hand_and_is_the_models_logit(plain):
     assert [(line["layer"], line["head"]) for line in found["lines"]] == expected
     assert [line["share"] for line in found["lines"]] == pytest.approx([shares[place] for place in expected])
     said = spoken(plain)
-    assert "2 layers × 2 heads: 4 shares" in said["sum"] and "1 of 4 heads" in said["without"]
+    assert "2 layers × 2 heads: 4 contributions" in said["sum"] and "1 of 4 heads" in said["without"]
 
 
 def test_without_the_largest_head_the_answers_are_those_of_a_pass_without_it(plain):
@@ -251,7 +251,7 @@ def test_where_there_is_no_account_the_last_steps_say_so(monkeypatch):
     other = subject(small())
     monkeypatch.setattr("vitviz.engine.studies.attribution.check_balance", lambda ledger: _refuse())
     said = spoken(other)
-    assert "Evidence says why" in said["sum"] and unpacked(other, "without") == {}
+    assert "Attribution says why" in said["sum"] and unpacked(other, "without") == {}
 
 
 def _refuse():

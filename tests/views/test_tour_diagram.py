@@ -27,7 +27,7 @@ def test_a_plain_models_numbers_are_those_of_its_trace():
     heads, _, dim = trace.layers[0].q.shape
     height, across, _ = trace.view.picture.shape
     inner = model.blocks[0].mlp.fc1.out_features
-    assert blocks["picture"] == ("Picture", f"{height} × {across} × 3", True)
+    assert blocks["picture"] == ("Image", f"{height} × {across} × 3", True)
     assert blocks["patches"] == ("Patches", "4 × 4 of 8 × 8", True)
     assert blocks["flatten"] == ("Flattened", f"{tokens - 1} × 192", True)
     assert blocks["embedding"] == ("Linear embedding E", f"192 → {width}", True)
@@ -37,7 +37,7 @@ def test_a_plain_models_numbers_are_those_of_its_trace():
     assert blocks["layers"] == ("Encoder", f"× {len(trace.layers)}", True)
     assert blocks["readout"] == ("y: class token", f"{width} → {trace.logits.numel()}", True)
     assert blocks["probabilities"] == ("Softmax", f"{trace.logits.numel()}", True)
-    assert blocks["sum"] == (f"{heads * len(trace.layers)} shares", "", True)
+    assert blocks["sum"] == (f"{heads * len(trace.layers)} contributions", "", True)
     diagram = TOUR.summary(of)["diagram"]
     mlp = diagram["blocks"][7]
     assert (
@@ -76,7 +76,7 @@ def test_without_a_classifier_the_figure_ends_at_y():
     blocks = drawn(subject(perturbed("vit_base_patch16_siglip_224", depth=1, img_size=32)))
     assert blocks["readout"] == ("y: attention pooling", "768", True)
     assert blocks["probabilities"] == ("No classifier", "", False)
-    assert blocks["sum"] == ("No shares", "", False) and not blocks["without"][2]
+    assert blocks["sum"] == ("No contributions", "", False) and not blocks["without"][2]
 
 
 def test_what_stands_elsewhere_than_in_the_papers_figure_is_drawn_there():

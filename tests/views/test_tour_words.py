@@ -41,7 +41,7 @@ def test_siglip_has_no_class_token_and_no_classifier():
         ("vit_relpos_small_patch16_224", {}, "relative position bias", False),
         ("vit_small_patch16_dinov3", {"img_size": 32}, "rotary embedding", False),
         ("eva02_tiny_patch14_224", {}, "rotary embedding", True),
-        ("vit_tiny_patch16_224", {"pos_embed": "none"}, "told nothing", False),
+        ("vit_tiny_patch16_224", {"pos_embed": "none"}, "no information", False),
     ],
 )
 def test_positions_that_are_no_table_are_not_called_one(name, options, kind, adds):
@@ -82,9 +82,9 @@ def test_what_else_models_do_differently_is_said():
     assert "LayerNorm follows before the first block" in clip["positions"]
     post = spoken(subject(small("vit_relpos_base_patch16_rpn_224", patch_size=8)))
     assert (
-        "differently in detail" in post["layers"]
+        "differ in detail" in post["layers"]
         and "(2)" not in post["layers"]
-        and "only ever added" not in post["layers"]
+        and "only adds to it" not in post["layers"]
     )
 
 
@@ -95,7 +95,7 @@ def test_each_way_of_reading_has_its_own_words():
         and "each number of y is the largest" in largest["readout"]
     )
     everything = spoken(subject(small(global_pool="avg", pool_include_prefix=True, reg_tokens=2)))
-    assert "reads all tokens together" in everything["token"] and "nobody reads" not in everything["token"]
+    assert "reads all tokens together" in everything["token"] and "ignores them" not in everything["token"]
     assert "all tokens are averaged" in everything["readout"]
     mapped = spoken(subject(small(global_pool="map")))
     assert "attention pooling" in mapped["token"] and "mean over" not in mapped["token"]

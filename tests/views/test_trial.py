@@ -167,7 +167,7 @@ def test_what_does_not_exist_is_refused(subject):
     with pytest.raises(WrongSetting, match="a class from 0 to 6"):
         asked(subject, "tried", target="7", method="ledger")
     trace = subject.inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(heads=[(1, 1)]))
-    assert "whole model" in VIEW.unsupported(ViewContext(subject.inspector, trace))
+    assert "full model" in VIEW.unsupported(ViewContext(subject.inspector, trace))
 
 
 def test_what_is_stopped_is_not_remembered_as_refused(subject, monkeypatch):

@@ -113,11 +113,11 @@ def row(method, rank, beats):
 def test_the_verdict_names_who_cannot_be_told_from_the_first():
     rows = [row("centre", 1, True), row("ledger", 1, True), row("chefer", 2, True), row("random", 4, False)]
     assert verdict_over(rows, 40) == (
-        "Over 40 pictures Blob in the centre lies first and cannot be told from The account; 2 of 2 maps beat"
+        "Over 40 pictures Blob in the centre lies first and cannot be told from Direct logit attribution; 2 of 2 maps beat"
         " chance."
     )
     alone = verdict_over([rows[1], *rows[2:]], 40)
-    assert alone.startswith("Over 40 pictures The account tells best")
+    assert alone.startswith("Over 40 pictures Direct logit attribution tells best")
     assert alone.endswith("2 of 2 maps beat chance.")
     assert verdict_over([row("ledger", 1, False), rows[3]], 40).startswith("Over 40 pictures no map")
     assert verdict_over(rows, 1).startswith("One picture says nothing")

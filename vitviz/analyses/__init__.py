@@ -1,8 +1,8 @@
 # ruff: noqa: F401, I001 (names for editors; __all__ is computed)
-"""What can be said about a Vision Transformer: pure functions of tensors, a Grid or a Trace, one idea a file.
+"""Analyses of a Vision Transformer: pure functions of tensors, a Grid or a Trace, with one idea per file.
 
-The names below are found when they are first used, so that importing this package loads neither torch nor
-einops: the page is built before the engine is. Nothing here knows timm, Gradio or a model.
+The names below are imported on first use, so importing this package loads neither torch nor einops: the page
+is built before the engine. No analysis knows timm, Gradio or a model.
 
 >>> from vitviz import analyses
 >>> from vitviz.traces.grid import Grid
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 
 class _Package(ModuleType):
-    """`rollout`, `sweep` and `cka` name a file and a function; as attributes of the package, the functions.
+    """Keeps `rollout`, `sweep` and `cka`, which name a file and a function, as functions of the package.
 
-    Importing a file sets the attribute of its name to the file; not where a function has that name.
+    Importing a file would set the attribute of its name to the module; names of functions are left unchanged.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -1,16 +1,17 @@
-"""How alike two checkpoints, or two depths of one, tell pictures apart: centred kernel alignment (CKA).
+"""Centred kernel alignment (CKA): similarity of two checkpoints' or layers' representations of images.
 
-A depth is described by which pictures it represents alike: K = X X^T over n pictures, X a row a picture. Two
-depths are alike where their K are, whatever their widths, patch sizes or rotations. With zeroed diagonals and
-1 the vector of ones (Nguyen, Raghu and Kornblith 2021, arXiv 2010.15327; used in Raghu et al. 2021),
+A layer is described by which images it represents alike: K = X X^T over n images, where X has one row per
+image. Two layers are alike if their K are, whatever their widths, patch sizes or rotations. With zeroed
+diagonals and 1 the vector of ones (Nguyen, Raghu and Kornblith 2021, arXiv 2010.15327; used in Raghu et al.
+2021),
 
     HSIC(K, L) = 1 / (n (n - 3)) [tr(K L) + 1'K1 1'L1 / ((n - 1)(n - 2)) - 2 / (n - 2) 1'K L1]
     CKA = sum_b HSIC(K_b, L_b) / sqrt(sum_b HSIC(K_b, K_b) sum_b HSIC(L_b, L_b))
 
 over minibatches b, of which only K and L are kept. HSIC is unbiased: its mean over minibatches is that of the
-whole set, and of unrelated depths it is zero, so that an estimate may fall a little below. It is 1 between X
-and 3 X Q + shift, Q orthogonal. It does not show what two depths have in common, nor that either is used; a
-few directions of much variance can decide it alone.
+whole set, and for unrelated layers it is zero, so an estimate may be slightly negative. CKA is 1 between X
+and 3 X Q + shift, Q orthogonal. It does not show what two layers have in common, nor that either is used. A
+few directions of large variance can determine it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,27 +25,44 @@ from torch import Tensor
 from vitviz.errors import VitvizError, quoted
 from vitviz.traces.trace import Trace
 
-# what stands for a picture: class token, mean patch, all tokens in a row
+# representation of an image: class token, mean patch, all tokens concatenated
 TOKENS = ("class", "patches", "all")
-LEAST = 4  # pictures of a minibatch: below, the unbiased estimate does not exist
-MINIBATCHES = 4  # from so many on their spread says how far off the estimate may be
-_SAME = 1e-6  # differences below this share of the largest number are float32's rounding
+LEAST = 4  # images in a minibatch; the unbiased estimate does not exist below
+MINIBATCHES = 4  # from this number on, their spread gives the error of the estimate
+_SAME = 1e-6  # differences below this fraction of the largest number are float32 rounding
 
 
 @dataclass(frozen=True)
 class Grams:
-    """One minibatch: how alike any two of its pictures are, at every depth (0 enters block 1)."""
+    """Gram matrices of one minibatch: the similarity of any two of its images in every layer.
 
-    pictures: tuple[str, ...]  # marks of the pictures, so that nothing is compared over different ones
-    of: Mapping[str, Float[Tensor, "depth picture picture"]]  # by what stands for a picture; float64
+    Depth 0 is the input of block 1.
+    """
+
+    pictures: tuple[str, ...]  # identifiers of the images, so that different images are never compared
+    # by representation of an image, see `TOKENS`; float64
+    of: Mapping[str, Float[Tensor, "depth picture picture"]]
 
 
 def grams_of(traces: Sequence[Trace], pictures: Sequence[str]) -> Grams:
-    """The Gram matrices of some pictures' traces, all of one checkpoint at one size.
+    """Return the Gram matrices of one minibatch of traces of one checkpoint at one input size.
 
-    Tokens are those of the residual stream, depth 0 to L, centred over the pictures, which changes no CKA but
-    keeps rounding away. There is no "class" for a model without that token. A depth at which all pictures are
-    the same (the class token entering block 1) has K = 0. Raises VitvizError for less than 4. See the module.
+    Tokens are those of the residual stream, depth 0 to L. They are centred over the images; this changes no
+    CKA and reduces rounding errors. A layer in which all images are equal (the class token at the input of
+    block 1) has K = 0.
+
+    Args:
+        traces: at least 4 traces.
+        pictures: identifiers of their images, in the same order.
+
+    Returns:
+        `Grams` with one (depth, image, image) tensor per representation. "class" is missing for a model
+            without a class token.
+
+    Raises:
+        VitvizError: fewer than 4 traces, or another number of identifiers.
+
+    Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> traces = [example_trace(seed=seed) for seed in range(5)]
@@ -74,9 +92,19 @@ def grams_of(traces: Sequence[Trace], pictures: Sequence[str]) -> Grams:
 def hsic(
     first: Float[Tensor, "depth picture picture"], second: Float[Tensor, "depth2 picture2 picture2"]
 ) -> Float[Tensor, "depth depth2"]:
-    """The unbiased HSIC of every two of these Gram matrices, which are of the same pictures.
+    """Return the unbiased HSIC of every pair of Gram matrices of the same images.
 
-    Raises VitvizError for fewer than 4 pictures or for different numbers of them. Source: see the module.
+    Args:
+        first: (depth, n, n).
+        second: (depth2, n, n), of the same n images.
+
+    Returns:
+        (depth, depth2).
+
+    Raises:
+        VitvizError: fewer than 4 images, or different numbers of images.
+
+    Source: see the module.
 
     >>> one = torch.eye(5)[None]  # five pictures, none like another
     >>> hsic(one, one).tolist()  # with the diagonals zeroed there is nothing left
@@ -99,11 +127,20 @@ def hsic(
 def cka(
     first: Sequence[Grams], second: Sequence[Grams], tokens: str = "patches"
 ) -> Float[Tensor, "depth depth2"]:
-    """CKA of every depth of one checkpoint with each of another, or of the same, over the same pictures.
+    """Return the CKA of every layer of one checkpoint with every layer of another (or the same) checkpoint.
 
-    Between -1 and 1; not a number where all pictures are the same at a depth. `tokens`: "class", "patches"
-    (their mean) or "all". Raises VitvizError where the minibatches are not of the same pictures in the same
-    order, or a checkpoint has no such token. Source: see the module.
+    Args:
+        first: minibatches of one checkpoint, from `grams_of`.
+        second: minibatches of the other, of the same images in the same order.
+        tokens: representation of an image: "class", "patches" (their mean) or "all".
+
+    Returns:
+        (depth, depth2), from -1 to 1; NaN for a layer in which all images are equal.
+
+    Raises:
+        VitvizError: the minibatches differ in their images, or a checkpoint has no class token.
+
+    Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> traces = [example_trace(seed=seed) for seed in range(5)]
@@ -117,9 +154,14 @@ def cka(
 def cka_error(
     first: Sequence[Grams], second: Sequence[Grams], tokens: str = "patches"
 ) -> Float[Tensor, "depth depth2"]:
-    """The standard error of `cka` by the jackknife over independent pictures: minibatches left out in turn.
+    """Return the standard error of `cka`, by the jackknife over minibatches.
 
-    Not a number for fewer than 4 minibatches. Raises as `cka`. Source: Efron and Stein 1981, equation 1.3.
+    Args and Raises are those of `cka`. The images must be independent.
+
+    Returns:
+        (depth, depth2); NaN for fewer than 4 minibatches.
+
+    Source: Efron and Stein 1981, equation 1.3.
 
     >>> from vitviz.analyses.example import example_trace
     >>> traces = [example_trace(seed=seed) for seed in range(16)]
@@ -131,13 +173,13 @@ def cka_error(
     whole = [*map(sum, zip(*parts, strict=True))]
     if len(parts) < MINIBATCHES:
         return torch.full_like(whole[0], float("nan"))
-    # each made without one minibatch
+    # estimates with one minibatch left out
     estimates = torch.stack([_ratio(*(w - p for w, p in zip(whole, part, strict=True))) for part in parts])
     return ((len(parts) - 1) * estimates.var(dim=0, unbiased=False)).sqrt()
 
 
 def _parts(first: Sequence[Grams], second: Sequence[Grams], tokens: str) -> Iterator[tuple[Tensor, ...]]:
-    """Each minibatch's share of the numerator, and of what is under either root."""
+    """Yield each minibatch's contribution to the numerator and to both terms of the denominator."""
     if tokens not in TOKENS:
         raise VitvizError(f"Given tokens={quoted(tokens)}; expected one of {', '.join(TOKENS)}.")
     if not first or [one.pictures for one in first] != [one.pictures for one in second]:
@@ -156,5 +198,6 @@ def _parts(first: Sequence[Grams], second: Sequence[Grams], tokens: str) -> Iter
 
 
 def _ratio(both: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    below = torch.outer(one.clamp(min=0).sqrt(), other.clamp(min=0).sqrt())  # zero but for rounding, or more
+    # zero up to rounding, or positive
+    below = torch.outer(one.clamp(min=0).sqrt(), other.clamp(min=0).sqrt())
     return torch.where(below > 0, both / below, torch.nan)

@@ -2,24 +2,24 @@
 
     t = m + sum_c s_c b_c + rest,   b_c the eigenvectors of the patches' covariance, largest variance first
 
-over the patches alone: prefix tokens would take a component for themselves. The tokens are centred by the
-mean over all that are fitted together; several pictures, depths or checkpoints of one width that share a
-basis can be compared. The sign, which the theory leaves open, makes the loading of largest magnitude
-positive, as scikit-learn does. The shares are of the whole variance. Pictures of them as colours: Oquab et
-al. 2023 (DINOv2), figure 1, without its guess at foreground. It does not show what later layers use; outlying
-tokens may take the first component, so see the norms.
+The covariance is over the patches alone, because prefix tokens would take a component for themselves. Tokens
+are centred by the mean over all that are fitted together. Several images, layers or checkpoints of one width
+that share a basis can be compared. The theory leaves the sign open: here the loading of largest magnitude is
+positive, as in scikit-learn. Shares are fractions of the total variance. Components as colours: Oquab et al.
+2023 (DINOv2), figure 1, without its foreground estimate. They do not show which directions later layers use.
+Outlying tokens may dominate the first component: check the norms.
 
-Principal components as colours that stay alike from layer to layer.
+Colours of principal components that stay similar from layer to layer.
 
     z = scores / their standard deviations        colour = sigmoid(2 z R)
 
-of the first three components as red, green and blue: whitened for the eye alone, as in DINOv3's notebook,
-because the first would drown the others. R is the identity, or turns the three together (orthogonal
-Procrustes, Schönemann 1966): component by component a basis may flip, turn or swap places from one layer to
-the next although the tokens hardly changed. So each depth is turned to look like the one before it, and what
-enters block 1 like the picture's own colours, which gives the same rule to every frame of a film. Equal
-colours mean equal scores within one map; turned colours are mixtures of the three components, and it does
-not show what is foreground and what is background.
+of the first three components as red, green and blue. They are whitened for display only, as in DINOv3's
+notebook, because the first would dominate the others. R is the identity or an orthogonal matrix (orthogonal
+Procrustes, Schönemann 1966): from one layer to the next the components may flip, rotate or swap although the
+tokens hardly changed. Each layer is therefore rotated to match the previous one, and the input of block 1 to
+match the image's own colours. Every frame of a video follows the same rule. Equal colours mean equal scores
+within one map. Rotated colours are mixtures of the three components. They do not show what is foreground and
+what is background.
 """
 
 from collections.abc import Sequence
@@ -38,24 +38,24 @@ from vitviz.traces.trace import Trace
 
 @dataclass(frozen=True)
 class Basis:
-    """Directions fitted to some tokens, float64."""
+    """Principal directions fitted to a set of tokens, float64."""
 
     mean: Float[Tensor, " width"]
-    directions: Float[Tensor, "component width"]  # of length 1, at right angles
-    variances: Float[Tensor, " component"]  # of the scores, divided by the number of tokens less 1
-    shares: Float[Tensor, " component"]  # of the whole variance; 0 where nothing varies
+    directions: Float[Tensor, "component width"]  # orthonormal
+    variances: Float[Tensor, " component"]  # variances of the scores, divided by the number of tokens less 1
+    shares: Float[Tensor, " component"]  # fractions of the total variance; 0 where nothing varies
 
     def scores(self, tokens: Float[Tensor, "token width"]) -> Float[Tensor, "token component"]:
-        """How far each token goes along each direction."""
+        """Return each token's coordinate along each direction."""
         return (tokens.double() - self.mean) @ self.directions.mT
 
 
 @dataclass(frozen=True)
 class Components(NotebookDisplay):
-    """What `token_components` finds."""
+    """Result of `token_components`: scores, shares of the variance, and the basis."""
 
     scores: Float[Tensor, "picture row col component"]
-    shares: Float[Tensor, " component"]  # of the whole variance of all pictures' patches
+    shares: Float[Tensor, " component"]  # fractions of the total variance of all images' patches
     basis: Float[Tensor, "component width"]
     mean: Float[Tensor, " width"]
 
@@ -63,11 +63,23 @@ class Components(NotebookDisplay):
 def token_components(
     traces: Trace | Sequence[Trace], layer: int, count: int = 3, norm: FinalNorm | None = None
 ) -> Components:
-    """The first `count` principal components of the patches of one depth, one basis for all pictures.
+    """Return the first `count` principal components of one layer's patches, with one basis for all images.
 
-    `layer` 0 is what enters block 1, L the raw output of the last block; with `norm`, an inspector, through
-    its final norm. Traces may be of several checkpoints where their widths and grids agree. Raises
-    VitvizError where they do not, for no traces, and for too many components. Source: see the module.
+    Args:
+        traces: one or more traces; checkpoints may differ if their widths and grids agree.
+        layer: 0 is the input of block 1, L the raw output of the last block.
+        count: number of components, at least 1.
+        norm: an inspector, to apply its final norm first; None for raw tokens.
+
+    Returns:
+        `Components`: scores (image, row, col, component), shares of the variance from 0 to 1, the basis
+            (component, width) and the mean (width).
+
+    Raises:
+        VitvizError: no traces, different grids or widths, or too many components.
+        IndexError: the layer does not exist.
+
+    Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> found = token_components([example_trace(seed=1)], layer=2, count=2)
@@ -90,9 +102,9 @@ def token_components(
 
 
 def basis_of(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
-    """The first `count` principal directions of tokens (token, width), or of several sets taken together.
+    """Return the first `count` principal directions of one or several sets of tokens (token, width).
 
-    Raises VitvizError for a count below 1, or above what there are of tokens or of numbers in one.
+    Raises VitvizError for a count below 1, above the number of tokens, or above the width.
 
     >>> tokens = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, 0.1], [0.0, -0.1]])
     >>> basis_of(tokens, count=1).directions.tolist()
@@ -112,21 +124,21 @@ def basis_of(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
         return scatter.basis(count)
     every = torch.cat(parts).double()
     centred = every - every.mean(dim=0)
-    # the smaller of two Gram matrices has the same eigenvalues, and its eigenvectors are carried over; along
-    # what does not vary any direction will do
+    # The smaller of the two Gram matrices has the same eigenvalues, and its eigenvectors give the directions.
+    # Where nothing varies, any direction is valid.
     values, found = torch.linalg.eigh(centred @ centred.mT)
     directions = torch.linalg.qr(centred.mT @ found.flip(1)[:, :count]).Q.mT
     return _basis(every.mean(dim=0), directions, values.flip(0)[:count], centred.square().sum(), number)
 
 
 class Scatter:
-    """A depth's tokens, not kept: number, mean, outer products about it, float64 (Chan et al. 1983)."""
+    """Number, mean and scatter matrix of tokens, summed up in float64 (Chan et al. 1983)."""
 
     def __init__(self):
         self.count, self.mean, self.products = 0, torch.tensor(0.0), torch.tensor(0.0)
 
     def add(self, tokens: Float[Tensor, "token width"]) -> None:
-        """Those of a further picture."""
+        """Add the tokens of another image."""
         own = tokens.double()
         apart, number = own.mean(dim=0) - self.mean, self.count + len(own)
         centred = own - own.mean(dim=0)
@@ -135,14 +147,14 @@ class Scatter:
         self.mean, self.count = self.mean + apart * (len(own) / number), number
 
     def basis(self, count: int = 3) -> Basis:
-        """The first `count` principal directions of all of them, as `basis_of` has them."""
+        """Return the first `count` principal directions, as `basis_of`."""
         values, found = torch.linalg.eigh(self.products)
         directions, whole = found.mT.flip(0)[:count], self.products.trace()
         return _basis(self.mean, directions, values.flip(0)[:count], whole, self.count)
 
 
 def _basis(mean: Tensor, directions: Tensor, values: Tensor, whole: Tensor, number: int) -> Basis:
-    """Each direction with the sign that makes its largest loading positive, and its shares of the whole."""
+    """Return the basis, with the largest loading of each direction positive, and the shares of variance."""
     largest = directions.gather(1, directions.abs().argmax(dim=1, keepdim=True))
     squares = values.clamp_min(0)
     shares = squares / whole if whole > 0 else torch.zeros_like(squares)
@@ -150,7 +162,7 @@ def _basis(mean: Tensor, directions: Tensor, values: Tensor, whole: Tensor, numb
 
 
 def whitened(basis: Basis, scores: Float[Tensor, "patch component"]) -> Float[Tensor, "patch 3"]:
-    """Three scores of unit deviation over the fitted tokens; 0 for a component there is not. Raises nothing.
+    """Return three scores of unit deviation over the fitted tokens; 0 for missing components. Raises nothing.
 
     >>> tokens = torch.tensor([[-5.0, 0.0], [5.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> basis = basis_of(tokens, 2)
@@ -158,13 +170,13 @@ def whitened(basis: Basis, scores: Float[Tensor, "patch component"]) -> Float[Te
     [1.0, 1.0, 0.0]
     """
     deviations = basis.variances.sqrt()
-    usable = basis.shares > 1e-12  # what is left of rounding is no component
+    usable = basis.shares > 1e-12  # a component below this share is rounding
     scaled = torch.where(usable, scores / torch.where(usable, deviations, 1.0), 0.0)[:, :3]
     return torch.nn.functional.pad(scaled, (0, 3 - scaled.shape[1]))
 
 
 def aligned(scores: Float[Tensor, "patch 3"], like: Float[Tensor, "patch 3"]) -> Float[Tensor, "3 3"]:
-    """The rotation or reflection R for which scores @ R comes closest to others. Raises nothing.
+    """Return the orthogonal matrix R for which scores @ R is closest to `like`. Raises nothing.
 
     >>> one = torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
     >>> torch.allclose(one.flip(1) @ aligned(one.flip(1), one), one, atol=1e-6)
@@ -177,7 +189,9 @@ def aligned(scores: Float[Tensor, "patch 3"], like: Float[Tensor, "patch 3"]) ->
 def steady(
     scores: Sequence[Float[Tensor, "patch 3"]], like: Float[Tensor, "patch 3"]
 ) -> list[Float[Tensor, "patch 3"]]:
-    """Whitened scores by depth, each turned close to the one before, the first to `like`. Raises nothing.
+    """Return whitened scores by layer, each rotated to match the previous layer.
+
+    The first is rotated to match `like`. Raises nothing.
 
     >>> one = torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
     >>> [torch.allclose(turned, one, atol=1e-6) for turned in steady([-one, one.flip(1)], one)]
@@ -190,7 +204,7 @@ def steady(
 
 
 def own_colours(trace: Trace) -> Float[Tensor, "patch 3"]:
-    """Each present patch's mean red, green and blue less their mean, from -1 to 1. Raises nothing.
+    """Return each present patch's mean colour less the mean of all patches, -1 to 1. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
     >>> own_colours(example_trace(kept=(0, 2))).tolist()
@@ -203,7 +217,7 @@ def own_colours(trace: Trace) -> Float[Tensor, "patch 3"]:
 
 
 def colours_of(scores: Float[Tensor, "patch 3"]) -> Float[Tensor, "patch 3"]:
-    """Red, green and blue from 0 to 1; a score of 0 is 1/2. Raises nothing.
+    """Return red, green and blue from 0 to 1; a score of 0 gives 1/2. Raises nothing.
 
     >>> colours_of(torch.zeros(1, 3)).tolist()
     [[0.5, 0.5, 0.5]]

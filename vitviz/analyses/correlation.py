@@ -1,8 +1,9 @@
-"""Rank correlation of two maps: whether they put the patches in the same order.
+"""Rank correlation: how far two maps put the patches in the same order.
 
-Spearman's coefficient is Pearson's of the ranks, where equal values share the mean of their ranks; breaking
-ties by place instead makes maps with many zeros seem alike. Signed values are ranked as they are, never their
-magnitudes. It does not show whether two maps agree on their largest patches, nor that either is right.
+Spearman's coefficient is Pearson's coefficient of the ranks, with equal values sharing the mean of their
+ranks. Breaking ties by position instead would make maps with many zeros seem alike. Signed values are ranked
+as they are, not by magnitude. The coefficient does not show whether two maps agree on their largest patches,
+nor whether either is right.
 """
 
 import torch
@@ -11,14 +12,17 @@ from torch import Tensor
 
 
 def pearson(one: Float[Tensor, "*shape"], other: Float[Tensor, "*shape"]) -> float:
-    """-1 to 1, over what is a number in both; NaN where fewer than two are, or all are alike."""
+    """Return Pearson's correlation, from -1 to 1, over the entries that are finite in both tensors.
+
+    The result is NaN if fewer than two entries remain, or if one tensor is constant there.
+    """
     both = torch.stack([one.double().flatten(), other.double().flatten()]).cpu()
     both = both[:, both.isfinite().all(dim=0)]
     return round(torch.corrcoef(both)[0, 1].item(), 12) if both.shape[1] > 1 else float("nan")
 
 
 def ranks(values: Float[Tensor, " value"]) -> Float[Tensor, " value"]:
-    """From 0, equal values by the mean of their places.
+    """Return ranks from 0; equal values share the mean of their ranks.
 
     >>> ranks(torch.tensor([3.0, 1.0, 3.0])).tolist()
     [1.5, 0.0, 1.5]
@@ -29,7 +33,7 @@ def ranks(values: Float[Tensor, " value"]) -> Float[Tensor, " value"]:
 
 
 def spearman(one: Float[Tensor, "*shape"], other: Float[Tensor, "*shape"]) -> float | None:
-    """-1 to 1; None where one of them is constant and has no order.
+    """Return Spearman's correlation, from -1 to 1; None if one of the tensors is constant.
 
     >>> spearman(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([9.0, 4.0, 1.0]))
     -1.0
@@ -39,6 +43,6 @@ def spearman(one: Float[Tensor, "*shape"], other: Float[Tensor, "*shape"]) -> fl
 
 
 def agreement(maps: dict[str, Float[Tensor, "row col"]]) -> dict[tuple[str, str], float | None]:
-    """Of every pair of maps, by name; what has no order is None."""
+    """Return Spearman's correlation of every pair of maps, by name; None where a map is constant."""
     names = list(maps)
     return {(a, b): spearman(maps[a], maps[b]) for i, a in enumerate(names) for b in names[i + 1 :]}

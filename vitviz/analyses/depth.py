@@ -1,28 +1,31 @@
-"""The tokens of a depth, raw or through the final norm, and where the patches among them lie.
+"""Tokens of a layer, raw or after the final norm, and the positions of the patches among them.
 
-Depth 0 is what enters block 1, depth l the output of block l, depth L the last block's. Raw is the residual
-stream itself, whose lengths differ from token to token; through the model's own final norm all are about
-equally long (the square root of the width), which is what the classifier and users of features get. Patches
-that were withheld have no token: left out here, not-a-number on a map. It does not show anything by itself.
+Depth 0 is the input of block 1, depth l the output of block l, depth L the output of the last block. Raw
+tokens are the residual stream itself, whose lengths differ from token to token. After the model's final norm
+all tokens are about equally long (the square root of the width); the classifier and users of features receive
+these. Dropped patches have no token: they are omitted here and NaN on a map. The tokens alone do not show
+anything.
 
-How long tokens are, which stand out, and which single numbers are the largest.
+Token norms, outlying tokens, and the largest activations.
 
     n_i^l = |t_i^l|_2 before the final norm,   limit_l = median + k MAD,   MAD = median |n - median|
 
-median and MAD over the patches of one layer. Large models keep some patches of little content for another
-use, recognised by their length (Darcet et al. 2024), often by a few enormous numbers in fixed channels (Sun
-et al. 2024). No cut fits every model and layer, so the limit is relative to the layer, and k is the reader's.
-Behind the final norm all are about as long. It does not show what such a token is for, nor that it matters.
+median and MAD over the patches of one layer. Large models use some patches of little content for another
+purpose; these have large norms (Darcet et al. 2024), often from a few enormous numbers in fixed channels (Sun
+et al. 2024). No threshold fits every model and layer, so the limit is relative to the layer, and the reader
+chooses k. After the final norm all tokens are about equally long. A norm does not show what such a token is
+for, nor that it matters.
 
-How much of a token each block leaves as it was: the skip connection's length beside the branch's.
+Skip ratios: the length of the skip connection relative to the branch's output.
 
     attention:  |t_i| / |a_i|        MLP:  |t_i + a_i| / |m_i|        output: t_i + a_i + m_i
 
-with t_i the token that enters the block, a_i what attention adds to it (behind projection, LayerScale and the
-norms that a family has there) and m_i what the MLP adds. A large ratio: the token is handed on nearly as it
-is. Raghu et al. 2021 (arXiv 2108.08810, section 5) find it large for the class token in the first half of a
-ViT and for patches in the second. Where both branches are computed side by side, attention's counts as added
-first. It does not show whether what is added matters for the answer: short vectors may, long ones may not.
+with t_i the token that enters the block, a_i the output of attention that is added to it (after projection,
+LayerScale and the norms that a family has there) and m_i the output of the MLP. With a large ratio the token
+passes nearly unchanged. Raghu et al. 2021 (arXiv 2108.08810, section 5) find it large for the class token in
+the first half of a ViT and for patches in the second. If both branches are computed in parallel, attention
+counts as added first. The ratio does not show whether the added vector matters for the prediction: short
+vectors may, long ones may not.
 """
 
 from collections.abc import Sequence
@@ -41,15 +44,21 @@ from vitviz.traces.trace import Trace
 
 @runtime_checkable
 class FinalNorm(Protocol):
-    """What applies a model's final norm, such as the `vitviz.Inspector` that made the trace."""
+    """Object that applies a model's final norm, such as the `vitviz.Inspector` that made the trace."""
 
     def final_norm(self, trace: Trace, layer: int) -> Float[Tensor, "token width"]: ...
 
 
 def tokens_at(trace: Trace, layer: int, norm: FinalNorm | None = None) -> Float[Tensor, "token width"]:
-    """All tokens of a depth, prefix first: `layer` 0 enters block 1, L is the raw output of the last block.
+    """Return all tokens of a layer, prefix first: (token, width).
 
-    With `norm`, an inspector, through its final norm. Raises IndexError for a depth that does not exist.
+    Args:
+        trace: the trace.
+        layer: 0 is the input of block 1, L the raw output of the last block.
+        norm: an inspector, to apply its final norm; None for raw tokens.
+
+    Raises:
+        IndexError: the layer does not exist.
 
     >>> from vitviz.analyses.example import example_trace
     >>> tokens_at(example_trace(layers=2), 2).shape
@@ -64,7 +73,9 @@ def tokens_at(trace: Trace, layer: int, norm: FinalNorm | None = None) -> Float[
 
 
 def patches_at(trace: Trace, layer: int, norm: FinalNorm | None = None) -> Float[Tensor, "patch width"]:
-    """The same for the patches alone: those that the model was given. Raises IndexError as `tokens_at`.
+    """Return the tokens of a layer's patches that were not dropped: (patch, width).
+
+    Args and Raises are those of `tokens_at`.
 
     >>> from vitviz.analyses.example import example_trace
     >>> patches_at(example_trace(layers=2), 0).shape
@@ -74,7 +85,7 @@ def patches_at(trace: Trace, layer: int, norm: FinalNorm | None = None) -> Float
 
 
 def present(trace: Trace) -> Int[Tensor, " patch"]:
-    """The numbers, from 0 without prefix tokens, of the patches that have a token. Raises nothing.
+    """Return the numbers, from 0 without prefix tokens, of the patches that have a token. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
     >>> present(example_trace()).tolist()
@@ -84,9 +95,10 @@ def present(trace: Trace) -> Int[Tensor, " patch"]:
 
 
 def place(trace: Trace, patch: int | tuple[int, int]) -> int:
-    """Which of the patches that have a token a patch is, by its number from 0 or its (row, col).
+    """Return a patch's index among the patches that have a token.
 
-    Raises VitvizError for one that the grid does not have or that was withheld.
+    `patch` is its number from 0 or its (row, col). Raises VitvizError for a patch that the grid does not have
+    or that was dropped.
 
     >>> from vitviz.analyses.example import example_trace
     >>> place(example_trace(), (0, 2))
@@ -112,7 +124,7 @@ def place(trace: Trace, patch: int | tuple[int, int]) -> int:
 
 
 def over_grid(trace: Trace, values: Float[Tensor, " patch *rest"]) -> Float[Tensor, "row col *rest"]:
-    """Numbers of the patches that have a token as a map; not-a-number where one was withheld. Raises nothing.
+    """Return values of the patches that have a token as a map; NaN for dropped patches. Raises nothing.
 
     >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
@@ -126,7 +138,7 @@ def over_grid(trace: Trace, values: Float[Tensor, " patch *rest"]) -> Float[Tens
 
 
 def over_sequence(trace: Trace, values: Float[Tensor, "*rest token"]) -> Float[Tensor, "*rest token2"]:
-    """Numbers of the tokens there are on the whole sequence; NaN for withheld patches. Raises nothing.
+    """Return values of the pass's tokens for the whole sequence; NaN for dropped patches. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
     >>> over_sequence(example_trace(), torch.arange(4.0)).tolist()
@@ -136,9 +148,9 @@ def over_sequence(trace: Trace, values: Float[Tensor, "*rest token"]) -> Float[T
 
 
 def token_norms(trace: Trace) -> Float[Tensor, "layer token"]:
-    """The length of every token at every depth: L + 1 rows, the first entering block 1; prefix tokens first.
+    """Return the Euclidean norm of every token in every layer: (L + 1, token), prefix tokens first.
 
-    Raises nothing. Source: Darcet et al. 2024, section 2.
+    Row 0 is the input of block 1. Raises nothing. Source: Darcet et al. 2024, section 2.
 
     >>> from vitviz.analyses.example import example_trace
     >>> token_norms(example_trace(layers=2)).shape
@@ -149,18 +161,18 @@ def token_norms(trace: Trace) -> Float[Tensor, "layer token"]:
 
 @dataclass(frozen=True)
 class TypicalNorms:
-    """What is usual among the patches of each layer."""
+    """Median and MAD of the patches' norms in every layer."""
 
     median: Float[Tensor, " layer"]
-    mad: Float[Tensor, " layer"]  # the median distance from it
+    mad: Float[Tensor, " layer"]  # median of |norm - median|
 
     def limit(self, k: float) -> Float[Tensor, " layer"]:
-        """Where a patch begins to stand out: median + k MAD."""
+        """Return the norm above which a patch counts as outlying, by layer: median + k MAD."""
         return self.median + k * self.mad
 
 
 def usual_norms(trace: Trace) -> TypicalNorms:
-    """Median and MAD of the patches' norms, layer by layer; see the module. Raises nothing.
+    """Return the median and MAD of the patches' norms by layer; see the module. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
     >>> usual_norms(example_trace(layers=2)).limit(5).tolist()
@@ -174,18 +186,19 @@ def usual_norms(trace: Trace) -> TypicalNorms:
 
 @dataclass(frozen=True)
 class LargestActivations:
-    """The numbers of largest magnitude at one depth, largest first."""
+    """The activations of largest magnitude in one layer, in descending order."""
 
-    values: Float[Tensor, " rank"]  # with their sign
-    tokens: Int[Tensor, " rank"]  # among those that there are, prefix tokens first
+    values: Float[Tensor, " rank"]  # signed
+    tokens: Int[Tensor, " rank"]  # index among the pass's tokens, prefix tokens first
     channels: Int[Tensor, " rank"]  # from 0
-    typical: float  # the median magnitude of all numbers of the depth
+    typical: float  # median magnitude of all activations of the layer
 
 
 def largest_activations(trace: Trace, layer: int, count: int = 3) -> LargestActivations:
-    """The `count` numbers of largest magnitude in a depth's tokens, and how large numbers are as a rule.
+    """Return the `count` activations of largest magnitude in a layer's tokens, and the median magnitude.
 
-    Raises IndexError for a layer, VitvizError for a count. Source: Sun et al. 2024 (arXiv 2402.17762).
+    `layer` 0 is the input of block 1, L the output of the last block. Raises IndexError for an unknown layer
+    and VitvizError for an invalid count. Source: Sun et al. 2024 (arXiv 2402.17762).
 
     >>> from vitviz.analyses.example import example_trace
     >>> largest_activations(example_trace(seed=1), layer=1).values.shape
@@ -196,24 +209,33 @@ def largest_activations(trace: Trace, layer: int, count: int = 3) -> LargestActi
         raise VitvizError(f"Given count={quoted(count)}; expected from 1 to {tokens.numel()} numbers.")
     flat = tokens.flatten()
     found = flat.abs().topk(count).indices
-    # torch's own bound
+    # torch's quantile has this size limit
     typical = flat.abs().double().quantile(0.5) if len(flat) < 2**24 else flat.abs().median()
     return LargestActivations(flat[found], found // tokens.shape[1], found % tokens.shape[1], float(typical))
 
 
 @dataclass(frozen=True)
 class SkipRatios:
-    """Skip over branch, a ratio without a unit; infinite where a branch adds nothing."""
+    """Length of the skip connection divided by length of the branch; infinite if a branch adds nothing."""
 
     attention: Float[Tensor, "layer token"]
     mlp: Float[Tensor, "layer token"]
 
 
 def skip_ratios(trace: Trace, projections: Sequence[Projection]) -> SkipRatios:
-    """The ratio of skip and branch for every token of every layer, prefix tokens first.
+    """Return the skip ratio of every token in every layer, for attention and for the MLP.
 
-    `projections`: from each layer's heads to the residual stream, as `inspector.tail().layers`. Raises
-    UnsupportedModel where a gate stands between heads and projection. Source: see the module.
+    Args:
+        trace: the trace.
+        projections: from each layer's heads to the residual stream, as in `inspector.tail().layers`.
+
+    Returns:
+        `SkipRatios` with two (layer, token) tensors, prefix tokens first.
+
+    Raises:
+        UnsupportedModel: a gate stands between heads and projection.
+
+    Source: see the module.
 
     >>> from vitviz.analyses.example import example_account
     >>> trace, tail = example_account()

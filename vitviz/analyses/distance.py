@@ -1,15 +1,15 @@
-"""Attention distance: how far a head looks, in pixels of the model's input.
+"""Attention distance: how far a head attends, in pixels of the model's input.
 
     d_ij = sqrt((P_r (row_i - row_j))^2 + (P_c (col_i - col_j))^2)
     D(l, h) = 1/N_p sum_i sum_j A_ij d_ij
 
 over patch queries i and patch keys j. The rows and columns of prefix tokens are dropped and the rows not
-renormalised, as in the authors' own code (google-research/vision_transformer, issue 162); `renormalise`
+renormalised, as in the authors' own code (google-research/vision_transformer, issue 162). `renormalise`
 divides each row by its mass on patches instead (vit_analysis, CVPR 2023). Source: Dosovitskiy et al. 2021,
 figures 7 right and 11, section D.7.
 
-It does not show where a head looks, nor whether what it finds there matters to the answer; and a head that
-leaves its mass on the class token looks near without renormalisation: read it beside the prefix mass.
+The distance does not show where a head attends, nor whether the prediction depends on it. A head with most of
+its mass on the class token has a short distance without renormalisation: compare it with the prefix mass.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ from vitviz.traces.trace import Trace
 
 
 def pixel_distances(grid: Grid) -> Float[Tensor, "patch patch2"]:
-    """The distance in pixels between the centres of every two patches, float32, in sequence order.
+    """Return the distance in pixels between the centres of every two patches, float32: (patch, patch).
 
-    Source: paper section D.7. Raises nothing.
+    Patches are in sequence order. Source: paper section D.7. Raises nothing.
 
     >>> pixel_distances(Grid(rows=2, cols=2, patch=(3, 4)))[0].tolist()
     [0.0, 4.0, 3.0, 5.0]
@@ -44,9 +44,9 @@ def pixel_distances(grid: Grid) -> Float[Tensor, "patch patch2"]:
 
 
 def token_distances(trace: Trace) -> Float[Tensor, "token token2"]:
-    """The same between all tokens, zero to and from prefix tokens; in the trace's own precision."""
+    """Return the distance in pixels between all tokens of a pass, in its precision; 0 for prefix tokens."""
     lengths = pixel_distances(trace.grid)
-    if trace.kept is not None:  # the mean is then over the patches that stayed
+    if trace.kept is not None:  # the mean is then over the remaining patches
         kept = list(trace.kept)
         lengths = lengths[kept][:, kept]
     return F.pad(lengths, (trace.grid.prefix, 0, trace.grid.prefix, 0)).to(trace.layers[0].q)
@@ -54,7 +54,7 @@ def token_distances(trace: Trace) -> Float[Tensor, "token token2"]:
 
 @dataclass(frozen=True)
 class Distances(NotebookDisplay):
-    """How far every head looks, by both conventions, and what it spends on prefix tokens."""
+    """Attention distance of every head, by both conventions, and its attention mass on prefix tokens."""
 
     distance: Float[Tensor, "layer head"]  # px, rows not renormalised
     renormalised: Float[Tensor, "layer head"]  # px, each row divided by its mass on patches
@@ -62,13 +62,16 @@ class Distances(NotebookDisplay):
 
 
 def collect(readings: Sequence[Reading], like: Tensor) -> Distances:
-    """The readings of all layers, first layer first, as one record."""
+    """Return the readings of all layers, first layer first, as one record."""
     names = ("distance", "renormalised", "prefix_mass")
     return Distances(*(torch.stack([getattr(one, name) for one in readings]).to(like) for name in names))
 
 
 def distances(trace: Trace) -> Distances:
-    """Distance by both conventions and prefix mass of every layer and head, in one pass over the attention.
+    """Return attention distance by both conventions and prefix mass, in one pass over the attention.
+
+    Returns:
+        `Distances` of (layer, head) tensors: distances in pixels of the model's input, masses from 0 to 1.
 
     Source: see the module. Raises nothing.
 
@@ -83,7 +86,15 @@ def distances(trace: Trace) -> Distances:
 
 
 def attention_distance(trace: Trace, renormalise: bool = False) -> Float[Tensor, "layer head"]:
-    """The mean distance in pixels between a patch and what each head of each layer attends to.
+    """Return the mean attention distance of every head.
+
+    Args:
+        trace: the trace.
+        renormalise: divide each row by its mass on patches; otherwise attention to prefix tokens counts as
+            distance 0.
+
+    Returns:
+        (layer, head), in pixels of the model's input.
 
     Source: paper figure 7 right, section D.7. Raises nothing.
 
@@ -96,9 +107,12 @@ def attention_distance(trace: Trace, renormalise: bool = False) -> Float[Tensor,
 
 
 def prefix_mass(trace: Trace) -> Float[Tensor, "layer head"]:
-    """The share of a patch's attention on prefix tokens, mean over the patch queries; 0 without them.
+    """Return the attention mass that patches spend on prefix tokens, by head.
 
-    Source: reported beside the distance, whose rows it explains. Raises nothing.
+    Returns:
+        (layer, head), from 0 to 1, mean over the patch queries; 0 without prefix tokens.
+
+    Source: reported with the distance, whose rows it explains. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
     >>> round(prefix_mass(example_trace(Grid(3, 3, (16, 16), ("class",))))[0, 0].item(), 3)
@@ -108,9 +122,10 @@ def prefix_mass(trace: Trace) -> Float[Tensor, "layer head"]:
 
 
 def uniform_distance(grid: Grid, renormalise: bool = False) -> float:
-    """The distance in pixels of a head that attends to all tokens alike, by the same convention as the heads.
+    """Return the attention distance in pixels of uniform attention over all tokens of a grid.
 
-    Each pair of rows `step` apart is counted as often as it occurs; no N x N is made. Raises nothing.
+    `renormalise` selects the same convention as in `attention_distance`. Each row and column offset is
+    counted as often as it occurs, so no N x N matrix is made. Raises nothing.
 
     >>> round(uniform_distance(Grid(7, 7, (32, 32)), renormalise=True), 3)
     115.503

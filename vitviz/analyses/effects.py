@@ -1,18 +1,20 @@
-"""What an answer loses when a part is taken away, beside what it wrote: total effect and direct share.
+"""Ablation effects compared with direct contributions.
 
-The ledger's line of a head is its direct share of a logit: what it wrote where the classifier reads. When
-the head is taken away, later layers see other tokens and write other things too, so the logit falls by
-more, by less, or rises. Both are true, and where they disagree later layers react. Their correlation says
-how much of a model's answer can be read off its last writings alone. A total effect depends on what stands
-in the part's place, the effects of two parts do not add up, and they do not show which later part reacted.
+The direct contribution of a head to a logit comes from what it writes into the tokens that the classifier
+reads. If the head is ablated, later layers receive other tokens and write other vectors, so the logit falls
+by more, by less, or rises. Both numbers are correct; where they disagree, later layers react. Their
+correlation tells how much of a prediction the direct contributions explain. An effect depends on the
+replacement of the component, the effects of two components do not add up, and they do not show which later
+component reacted.
 
-The held picture against the truth: a writer's part taken out of one reader's input alone, by a real pass.
+Edge ablation: remove one writer's contribution from the input of a single reader, in a real pass.
 
-`writers` holds attention, norms and MLPs, so that everything adds up. Path patching (Wang et al. 2022, arXiv
-2211.00593) does not hold anything: the writer's part is replaced by its reference in what one head's values
-(or queries, or keys) are made of, the norm taken anew, and all else runs on. Share and effect of an edge
-agree where later layers do not react; their correlation says how far the shares carry. An effect says
-nothing about several edges at once: two taken out together lose another number than the two alone.
+Upstream contributions hold attention, norms and MLPs, so they add up. Path patching (Wang et al. 2022, arXiv
+2211.00593) holds nothing: the writer's contribution is replaced by its reference in the input of one head's
+values (or queries, or keys), the norm is recomputed, and everything else responds. The contribution and the
+effect of an edge agree if later layers do not react. Their correlation tells how reliable the contributions
+are. An effect says nothing about several edges at once: two edges removed together have another effect than
+the sum of the two.
 """
 
 from dataclasses import dataclass
@@ -30,26 +32,33 @@ from vitviz.traces.display import NotebookDisplay, NotebookTable
 
 @dataclass(frozen=True)
 class AblationEffects(NotebookDisplay):
-    """What a target's logit loses without a part alone: with - without it, in logits; NaN for the untried."""
+    """Drop of a target's logit when one component is ablated: with - without it; NaN if not run."""
 
-    logit: float  # with everything in its place
+    logit: float  # of the whole model
     heads: Float[Tensor, "layer head"]
     mlps: Float[Tensor, " layer"]
-    heads_as: str  # what stood in a part's place, as in `Without`
-    reference: str = ""  # which means these were, where they were means
+    heads_as: str  # replacement of a component, as in `Ablation`
+    reference: str = ""  # name of the reference means, if any
 
 
 class Agreement(NamedTuple):
-    """Pearson's correlation of total effects and direct shares; NaN where none are, or all are alike."""
+    """Pearson's correlation of effects and direct contributions; NaN without values or if constant."""
 
     heads: float
     mlps: float
 
 
 def agreement(effects: AblationEffects, account: Attribution) -> Agreement:
-    """How well direct shares foretell what happens when a part is taken away, over all heads and all MLPs.
+    """Return the correlation of ablation effects and direct contributions, over all heads and over all MLPs.
 
-    Both of one picture and target. Source: see the module. Raises nothing.
+    Args:
+        effects: ablation effects, in logits.
+        account: logit attribution of the same image and target.
+
+    Returns:
+        `Agreement`: two numbers from -1 to 1.
+
+    Source: see the module. Raises nothing.
 
     >>> from vitviz.analyses.logit_account import logit_attribution
     >>> from vitviz.analyses.example import example_account
@@ -65,36 +74,36 @@ SIDES = ("query", "key", "value")
 
 @dataclass(frozen=True)
 class Edge:
-    """From a writer to one side of a head that reads it, or to the answer; layers and heads from 0."""
+    """Edge from a writer to one side of a head, or to the prediction; layers and heads from 0."""
 
     writer: Writer
-    layer: int  # behind the last one: the answer
+    layer: int  # number of layers: the prediction
     head: int | None
     into: str = "value"
 
     @property
     def reader(self) -> tuple:
-        """As passes without some edges name it."""
+        """The reader in the form that passes with ablated edges use."""
         return ("readout",) if self.into == "answer" else (self.into, self.layer, self.head)
 
 
 @dataclass(frozen=True)
 class EdgeAblationEffects(NotebookTable):
-    """How much of a target's logit goes when an edge is taken out alone, beside its share, in logits."""
+    """Drop of a target's logit when one edge is ablated, with the edge's contribution, in logits."""
 
     edges: tuple[Edge, ...]
-    effects: Float[Tensor, " edge"]  # with - without it; NaN for what was not run
-    shares: Float[Tensor, " edge"]  # NaN for queries and keys, which have none
-    of: int  # how many edges there are, of which these are a seeded sample
+    effects: Float[Tensor, " edge"]  # with - without the edge; NaN if not run
+    shares: Float[Tensor, " edge"]  # contributions; NaN for queries and keys, which have none
+    of: int  # number of all edges, of which these are a seeded sample
     parts_as: str
 
     @property
     def correlation(self) -> float:
-        """Pearson's, of share and effect over the edges that were run; NaN where there are too few."""
+        """Pearson's correlation of contribution and effect over the edges run; NaN if there are too few."""
         return pearson(self.effects, self.shares)
 
     def rows(self) -> list[dict]:
-        """One row an edge."""
+        """Return one row per edge."""
         each = zip(self.edges, self.effects.tolist(), self.shares.tolist(), strict=True)
         return [
             {f"writer_{name}": value for name, value in one.writer._asdict().items()}
@@ -104,7 +113,10 @@ class EdgeAblationEffects(NotebookTable):
 
 
 def edges_into(layer: int, head: int | None, heads: int, into: str, positions: bool) -> list[Edge]:
-    """All edges that end in one side of a head, or in the answer; biases are the same for every picture."""
+    """Return all edges into one side of a head, or into the prediction.
+
+    Biases are not writers here, because they are equal for every image.
+    """
     writers = [Writer("embedding"), *([Writer("positions")] if positions else [])]
     for earlier in range(layer):
         writers += [Writer("head", earlier, number) for number in range(heads)]
@@ -113,7 +125,7 @@ def edges_into(layer: int, head: int | None, heads: int, into: str, positions: b
 
 
 def sampled(edges: list[Edge], count: int | None, seed: int) -> list[Edge]:
-    """So many of them by a seed, in their order; None for all."""
+    """Return `count` of the edges, drawn with a seed and in their order; None for all."""
     if count is None or count >= len(edges):
         return edges
     chosen = torch.randperm(len(edges), generator=torch.Generator().manual_seed(seed))[:count]

@@ -1,6 +1,6 @@
-"""Small traces without a model, for examples and tests: their attention is known, or random from a seed.
+"""Small traces without a model, for examples and tests: uniform attention, or random attention from a seed.
 
-They show the shapes that a real trace has, and nothing about any Vision Transformer.
+They have the shapes of a real trace and show nothing about any Vision Transformer.
 """
 
 from dataclasses import replace
@@ -20,8 +20,10 @@ def example_trace(
     grid: Grid = GRID, layers: int = 2, heads: int = 2, seed: int | None = None, pool: str = "class",
     width: int = 4, kept: tuple[int, ...] | None = None,
 ) -> Trace:  # fmt: skip
-    """A trace whose attention is uniform (1 / tokens everywhere), or, with a seed, the softmax of random
-    scores; without a grid, of a class token and three patches side by side.
+    """Return a trace with uniform attention (1 / tokens everywhere), or random attention if a seed is given.
+
+    With a seed, attention is the softmax of random scores. The default grid has a class token and three
+    patches in a row.
 
     >>> example_trace().attention(0)[0, 0].tolist()
     [0.25, 0.25, 0.25, 0.25]
@@ -56,9 +58,10 @@ def example_trace(
 def example_account(
     grid: Grid = GRID, layers: int = 2, heads: int = 2, seed: int = 0, pool: str = "class", classes: int = 3
 ) -> tuple[Trace, ReadoutStage]:
-    """A trace and the readout it was made by, in float64: a class token, or a norm and an average.
+    """Return a trace and the readout that made its logits, in float64.
 
-    Its blocks have random attention and random numbers for an MLP.
+    The readout is a norm and the class token, or the average. The blocks have random attention, and random
+    numbers as the output of the MLP.
 
     >>> trace, readout = example_account()
     >>> trace.logits.shape, readout.pooling.kind

@@ -1,12 +1,13 @@
-"""The filters of the linear embedding: what each patch is compared with before anything else happens.
+"""Filters of the linear patch embedding, and their principal components.
 
     W in R^{D x (P^2 C)}: the D filters as points, centred on their mean; W - mean = U S V^T; the rows of V^T
-    are the principal components, each a P x P picture, and S_k^2 / sum S^2 is its share of the variance.
+    are the principal components, each a P x P image, and S_k^2 / sum S^2 is its share of the variance.
 
-Source: Dosovitskiy et al. 2021, figure 7 left. The paper states neither sign nor scale: here the entry of
-largest magnitude is positive, and each picture is scaled to [0, 1] alone for display, so brightness says
-nothing between two of them. Filters act on normalised pixels. They do not show what a filter answers to in
-photographs, nor what later layers make of it; a component is a common direction, and no filter of the model.
+Source: Dosovitskiy et al. 2021, figure 7 left. The paper states neither sign nor scale. Here the entry of
+largest magnitude is positive, and each image is scaled to [0, 1] alone for display, so brightness cannot be
+compared between images. Filters act on normalised pixels. They do not show which photographs a filter
+responds to, nor what later layers make of it. A component is a common direction of the filters; it is not a
+filter of the model.
 """
 
 from dataclasses import dataclass
@@ -20,12 +21,16 @@ from vitviz.analyses.components import basis_of
 from vitviz.errors import VitvizError
 from vitviz.traces.display import NotebookDisplay
 
-COMPONENTS = 28  # the paper's figure 7 left shows 28
+COMPONENTS = 28  # as in figure 7 left of the paper
 
 
 @dataclass(frozen=True)
 class FilterComponents(NotebookDisplay):
-    """Principal components, most variance first: pictures of unit norm, not yet scaled; their shares."""
+    """Principal components of the filters, largest variance first, and their shares of the variance.
+
+    `pictures` have unit norm and are not scaled for display. `variance` holds fractions of the total
+    variance.
+    """
 
     pictures: Float[Tensor, "count row col channel"]
     variance: Float[Tensor, " count"]
@@ -34,10 +39,20 @@ class FilterComponents(NotebookDisplay):
 def principal_filters(
     weight: Float[Tensor, "width channel row col"], count: int = COMPONENTS
 ) -> FilterComponents:
-    """The first `count` principal components of the patch projection's filters (figure 7 left).
+    """Return the first `count` principal components of the patch projection's filters (figure 7 left).
 
-    At most width - 1 of them (centring takes one away) and at most row * col * channel. Where fewer filters
-    differ, the rest have no variance and any direction. Raises VitvizError for a count below 1 or 1 filter.
+    Args:
+        weight: weight of the patch projection, (width, channel, row, col).
+        count: number of components. At most width - 1 (centring removes one) and row * col * channel are
+            returned.
+
+    Returns:
+        `FilterComponents`: `pictures` (count, row, col, channel), of unit norm, and `variance` (count),
+            fractions of the total variance. If fewer filters differ, the remaining components have no
+            variance and an arbitrary direction.
+
+    Raises:
+        VitvizError: `count` is below 1, or there is only one filter.
 
     >>> weight = torch.zeros(3, 1, 1, 2)
     >>> weight[0, 0, 0, 0], weight[1, 0, 0, 0] = -6.0, 6.0
@@ -61,9 +76,9 @@ def principal_filters(
 def raw_filters(
     weight: Float[Tensor, "width channel row col"],
 ) -> tuple[Float[Tensor, "width row col channel"], Float[Tensor, " width"]]:
-    """All filters as they are, and their norms, largest norm first (equal ones in the model's order).
+    """Return all filters unscaled and their norms, in descending order of norm.
 
-    Source: what figure 7 left is made from. Raises nothing.
+    Filters of equal norm keep the model's order. Source: the input of figure 7 left. Raises nothing.
 
     >>> pictures, norms = raw_filters(torch.tensor([1.0, -3.0, 2.0]).reshape(3, 1, 1, 1))
     >>> pictures.flatten().tolist(), norms.tolist()
@@ -76,9 +91,9 @@ def raw_filters(
 def display_scaled(
     pictures: Float[Tensor, "count row col channel"],
 ) -> Float[Tensor, "count row col channel"]:
-    """Each picture alone stretched to [0, 1], all channels together; a constant one becomes mid-grey.
+    """Return each image scaled to [0, 1] alone, all channels together; a constant image becomes mid-grey.
 
-    Source: the paper states no scale; this is the one that the panel names. Raises nothing.
+    Source: the paper states no scale; the panel states this one. Raises nothing.
 
     >>> pictures = torch.tensor([[-1.0, 0.0, 3.0], [7.0, 7.0, 7.0]]).reshape(2, 1, 3, 1)
     >>> display_scaled(pictures).flatten().tolist()

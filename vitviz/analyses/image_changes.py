@@ -1,18 +1,18 @@
-"""A picture changed step by step, to ask what an answer hangs on: place, colour, edges, ground or texture.
+"""Step-by-step changes of an image: position, colour, edges, background or texture.
 
-x is the picture as the model gets it, before it is normalised: from 0 to 1, in float64. m is its mean colour,
-s the share of a step, y another picture.
+x is the image as the model receives it, before normalisation: from 0 to 1, in float64. m is its mean colour,
+s the fraction of a step, y another image.
 
-    shift    by whole pixels to the right, left, down and up; m comes in from behind
-    turn     by degrees about the middle, against and with the clock, bilinear; m where nothing is
+    shift    by whole pixels to the right, left, down and up; m fills the exposed pixels
+    turn     by degrees about the centre, in both directions, bilinear; m fills the exposed pixels
     grey     (1 - s) x + s Y, the luma Y = 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601)
-    edges    (1 - s) x + s E, E = min(1, |(gx, gy)| / 4): Sobel's derivatives of Y, its rim repeated outwards
-    ground   the floor(s N) patches farthest from the middle are y's, of equally far ones the first
-    texture  x - s (x - its mean in each patch) + s (y - y's mean there), cut off at 0 and 1
+    edges    (1 - s) x + s E, E = min(1, |(gx, gy)| / 4): Sobel's derivatives of Y, its border replicated
+    ground   the floor(s N) patches farthest from the centre are y's; among equally far ones, the first
+    texture  x - s (x - its mean in each patch) + s (y - y's mean there), clipped to 0 and 1
 
 Sources: Azulay and Weiss 2018 (arXiv 1805.12177) shift by pixels, Xiao et al. 2020 (arXiv 2006.09994) change
-grounds, Geirhos et al. 2019 (arXiv 1811.12231) textures; there by masks and style transfer, here by patches.
-What it does not show: that the object is in the middle, or that a texture ends where a patch does.
+backgrounds, Geirhos et al. 2019 (arXiv 1811.12231) textures; they use masks and style transfer, this module
+patches. The changes do not show that the object is in the centre, or that a texture ends at a patch's border.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,9 +40,10 @@ def altered(
     grid: Grid,
     others: Sequence[UInt8[np.ndarray, "height width 3"]] = (),
 ) -> Float[Tensor, "draw 3 height width"]:
-    """The picture altered in one of CHANGES, each draw in a direction of its own, or by one of the others.
+    """Return the image changed in one of the ways of CHANGES: (draw, 3, height, width), float64 from 0 to 1.
 
-    `step`: pixels, degrees or per cent. Raises UnsupportedModel where another picture is missing.
+    Each draw has its own direction, or uses one of the `others`. `step` is in pixels, degrees or per cent.
+    Raises UnsupportedModel if the change needs another image and none is given.
 
     >>> red = np.full((4, 4, 3), (255, 0, 0), np.uint8)
     >>> altered(red, "grey", 100, Grid(2, 2, (2, 2), ()))[0, :, 0, 0].tolist()
@@ -58,7 +59,8 @@ def altered(
 def _shift(x: ImageTensor, by: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
     tall, wide = grid.patch
     mean = x.mean((1, 2), keepdim=True)
-    sides = ((by, 0), (-by, 0), (0, by), (0, -by))[: 4 if tall == wide else 2]  # a patch's width is marked
+    # the axis marks a patch's width, so patches that are not square shift sideways only
+    sides = ((by, 0), (-by, 0), (0, by), (0, -by))[: 4 if tall == wide else 2]
     return [F.pad(x - mean, (right, -right, down, -down)) + mean for right, down in sides]
 
 
@@ -68,7 +70,7 @@ def _turned(x: ImageTensor, degrees: int, grid: Grid, others: Sequence[ImageTens
     down, right = torch.meshgrid(*middles, indexing="ij")
     mean, found = x.mean((1, 2), keepdim=True), []
     for angle in (radians(degrees), -radians(degrees)):
-        across = right * cos(angle) - down * sin(angle)  # where each place's colour comes from
+        across = right * cos(angle) - down * sin(angle)  # source position of each pixel
         along = right * sin(angle) + down * cos(angle)
         places = torch.stack([2 * across / width, 2 * along / height], dim=-1)
         found.append(F.grid_sample((x - mean)[None], places[None], align_corners=False)[0] + mean)
@@ -94,7 +96,7 @@ def _edged(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]
 def _on_ground(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
     sides = zip((grid.rows, grid.cols), grid.patch, strict=True)
     down, right = ((2 * torch.arange(count) - (count - 1)) * size for count, size in sides)
-    far = (down[:, None] ** 2 + right**2).flatten()  # whole numbers: ties are exact
+    far = (down[:, None] ** 2 + right**2).flatten()  # integers, so that ties are exact
     there = torch.zeros(grid.patches, dtype=torch.bool)
     there[(-far).argsort(stable=True)[: share * grid.patches // 100]] = True
     place = F.pad(_spread(there.view(grid.rows, grid.cols), grid), _rim(x, grid))
@@ -111,12 +113,12 @@ def _textured(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTens
 
 
 def _spread(values: Tensor, grid: Grid) -> Tensor:
-    """One number a patch, over its pixels."""
+    """Return one value per patch, repeated over the patch's pixels."""
     return values.repeat_interleave(grid.patch[0], -2).repeat_interleave(grid.patch[1], -1)
 
 
 def _rim(x: ImageTensor, grid: Grid) -> tuple[int, int, int, int]:
-    """How many pixels no patch is cut from, as padding: none changes."""
+    """Return the padding of the pixels outside all patches, which never change."""
     return 0, x.shape[2] - grid.pixels[1], 0, x.shape[1] - grid.pixels[0]
 
 

@@ -1,35 +1,36 @@
-"""The ledger: an account of one logit, whose lines add up to it.
+"""Direct logit attribution: a logit as a sum of contributions.
 
 With the final norm's deviation s held, u = (w * weight) / s minus its mean, x the tokens that are read,
 
     logit = <u, x_0> + sum_l sum_h sum_j A_lhj <v_lhj, W_O^lh u> + sum_l <u, b_O^l> + sum_l <u, m_l>
             + <w, bias> + b
 
-for a class token: its start, every head's share by source token j, the projections' biases, the MLPs' results
-m, the norm's and the head's bias. LayerScale multiplies W_O, b_O and m; norms between a head and the residual
-stream are held like the last; where an average or attention pooling is read the sums run over all readers
-too, each with the deviation it had. Attention pooling adds lines of its own. Sources: Gandelsman et al. 2024
-(arXiv 2310.05916), who split the norm's mean and bias over all parts alike; here centring is moved onto the
-direction, where it is linear, and biases are lines.
+for a class token: its start, every head's contribution by source token j, the projections' biases, the MLPs'
+outputs m, the norm's and the head's bias. LayerScale multiplies W_O, b_O and m. Norms between a head and the
+residual stream are held like the last. If the classifier reads an average or attention pooling, the sums also
+run over all readers, each with its own deviation. Attention pooling adds terms of its own. Sources:
+Gandelsman et al. 2024 (arXiv 2310.05916), who split the norm's mean and bias equally over all components;
+here centring is moved onto the direction, where it is linear, and biases are separate terms.
 
-It shows direct effects only, and does not show what an early head does through later layers: that stands in
-their lines. Source j in layer l is the token at position j, which is mixed already. The class token's start
-is the same for every picture. MLPs of tokens that nobody reads do not appear. Deviations are the picture's
-own. What was put in a head's place stands at the token that reads it, since it came from no source; where all
-tokens were exchanged before a layer, the start is what entered there and layers before it have no share.
+Attribution shows direct effects only. It does not show the effect of an early head through later layers,
+which is credited to those layers. Source j in layer l is the token at position j, which already mixes other
+tokens. The class token's start is equal for every image. MLPs of tokens that are not read do not appear.
+Deviations are those of the image. The replacement of an ablated head is credited to the token that reads it,
+because it has no source. If all tokens were exchanged before a layer, the start is the input of that layer,
+and earlier layers contribute nothing.
 
-A difference of two accounts adds up to the change of the logit, line by line; but each line of the second was
-divided by the deviation that the second picture had, so that it mixes what the part wrote and how it was
-scaled. Where the readout has one deviation, the second's lines are taken at the first's, and the rest,
-(1 - s'/s) of their sum, is a line "norm".
+The difference of two attributions adds up to the change of the logit, term by term. Each term of the second
+was divided by the deviation of the second image, so the difference mixes a change of what the component wrote
+and a change of scale. If the readout has a single deviation s, the second's terms are taken at the first's
+deviation, and the rest, (1 - s'/s) of their sum, is the term "norm".
 
-The truth check of the ledger: the lines must add up to the model's own logits.
+Check of an attribution: the terms must add up to the model's own logits.
 
 In float32 the largest gap of a few classes may be 1e-4 of the largest logit. In a lower precision each sum
-and product of the model is rounded, and the account, made in float32 of what was recorded, cannot meet a
-rounded logit: there the same model in float32 has to balance, and the gap may be as large as the precision
-has been seen to move logits. Checked too is that each layer's heads and biases are what its attention added.
-It does not show that a line stands in its right place.
+and product of the model is rounded, so an attribution computed in float32 from the recorded values cannot
+match a rounded logit. There the same model in float32 has to match, and the gap may be as large as the
+largest effect of the precision on a logit. The check also compares each layer's heads and biases with the
+output of its attention. It does not show that every term is assigned to the right component.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ from vitviz.traces.trace import Attention, Trace
 
 @dataclass(frozen=True)
 class PoolingContributions:
-    """Attention pooling's lines; `heads`, what its heads hand on by token, is a second reading, no line."""
+    """Terms of attention pooling, in logits.
+
+    `heads`, the contribution of the pooling's heads by token, is another view of the same numbers and not a
+    term.
+    """
 
     value_bias: float
     projection_bias: float
@@ -63,36 +68,44 @@ class PoolingContributions:
 
     @property
     def total(self) -> float:
-        """The sum of all lines."""
+        """Sum of all terms."""
         return self.value_bias + self.projection_bias + self.positions + self.mlp
 
 
 @dataclass(frozen=True)
 class Attribution(NotebookTable):
-    """One logit's account; all numbers are in logits, layers and heads count from 0."""
+    """Attribution of one logit. All numbers are in logits; layers and heads count from 0."""
 
-    logit: float  # the model's own
-    start: float  # what entered the first block
+    logit: float  # the model's own logit
+    start: float  # input of the first block
     heads: Float[Tensor, "layer head"]
-    sources: Float[Tensor, "layer head token"]  # the same by source token, prefix tokens first
-    projection_biases: Float[Tensor, " layer"]  # with the biases of norms in or behind the branch
+    sources: Float[Tensor, "layer head token"]  # heads' contributions by source token, prefix tokens first
+    projection_biases: Float[Tensor, " layer"]  # including the biases of norms in or after the branch
     mlps: Float[Tensor, " layer"]
     norm_bias: float
     head_bias: float
-    patches: Float[Tensor, "row col"]  # heads' shares by source patch, all layers
-    starts: Float[Tensor, " token"]  # the start, by the token that is read
-    # each layer's attention as it was added: heads and bias, by a hook of its own
+    # heads' contributions by source patch, summed over all layers and heads
+    patches: Float[Tensor, "row col"]
+    starts: Float[Tensor, " token"]  # the start by the token that is read
+    # each layer's attention output as added: heads and bias, recorded by a separate hook
     attentions: Float[Tensor, " layer"]
     pool: PoolingContributions | None = None
-    deviation: float | None = None  # of the last norm, where it is one number for everything that is read
-    norm: float = 0.0  # of a difference: what the other deviation does
+    # deviation of the last norm, if a single number applies to everything that is read
+    deviation: float | None = None
+    norm: float = 0.0  # of a difference: effect of the other deviation
 
     def minus(self, before: Attribution, held: bool = True) -> Attribution:
-        """This account less another of the same model and target: an account of the change of the logit.
+        """Return the attribution of the change from `before` to this one, for the same model and target.
 
-        `held` takes this one's lines at the deviation that `before` had, where the last norm has one, with
-        what is left as `norm`; else each keeps its own, and `norm` is 0. Patches that were left out have a
-        share of 0. Raises VitvizError for accounts of another shape.
+        Args:
+            before: the attribution to subtract, of the same shape.
+            held: take this one's terms at the deviation of `before`, if the last norm has a single deviation;
+                the rest is the term `norm`. Otherwise each keeps its own deviation and `norm` is 0.
+
+        Contributions of dropped patches count as 0.
+
+        Raises:
+            VitvizError: the shapes differ.
 
         >>> from vitviz.analyses.example import example_account
         >>> before, after = (logit_attribution(*example_account(seed=seed), target=0) for seed in (1, 2))
@@ -115,7 +128,7 @@ class Attribution(NotebookTable):
 
     @property
     def constants(self) -> dict[str, float]:
-        """What no head hands on, by its name; the same for every patch."""
+        """Terms that no head contributes, by name; equal for every patch."""
         found = {"start": self.start, "MLPs": self.mlps.sum().item()}
         found |= {"projections' biases": self.projection_biases.sum().item(), "norm bias": self.norm_bias}
         found |= {"head bias": self.head_bias}
@@ -128,11 +141,11 @@ class Attribution(NotebookTable):
 
     @property
     def gap(self) -> float:
-        """What the lines leave unexplained: logit - total."""
+        """Unexplained rest: logit - total."""
         return self.logit - self.total
 
     def rows(self) -> list[dict]:
-        """One row a line, layers and heads from 0 (None where it has none); they add up to `total`."""
+        """Return one row per term, layers and heads from 0 or None; the rows add up to `total`."""
 
         def row(line, logits, layer=None, head=None):
             return {"line": line, "layer": layer, "head": head, "logits": float(logits)}
@@ -148,11 +161,11 @@ class Attribution(NotebookTable):
         return [*found, row("norm's bias", self.norm_bias), row("head's bias", self.head_bias)]
 
 
-_WHOLE = ("logit", "norm_bias", "head_bias")  # what no deviation divides
+_WHOLE = ("logit", "norm_bias", "head_bias")  # terms that no deviation divides
 
 
 def _less(after, before, ratio: float):
-    """One line's change: numbers, tensors in which what was left out is 0, or pooling's lines."""
+    """Return the change of one term: a number, a tensor (dropped patches count as 0), or pooling's terms."""
     if isinstance(after, PoolingContributions):
         return PoolingContributions(
             *map(partial(_less, ratio=ratio), vars(after).values(), vars(before).values())
@@ -165,10 +178,23 @@ def _less(after, before, ratio: float):
 def logit_attribution(
     trace: Trace, readout: ReadoutStage, target: TargetLike, relative: bool = False
 ) -> Attribution:
-    """The account of a class (its number from 0 or label), of a rather than b as (a, b), or a direction.
+    """Return the direct logit attribution of a class, a difference of two classes, or a direction.
 
-    `relative`: to the mean over all classes. Raises VitvizError for a target that does not exist and
-    UnsupportedModel for a trace that does not hold what is needed. Source: see the module.
+    Args:
+        trace: the trace, with recorded residual writes.
+        readout: the readout of the same model.
+        target: class number from 0, label, (a, b) for a rather than b, or a direction (a tensor).
+        relative: attribute the logit minus the mean over all classes.
+
+    Returns:
+        `Attribution`, in logits; its heads are (layer, head), its sources (layer, head, token), its patches
+            (row, col).
+
+    Raises:
+        VitvizError: the target does not exist.
+        UnsupportedModel: the trace lacks what the attribution needs.
+
+    Source: see the module.
 
     >>> from vitviz.analyses.example import example_account
     >>> trace, readout = example_account(seed=1)
@@ -180,9 +206,10 @@ def logit_attribution(
 
 
 def account_of(ledger: LogitTerms, target: TargetLike, relative: bool = False) -> Attribution:
-    """The same from a ledger that is kept, for one class after the other.
+    """Return the attribution of a target from the class-independent terms of `ledger_of`.
 
-    Raises VitvizError for a target that does not exist.
+    Use this for several classes of one trace. Args and Returns are those of `logit_attribution`. Raises
+    VitvizError for a target that does not exist.
 
     >>> from vitviz.analyses.example import example_account
     >>> ledger = ledger_of(*example_account(seed=1))
@@ -211,11 +238,11 @@ def account_of(ledger: LogitTerms, target: TargetLike, relative: bool = False) -
 
 
 def _deviation(ledger: LogitTerms) -> float | None:
-    """The last norm's deviation, where all that is read was divided by one; None elsewhere."""
+    """Return the last norm's deviation, if a single number divides everything that is read; else None."""
     pooling, weights = ledger.readout.pooling, ledger.trace.written.weights
     if ledger.readout.attention_pooling is not None:
         return None
-    if pooling.fc_norm is None:  # the one reader's, its share 1
+    if pooling.fc_norm is None:  # the deviation of the single reader, whose weight is 1
         return 1 / weights.item() if pooling.norm is not None and weights.numel() == 1 else None
     alone = pooling.norm is None and ledger.carried.deviation.numel() == 1
     return ledger.carried.deviation.item() if alone else None
@@ -224,7 +251,10 @@ def _deviation(ledger: LogitTerms) -> float | None:
 def directions(
     ledger: LogitTerms, direction: Float[Tensor, "slot width"]
 ) -> tuple[Float[Tensor, "slot2 width2"], float, PoolingContributions | None]:
-    """The direction along which each slot reads, less tokens' weights; norms' biases; pooling's lines."""
+    """Return the direction along which each slot reads the tokens, the norms' biases, and pooling's terms.
+
+    The directions do not include the weights of the tokens.
+    """
     pooling, own = ledger.readout.pooling, ledger.readout.attention_pooling
     norm_bias, pool = 0.0, None
     if pooling.fc_norm is not None:
@@ -241,10 +271,10 @@ def directions(
 def _pool_lines(
     own: AttentionPooling, ledger: LogitTerms, direction: Float[Tensor, " width2"]
 ) -> tuple[Float[Tensor, "slot width"], PoolingContributions]:
-    """Attention pooling's lines, and the directions along which its heads read the normed tokens."""
+    """Return the directions along which attention pooling's heads read the normed tokens, and its terms."""
     trace, pooling = ledger.trace, ledger.readout.pooling
     heads, written = trace.pooling.heads, trace.written
-    # at its heads' values, side by side
+    # at the values of its heads, concatenated
     along = direction if own.projection is None else direction @ own.projection
     by_head = rearrange(along, "(head dim) -> head dim", head=heads)
     basis = torch.einsum("hd,hdw->hw", by_head, own.value.unflatten(0, (heads, -1)))
@@ -264,7 +294,7 @@ def _pool_lines(
 def head_direction(
     ledger: LogitTerms, basis: Float[Tensor, "slot width"], layer: int, head: int
 ) -> Float[Tensor, "token dim"]:
-    """What a head's values at each token are multiplied by in its share: sum_s (sum_i c_is A_ij) r_s."""
+    """Return the factors of a head's values in its contribution, by token: sum_s (sum_i c_is A_ij) r_s."""
     account, heads = ledger.carried.layers[layer], ledger.trace.layers[layer].heads
     along = ledger.readout.layers[layer].back(basis)[0].unflatten(1, (heads, -1))[:, head]
     if account.gated is not None:
@@ -275,7 +305,7 @@ def head_direction(
 def _layer_lines(
     basis: Float[Tensor, "slot width"], account: LayerAccount, projection: Projection, attention: Attention
 ) -> tuple[Float[Tensor, "head token"], Float[Tensor, ""]]:
-    """One layer's heads by source token, and its constants."""
+    """Return one layer's head contributions by source token, and its constants."""
     along, added, projected = projection.back(basis)
     constant = (account.added * added).double().sum() + (account.projected * projected).double().sum()
     by_head = rearrange(along, "slot (head dim) -> head slot dim", head=attention.heads)
@@ -300,12 +330,12 @@ IN_FLOAT32 = (
     " float32 to {found} of the largest logit, where {allowed} is expected, so something between its heads"
     " and its logits is not understood. vitviz shows no account rather than a wrong one."
 )
-TOLERANCE = 1e-4  # of the largest logit
-ROUNDING = 4.0  # times the largest difference that the precision made to any logit of the first picture
+TOLERANCE = 1e-4  # fraction of the largest logit
+ROUNDING = 4.0  # factor of the largest effect of the precision on any logit of the first image
 
 
 def largest_gap(ledger: LogitTerms) -> tuple[float, float]:
-    """The largest gap of a few classes' accounts, and of layers' attention against what it added (logits)."""
+    """Return the largest gap over a few classes, and over layers' attention outputs, in logits."""
     logits = ledger.trace.logits
     classes = {int(logits.argmax()), int(logits.argmin()), 0, len(logits) // 2}
     accounts = [account_of(ledger, one) for one in sorted(classes)]
@@ -315,7 +345,7 @@ def largest_gap(ledger: LogitTerms) -> tuple[float, float]:
 
 
 def check_balance(ledger: LogitTerms) -> None:
-    """UnsupportedModel, with the figure, for a ledger that does not balance; nothing without logits."""
+    """Raise UnsupportedModel, with the gap, if the terms do not add up; do nothing without logits."""
     trace = ledger.trace
     if trace.logits is None or ledger.readout.head is None:
         return

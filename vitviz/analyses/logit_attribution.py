@@ -1,14 +1,15 @@
-"""What of the account does not depend on the class: made once, so that another costs small products.
+"""The class-independent terms of a logit attribution, computed once so that further classes are cheap.
 
-Every slot of the readout reads token i with weight c_is, the final norm's deviation divided out. Norms behind
-a branch or before its projection divide c once more, each with the deviation that token had. What head h of
-layer l hands on from source j is then, for every direction r that its layer is asked along,
+Every slot of the readout reads token i with weight c_is, the final norm's deviation divided out. Norms after
+a branch or before its projection divide c again, each by that token's deviation. The contribution of head h
+of layer l from source j is then, for every direction r at its values,
 
     share_j = sum_s (sum_i c_is A_ij) <v_j, r_s>
 
-in which the sum over queries comes first and is no concern of the class: for one class token it is a row of
-A, for an average a sum over all rows, read in blocks. With gates g_i between A v and the projection it is
-(sum_i c_is A_ij g_i) * v_j, never tokens x tokens x width. It does not show anything: `evidence` does.
+The sum over queries comes first and does not depend on the class. For one class token it is a row of A, for
+an average a sum over all rows, read in blocks. With gates g_i between A v and the projection it is (sum_i
+c_is A_ij g_i) * v_j, never tokens x tokens x width. These terms do not show anything by themselves: see
+`logit_account`.
 """
 
 from dataclasses import dataclass
@@ -23,31 +24,31 @@ from vitviz.analyses.streaming import blocks
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.trace import Attention, Trace
 
-_FEW = 8  # queries up to which their rows of attention are computed whole
+_FEW = 8  # up to this number of queries, their rows of attention are computed whole
 
 
 @dataclass(frozen=True)
 class LayerAccount:
-    """One layer, for every direction that may be asked about."""
+    """Terms of one layer, for any direction."""
 
     carried: Float[Tensor, "head slot token"] | None  # sum_i c_is A_ij
-    gated: Float[Tensor, "head slot token dim"] | None  # the same times the gates, where there are any
-    added: Float[Tensor, " slot"]  # sum_i c_is where the branch is added, behind the norm that may follow it
+    gated: Float[Tensor, "head slot token dim"] | None  # the same with the gates, if there are any
+    added: Float[Tensor, " slot"]  # sum_i c_is where the branch is added, after a norm that may follow it
     projected: Float[Tensor, " slot"]  # the same before that norm, where the projection's bias is added
 
 
 @dataclass(frozen=True)
 class LayerTerms:
-    """All layers of one trace; holds neither trace nor weights, so that to keep it keeps neither."""
+    """Terms of all layers of one trace; keeps neither the trace nor any weights alive."""
 
     layers: tuple[LayerAccount, ...]
-    start: Float[Tensor, "slot width"]  # what the first block was given
-    deviation: Float[Tensor, "row 1"] | None  # of the norm of what was read; None where there is none
+    start: Float[Tensor, "slot width"]  # input of the first block
+    deviation: Float[Tensor, "row 1"] | None  # deviation of the norm after pooling; None without one
 
 
 @dataclass(frozen=True)
 class LogitTerms:
-    """A trace, the readout of its model, and what they have in common for every class."""
+    """A trace, its model's readout, and their class-independent terms."""
 
     trace: Trace
     readout: ReadoutStage
@@ -55,9 +56,14 @@ class LogitTerms:
 
 
 def ledger_of(trace: Trace, readout: ReadoutStage) -> LogitTerms:
-    """The class-independent part, for `account_of`.
+    """Return the class-independent terms of a trace, for `account_of`.
 
-    Raises UnsupportedModel where the trace does not hold what was written, or is of another model.
+    Args:
+        trace: a trace with recorded residual writes.
+        readout: the readout of the same model.
+
+    Raises:
+        UnsupportedModel: the trace has no residual writes, or belongs to another model.
 
     >>> from vitviz.analyses.example import example_account
     >>> ledger = ledger_of(*example_account(seed=1))
@@ -79,8 +85,9 @@ def ledger_of(trace: Trace, readout: ReadoutStage) -> LogitTerms:
 
 
 def pooled(trace: Trace, readout: ReadoutStage, read: Tensor | None = None) -> Float[Tensor, "slot width"]:
-    """What was read, before a norm that may follow, by the last block's output, or by `read`, what each slot
-    reads; of a pooling one row.
+    """Return the vectors that the classifier reads, before a norm that may follow: (slot, width).
+
+    They are read from the last block's output, or given per slot as `read`. Attention pooling has one row.
     """
     pooling, last = readout.pooling, trace.tokens[-1]
     read = pooling.read(last, trace.pooling) if read is None else read
@@ -94,7 +101,7 @@ def pooled(trace: Trace, readout: ReadoutStage, read: Tensor | None = None) -> F
 def carried_rows(
     attention: Attention, weights: Float[Tensor, "reader slot"], first: int
 ) -> Float[Tensor, "head slot token"]:
-    """sum_i c_is A_ij, for readers that stand one after the other from `first` on."""
+    """Return sum_i c_is A_ij for consecutive readers that start at token `first`: (head, slot, token)."""
     readers, slots = weights.shape
     if readers <= _FEW:
         return weights.mT @ attention.weights(slice(first, first + readers))
@@ -108,7 +115,7 @@ def carried_rows(
 
 
 def handed_values(attention: Attention) -> Float[Tensor, "head key dim"]:
-    """What each token hands to those who attend to it; of a replaced head, what each was given itself."""
+    """Return the values that each token contributes; for a replaced head, the replacement at each token."""
     if not attention.replaced:
         return attention.v
     values = attention.v.clone()
@@ -120,7 +127,7 @@ def gated_rows(
     attention: Attention, weights: Float[Tensor, "reader slot"], gates: Float[Tensor, "head reader dim"],
     first: int,
 ) -> Float[Tensor, "head slot token dim"]:  # fmt: skip
-    """sum_i c_is A_ij g_i: with what each source's values are multiplied before the projection."""
+    """Return sum_i c_is A_ij g_i, the factors of each source's values before the projection."""
     found = []
     for rows in range(0, len(weights), 512):
         some = slice(rows, min(rows + 512, len(weights)))

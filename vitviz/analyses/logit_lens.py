@@ -1,16 +1,18 @@
-"""The answer forming: what the classifier makes of the tokens of any depth.
+"""Logit lens: the classifier applied to the tokens of any layer.
 
-Two readings of x^l, the tokens that enter block l + 1 (l = L: the last output), not to be mixed up:
+Two readings of x^l, the tokens that enter block l + 1 (l = L: the last output), which must not be confused:
 
-    now     W norm(x^l) + b     the norm applied afresh: what the classifier would say if the model ended here
-    share   W held(x^l) + b     its deviations held at their last values: adds up by depth to the logits
+    now     W norm(x^l) + b     the norm recomputed: the classifier's output if the model ended here
+    share   W held(x^l) + b     the deviations held at their last values: adds up over layers to the logits
 
-"share" holds all constants (the norm's and the head's bias, attention pooling's own lines) at every depth, so
-that the difference between two depths is what the layers between them have written: the ledger's lines.
-Sources: Vilas et al. 2023 (arXiv 2310.18969), every token afresh; nostalgebraist 2020, the logit lens.
+"share" includes all constants (the norm's and the head's bias, attention pooling's own terms) in every layer,
+so the difference between two layers is the sum of the contributions in between: the terms of the logit
+attribution. Sources: Vilas et al. 2023 (arXiv 2310.18969), every token with the norm recomputed;
+nostalgebraist 2020, the logit lens.
 
-Where the classifier reads the class token, a patch's own answer is a probe: no training ever asked for it. It
-does not show what later layers would make of a token, and early norms are far from those the head knows.
+If the classifier reads the class token, the prediction of a patch is a probe: no training loss was applied to
+it. The lens does not show what later layers would make of a token, and tokens of early layers are far from
+those that the head was trained on.
 """
 
 import torch
@@ -30,7 +32,7 @@ UNREAD = "there is no answer to read at any depth"
 
 
 def lens_shares(ledger: LogitTerms) -> Float[Tensor, "layer class"]:
-    """The share so far of every class by depth: L + 1 rows, the last the logits.
+    """Return the accumulated logit of every class by layer: (L + 1, class); the last row is the logits.
 
     Raises VitvizError for a model without a classifier. Source: see the module.
 
@@ -52,10 +54,21 @@ def lens_shares(ledger: LogitTerms) -> Float[Tensor, "layer class"]:
 
 
 def lens_patches(ledger: LogitTerms, target: TargetLike, form: str = "now") -> Float[Tensor, "layer row col"]:
-    """Every patch's own answer for one target by depth, each patch read as the classifier reads its tokens.
+    """Return the logit of one target for every patch and layer: (L + 1, row, col).
 
-    `form`: "now" or "share"; shares of a patch hold its own last deviation, or where the norm follows an
-    average, that of the average. Raises VitvizError for a target or form, and where a reading means nothing.
+    Each patch is read as the classifier reads its tokens.
+
+    Args:
+        ledger: class-independent terms from `ledger_of`.
+        target: class number from 0, label, (a, b) for a rather than b, or a direction.
+        form: "now" or "share". "share" holds each patch's own last deviation, or the average's if the norm
+            follows an average.
+
+    Returns:
+        (layer, row, col), in logits; NaN for dropped patches.
+
+    Raises:
+        VitvizError: the target or the form does not exist, or a single patch cannot be read.
 
     >>> from vitviz.analyses.example import example_account
     >>> from vitviz.analyses.logit_attribution import ledger_of
@@ -74,7 +87,7 @@ def lens_patches(ledger: LogitTerms, target: TargetLike, form: str = "now") -> F
     if form == "now":
         read = _normed(readout, patches)
         answers = read @ direction + asked.bias
-        if asked.length is not None:  # of each patch's own
+        if asked.length is not None:  # by each patch's own length
             anew = asked.length / readout.head.length(read.unsqueeze(-2)).squeeze(-1)
             answers = (answers - asked.added) * anew + asked.added
     else:
@@ -87,10 +100,11 @@ def lens_patches(ledger: LogitTerms, target: TargetLike, form: str = "now") -> F
 
 
 def lens_probabilities(ledger: LogitTerms, depth: int) -> Float[Tensor, "class row col"]:
-    """Every patch's own answer at one depth, read now: all classes' probabilities; NaN for one left out.
-    Of a head of values these values.
+    """Return the probability of every class for every patch of one layer: (class, row, col).
 
-    `depth` 0 enters block 1, L is the last output. Raises VitvizError for no reading, IndexError for a depth.
+    `depth` 0 is the input of block 1, L the last output. The form is "now". Dropped patches are NaN. For a
+    head of values, these are the values. Raises VitvizError if a single patch cannot be read and IndexError
+    for an unknown layer.
 
     >>> from vitviz.analyses.example import example_account
     >>> from vitviz.analyses.logit_attribution import ledger_of
@@ -101,21 +115,22 @@ def lens_probabilities(ledger: LogitTerms, depth: int) -> Float[Tensor, "class r
     trace, readout = ledger.trace, ledger.readout
     check_patches(readout)
     head, tokens = _head_of(trace, readout), tokens_at(trace, depth)
-    read = _normed(readout, tokens).unsqueeze(-2).expand(-1, len(head.weights), -1)  # distilled: half of both
+    # distilled: half of both heads
+    read = _normed(readout, tokens).unsqueeze(-2).expand(-1, len(head.weights), -1)
     return trace.on_grid(trace.scores(head(read)).mT)
 
 
 def _normed(readout: ReadoutStage, tokens: Float[Tensor, "*lead width"]) -> Float[Tensor, "*lead width"]:
-    """Each token by itself as the head would be given it, all norms afresh."""
+    """Return each token as the head would receive it, with all norms recomputed."""
     for norm in (readout.pooling.norm, readout.pooling.fc_norm):
         tokens = tokens if norm is None else norm(tokens)
     return tokens
 
 
 def lens_kind(readout: ReadoutStage) -> str:
-    """What a patch's own answer is: 'reading' where the classifier reads patches, 'probe' where it never did.
+    """Return 'reading' if the classifier reads patches, 'probe' if it never does.
 
-    Raises VitvizError where it is neither, because a patch alone cannot be read.
+    Raises VitvizError if a single patch cannot be read.
 
     >>> from vitviz.analyses.example import example_account
     >>> lens_kind(example_account(seed=1)[1])
@@ -126,7 +141,7 @@ def lens_kind(readout: ReadoutStage) -> str:
 
 
 def check_form(form: str) -> None:
-    """VitvizError for a form that does not exist."""
+    """Raise VitvizError for an unknown form."""
     if form not in FORMS:
         raise VitvizError(
             f"Given the form {quoted(form)} of the lens; expected 'now' (the norm afresh) or 'share'"
@@ -135,7 +150,7 @@ def check_form(form: str) -> None:
 
 
 def check_patches(readout: ReadoutStage) -> None:
-    """VitvizError where a single patch cannot be read."""
+    """Raise VitvizError if the classifier cannot read a single patch."""
     reasons = {
         "attention": "its classifier reads attention pooling, which weighs all patches together",
         "class and average": "its classifier reads the class token and the mean of the patches side by side",

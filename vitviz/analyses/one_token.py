@@ -1,24 +1,26 @@
-"""The attention of one token, both ways: its row of A^{l,h} is what it attends to, its column who to it.
+"""Attention of one token: its row of A^{l,h} or its column.
 
-A public tool draws columns and calls them rows; the two are different pictures, so each has its own function
-and its own name here. Source: Dosovitskiy et al. 2021, appendix A (A_ij is how much query i takes from key
-j). Neither shows what passes through the skip connection, nor the size of the values taken.
+The row holds the keys that the token attends to, the column the queries that attend to the token. A public
+tool draws columns and calls them rows. The two are different images, so each has its own function and name
+here. Source: Dosovitskiy et al. 2021, appendix A (A_ij is the weight of query i on key j). Neither shows what
+passes through the skip connection, nor the size of the values.
 
-Where attention goes: the share of all attention of a head that arrives at each token.
+Attention received: the fraction of a head's attention that each token receives.
 
     r_j(l, h) = 1/N sum_i A_ij
 
-over all N queries; the shares of one head sum to 1, and are 1/N each where attention is even. A token that
-draws much of it in many heads is a sink, often the class token, a register or a patch with a large norm (Xiao
-et al. 2024, text; Darcet et al. 2024, pictures). It does not show what is taken: a sink's value is often 0.
+over all N queries. The fractions of one head sum to 1, and are 1/N each if attention is uniform. A token that
+receives much of it in many heads is a sink, often the class token, a register or a patch with a large norm
+(Xiao et al. 2024, text; Darcet et al. 2024, images). The fraction does not show what is transferred: a sink's
+value is often 0.
 
-One row of attention worked out in numbers: from q and k to the weights, one step after the other.
+Worked row: the computation of one row of attention in numbers, step by step, from q and k to the weights.
 
 For a query i and every key j of one head (paper appendix A, equations 5 and 6): the product q_i . k_j, times
 the scale, plus the bias if the model has one, its exponential, and that divided by the sum of all. q and k
 are those that enter the softmax: after query-key norm and rotary embedding where a model has them. Computed
-in float64 from the float32 of the trace, so that the last shown digit is not the machine's. A head that was
-taken away has weights still, but hands on what was put there. Not shown: how q and k themselves were made.
+in float64 from the float32 of the trace, so that the last shown digit is not rounding. An ablated head still
+has weights, but its output is the replacement. Not shown: how q and k themselves were computed.
 """
 
 from dataclasses import dataclass
@@ -34,10 +36,19 @@ from vitviz.traces.trace import Trace
 
 
 def attends_to(trace: Trace, layer: int, query: QueryToken) -> Float[Tensor, "head token"]:
-    """What one token attends to: its row of every head, summing to 1 over all tokens, prefix tokens first.
+    """Return the attention of one token to all tokens, for every head: its row of A.
 
-    `query`: a prefix token's name, a patch's number from 0, or its (row, col). Raises VitvizError for another
-    query, IndexError for a layer that does not exist (they count from 0).
+    Args:
+        trace: the trace.
+        layer: counts from 0.
+        query: a prefix token's name, a patch's number from 0, or its (row, col).
+
+    Returns:
+        (head, token), prefix tokens first; rows sum to 1. NaN for dropped patches.
+
+    Raises:
+        VitvizError: the query does not exist.
+        IndexError: the layer does not exist.
 
     >>> from vitviz.analyses.example import example_trace
     >>> attends_to(example_trace(), layer=0, query=(0, 2))[0].tolist()
@@ -48,9 +59,20 @@ def attends_to(trace: Trace, layer: int, query: QueryToken) -> Float[Tensor, "he
 
 
 def attended_by(trace: Trace, layer: int, key: QueryToken) -> Float[Tensor, "head token"]:
-    """Who attends to one token: its column of every head, each entry of another row, so of no fixed sum.
+    """Return the attention of all tokens to one token, for every head: its column of A.
 
-    `key`: as `query` of `attends_to`. Raises VitvizError for another key, IndexError for such a layer.
+    Args:
+        trace: the trace.
+        layer: counts from 0.
+        key: a prefix token's name, a patch's number from 0, or its (row, col).
+
+    Returns:
+        (head, token), prefix tokens first. Each entry belongs to another row, so the sum is not fixed. NaN
+            for dropped patches.
+
+    Raises:
+        VitvizError: the key does not exist.
+        IndexError: the layer does not exist.
 
     >>> from vitviz.analyses.example import example_trace
     >>> attended_by(example_trace(), layer=0, key="class")[0].tolist()
@@ -64,9 +86,10 @@ def attended_by(trace: Trace, layer: int, key: QueryToken) -> Float[Tensor, "hea
 
 
 def attention_received(trace: Trace, layer: int) -> Float[Tensor, "head token"]:
-    """The share of every head's attention that arrives at each token, prefix first; rows sum to 1.
+    """Return the fraction of every head's attention that each token receives: (head, token).
 
-    `layer` counts blocks from 0; raises IndexError for one that does not exist. Source: see the module.
+    Prefix tokens come first; rows sum to 1. `layer` counts from 0; raises IndexError for an unknown layer.
+    Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> attention_received(example_trace(), layer=0)[0].tolist()
@@ -79,14 +102,17 @@ def attention_received(trace: Trace, layer: int) -> Float[Tensor, "head token"]:
     return (total / attention.q.shape[1]).to(attention.q)
 
 
-LARGE = 30.0  # exp(30) is 1e13: above it the largest score is subtracted from all, which changes no weight
+LARGE = 30.0  # exp(30) is 1e13; above it, the largest score is subtracted from all, which changes no weight
 
 
 @dataclass(frozen=True)
 class WorkedRow:
-    """weights = powers / total, powers = exp(scores - shift), scores = products * scale + bias."""
+    """Intermediate results of one row of attention.
 
-    token: int  # the query's place in the sequence
+    weights = powers / total, powers = exp(scores - shift), scores = products * scale + bias.
+    """
+
+    token: int  # position of the query in the sequence
     q: Float[Tensor, " dim"]
     k: Float[Tensor, "key dim"]
     products: Float[Tensor, " key"]
@@ -97,15 +123,22 @@ class WorkedRow:
     powers: Float[Tensor, " key"]
     total: float
     weights: Float[Tensor, " key"]
-    output: Float[Tensor, " dim2"]  # what the head hands on for this query: the weighted values, unless
-    replaced: bool  # the head was taken away, and this was put in their place
+    output: Float[Tensor, " dim2"]  # the head's output: the weighted values, or their replacement
+    replaced: bool  # True if the head was ablated and `output` is its replacement
 
 
 def worked_row(trace: Trace, layer: int, head: int, query: QueryToken) -> WorkedRow:
-    """Every number between q, k and one row of a head's attention; layer and head count from 0.
+    """Return every number between q, k and one row of a head's attention, in float64.
 
-    `query`: a prefix token's name, a patch's number from 0, or its (row, col). Raises VitvizError for a query
-    or head that does not exist, IndexError for such a layer.
+    Args:
+        trace: the trace.
+        layer: counts from 0.
+        head: counts from 0.
+        query: a prefix token's name, a patch's number from 0, or its (row, col).
+
+    Raises:
+        VitvizError: the query or head does not exist.
+        IndexError: the layer does not exist.
 
     >>> from vitviz.analyses.example import example_trace
     >>> row = worked_row(example_trace(), layer=0, head=0, query=(0, 2))

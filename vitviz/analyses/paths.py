@@ -1,24 +1,24 @@
-"""The largest paths from writers through heads into an answer, found best-first by an upper bound.
+"""The largest paths from writers through heads to the prediction, by best-first search with a bound.
 
-A path starts at a writer that is no head (embedding, positions, a bias, an MLP, a constant). Then come heads
-h_k, ..., h_1, each in a later layer than the one before, and the answer. With attention and norms held,
-every head is linear, so the path's share of the logit is
+A path starts at a writer that is not a head (embedding, positions, a bias, an MLP, a constant). Then come
+heads h_k, ..., h_1, each in a later layer than the one before, and the prediction. With attention and norms
+held, every head is linear, so the path's contribution to the logit is
 
     share = sum_s <r_s, sum_j a_sj w_j>,   a <- (a / n) A_h / sigma,   r <- W_V W_O r   for h = h_1, ..., h_k
 
 starting from the readout's weights a and directions r of each slot s. A_h is a head's attention, sigma and n
-are the deviations of the norms before its values and behind its output, w_j is what the writer wrote at token
-j. All paths sum to the heads' shares of the logit (`evidence`). Large paths of opposite sign cancel, within
-one head too: a head of small share can lie on the largest path.
+are the deviations of the norms before its values and after its output, w_j is what the writer wrote at token
+j. All paths sum to the heads' contributions to the logit (`logit_account`). Large paths of opposite sign
+cancel, within one head too: a head of small contribution can lie on the largest path.
 
 No continuation of a path through head h exceeds sum_j |d_j| R_h[j]. d_j is the direction at its values, and
 R_h[j] the largest of these: the longest vector that a writer gives to the values at token j, and for every
 earlier head e |W_V W_O| / (sigma_j n_j) sum_i A_e,ji R_e[i], with the spectral norm of the weights' product.
 The search opens the path of largest bound first, and every head once. When no bound exceeds the last listed
-path, the list is proven to hold the largest paths. A search that ends earlier reports the bound that is left.
+path, the list is proven to hold the largest paths. A search that ends earlier reports the remaining bound.
 
-Paths do not show what an MLP read: a path stops there. Source: Elhage et al. 2021 (A Mathematical
-Framework for Transformer Circuits), with norms and biases as lines; the bound is vitviz's own.
+Paths do not show what an MLP read: a path stops there. Source: Elhage et al. 2021 (A Mathematical Framework
+for Transformer Circuits), with norms and biases as terms; the bound is vitviz's own.
 """
 
 import heapq
@@ -37,15 +37,15 @@ from vitviz.analyses.upstream import Stream, Writer
 from vitviz.traces.cancellation import check
 from vitviz.traces.display import NotebookDisplay
 
-OPENED = 5000  # chains of heads at most
-BATCH = 64  # chains that are opened together: each batch computes every layer's attention once
+OPENED = 5000  # maximum number of chains of heads
+BATCH = 64  # chains opened together: each batch computes every layer's attention once
 ENTRIES = 2**24  # numbers in one array of a batch
 
-Trail = tuple[tuple[int, int], ...]  # heads as (layer, head), the answer's first
+Trail = tuple[tuple[int, int], ...]  # heads as (layer, head), the one next to the prediction first
 
 
 class AttributionPath(NamedTuple):
-    """What flows from a writer through heads into the answer, in logits."""
+    """Contribution that flows from a writer through heads to the prediction, in logits."""
 
     heads: Trail
     writer: Writer | None  # None: the last head was replaced in the pass, so it read nothing
@@ -54,24 +54,24 @@ class AttributionPath(NamedTuple):
 
 @dataclass(frozen=True)
 class AttributionPaths(NotebookDisplay):
-    """The largest paths that a bounded search found, the largest |share| first.
+    """The largest paths that a bounded search found, in descending order of |share|, in logits.
 
-    With `left_out` the shares sum to `total`. `proven`: no other path is larger than one that is listed.
+    The shares and `left_out` sum to `total`. If `proven`, no unlisted path is larger than a listed one.
     """
 
     paths: tuple[AttributionPath, ...]
     left_out: float
-    total: float  # the sum over all paths: the heads' shares of the logit
+    total: float  # the sum over all paths: the heads' contributions to the logit
     opened: int  # chains of heads whose writers and earlier heads were computed
     bound: float  # no unlisted path has a larger |share|
 
     @property
     def proven(self) -> bool:
-        """Whether the listed paths are the largest of all, or merely the largest found."""
+        """True if the listed paths are the largest of all, False if they are only the largest found."""
         return not self.paths or self.bound <= abs(self.paths[-1].share)
 
     def first(self, count: int) -> "AttributionPaths":
-        """Return the `count` largest of them alone, with the bound on all others."""
+        """Return the `count` largest of the paths, with the bound on all others."""
         kept, dropped = self.paths[:count], self.paths[count:]
         left = self.left_out + sum(path.share for path in dropped)
         bound = max([self.bound, *(abs(path.share) for path in dropped)])
@@ -82,8 +82,10 @@ def paths_of(
     ledger: LogitTerms, stream: Stream, basis: Tensor, shares: Float[Tensor, "layer head"], count: int = 12,
     opened: int = OPENED,
 ) -> AttributionPaths:  # fmt: skip
-    """Return the `count` paths of largest |share| that opening `opened` trails finds; every head is opened
-    once in any case. `basis`: the direction of the logit, see `evidence.directions`; `shares`: the heads'.
+    """Return the `count` paths of largest |share| that opening `opened` trails finds.
+
+    Every head is opened once in any case. `basis` is the logit's direction, see `logit_account.directions`.
+    `shares` are the heads' contributions to the logit.
     """
     trace, slots = ledger.trace, len(basis)
     weights = basis.new_zeros(slots, trace.length)
@@ -172,7 +174,10 @@ def _open(
 
 
 def _bounds(ledger: LogitTerms, stream: Stream) -> Float[Tensor, "layer head token"]:
-    """Return R: the most that any path gives to a head's values along a direction of length 1, by token."""
+    """Return R by layer, head and token: a bound on what any path adds to a head's values.
+
+    The values are taken along a direction of length 1.
+    """
     found, outward, carried = [], [], []
     entering, width = _entering(stream)[1], stream.embedding.shape[-1]
     for layer, attention in enumerate(ledger.trace.layers):
@@ -215,7 +220,7 @@ def _longest(matrices: Float[Tensor, "*lead row col"]) -> Float[Tensor, "*lead"]
 def _values(
     ledger: LogitTerms, stream: Stream, layer: int
 ) -> tuple[Float[Tensor, "head dim width"], Float[Tensor, "head dim"], Float[Tensor, " token"]]:
-    """Return what makes a layer's values: v_j = weight x_j / deviation_j + constant."""
+    """Return the terms of a layer's values: v_j = weight x_j / deviation_j + constant."""
     tokens, heads = ledger.trace.tokens[layer], ledger.trace.layers[layer].heads
     side, norm = stream.readers[layer].sides["value"], stream.readers[layer].norm
     weight = side.weight.to(tokens)
@@ -227,7 +232,7 @@ def _values(
 
 
 def _entering(stream: Stream) -> tuple[list[Writer], Float[Tensor, "writer token width"]]:
-    """Return what enters the first block, behind a norm that may stand there; that norm's bias is last."""
+    """Return the input of the first block by writer, after a norm that may stand there; its bias is last."""
     starts = [one for one in (stream.embedding, stream.positions) if one is not None]
     constant = torch.zeros_like(stream.embedding)
     if stream.entry is not None:
@@ -241,9 +246,9 @@ def _entering(stream: Stream) -> tuple[list[Writer], Float[Tensor, "writer token
 def _added(
     ledger: LogitTerms, stream: Stream, layer: int
 ) -> tuple[list[Writer], Float[Tensor, "writer token width"]]:
-    """Return a layer's bias and MLP as they were added."""
+    """Return a layer's bias and MLP output as added."""
     held = [None if not one else one[layer][None] for one in (stream.inner, stream.post)]
     nothing, mlp = torch.zeros_like(stream.heads[layer]), stream.mlps[layer]
-    nothing = nothing if any(one is not None for one in held) else nothing[:, :1]  # alike at every token
+    nothing = nothing if any(one is not None for one in held) else nothing[:, :1]  # equal at every token
     bias = ledger.readout.layers[layer].forth(nothing, *held)[-1]
     return [Writer("bias", layer), Writer("mlp", layer)], torch.stack([bias.expand_as(mlp), mlp])

@@ -1,25 +1,25 @@
-"""The classroom experiment on one picture: what is answered when patches go or move, or all of it changes.
+"""Perturbations of one image: the prediction as patches are removed or shuffled, or the whole image changes.
 
-Changes are gone through step by step, and the answers become curves. Watched is the class that the whole
-picture is most likely to show: its probability, and whether it stays the likeliest; of a head with one output
-whether its yes or no stays, and of a head of values the largest value alone. Every step has the same
-draws, each with a seed, direction or second picture of its own; the error is of the mean over draws, and says
-nothing of other pictures. Changes of a whole picture are in `vitviz.analyses.image_changes`, with their
-sources.
+A change is applied step by step, and the scores become curves. The scores are those of the class that is
+predicted for the unchanged image: its probability, and whether the prediction is preserved. For a head with
+one output, the yes or no must be preserved; for a head of values, only the largest value is recorded. Every
+step has the same draws, each with its own seed, direction or second image. The error is that of the mean over
+draws, and says nothing about other images. Changes of a whole image are in `vitviz.analyses.image_changes`,
+with their sources.
 
-Occlusion and shuffling: how much of a picture a model needs, and whether it minds where the patches stand.
+Occlusion and shuffling: how much of an image a model needs, and whether the positions of the patches matter.
 
-Draw d has a random order pi_d of the N patches. With a share p dropped, the first floor(p N) patches of pi_d
-are taken away, so that what is missing only grows along a draw; either their tokens are left out of the
-sequence, or the patches are painted black. Shuffled in pieces of k x k patches, the pieces change places by
-a random order other than the picture's own, and inside a piece everything stays where it was. Both ends are
-known beforehand: with nothing dropped the answer is the plain one, and with everything dropped it is what the
-model says to an empty picture, whatever was on it.
+Draw d has a random order pi_d of the N patches. With a fraction p removed, the first floor(p N) patches of
+pi_d are removed, so the removed set only grows along a draw. Either their tokens are dropped from the
+sequence, or the patches are painted black. Shuffling permutes pieces of k x k patches in a random order other
+than the image's own; inside a piece nothing moves. Both ends are known beforehand: with nothing removed the
+prediction is that of the image, and with everything removed it is the model's prediction for an empty image,
+independent of the image.
 
 Source: Naseer et al. 2021 (arXiv 2105.10497), random PatchDrop and the shuffles, there with one random set
-for a batch of pictures and pieces of whole pixels; here every draw has its own, pieces are of whole patches,
-and the curves are one picture's. They do not show what a model would have learned from such pictures, nor
-what it does with other holes: missing objects are not missing squares.
+for a batch of images and pieces of whole pixels. Here every draw has its own set, pieces are of whole
+patches, and the curves are one image's. They do not show what a model would have learned from such images,
+nor how it reacts to other gaps: missing objects are not missing squares.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,40 +43,44 @@ from vitviz.traces.head_type import HeadType, require_score, scores_named
 from vitviz.traces.localized_text import LocalizedText, message_of
 from vitviz.traces.trace import Deviation, Trace
 
-LogitsAtStep = Callable[[str, int], Float[Tensor, "draw class"]]  # the logits by way and step
-OnProgress = Callable[[float, str], None]  # the share that is done, and the way that is being asked about
+LogitsAtStep = Callable[[str, int], Float[Tensor, "draw class"]]  # logits by way and step
+OnProgress = Callable[[float, str], None]  # fraction done, and the way in progress
 
 
 @dataclass(frozen=True, eq=False)
 class Perturbation(NotebookTable):
-    """What was found on one picture. A way that the model does not have is in `refused`, with the reason."""
+    """Curves of one image. A way that the model does not support is in `refused`, with the reason."""
 
     checkpoint: str
     kind: str  # one of KINDS
-    answer: int  # the class that is watched
+    answer: int  # class whose scores are recorded
     label: str
-    patches: int  # of the whole picture
-    steps: tuple[int, ...]  # how many patches, pieces, pixels, degrees or per cent
-    probability: Mapping[str, Float[Tensor, "step draw"]]  # of the answer, by way; empty of values
-    kept: Mapping[str, Float[Tensor, "step draw"]]  # 1 where the prediction stays, else 0; empty of values
+    patches: int  # number of patches of the whole image
+    steps: tuple[int, ...]  # number of patches, pieces, pixels, degrees or per cent
+    probability: Mapping[str, Float[Tensor, "step draw"]]  # of the class, by way; empty for values
+    # 1 if the prediction is preserved, else 0; empty for values
+    kept: Mapping[str, Float[Tensor, "step draw"]]
     refused: Mapping[str, str]
-    dtype: str  # the precision in which the model answered
-    deviation: Deviation | None  # of that precision from float32, where it is known
-    logit: Mapping[str, Float[Tensor, "step draw"]] = field(default_factory=dict)  # of values: the value
+    dtype: str  # precision of the model
+    deviation: Deviation | None  # deviation of that precision from float32, if known
+    logit: Mapping[str, Float[Tensor, "step draw"]] = field(default_factory=dict)  # for values: the value
     head_type: HeadType = "softmax"
 
     @property
     def scores(self) -> tuple[str, ...]:
-        """What was watched: "probability" and "kept"; of values "logit", which is the value itself."""
+        """Recorded scores: "probability" and "kept"; for values "logit", which is the value itself."""
         return tuple(one for one in SCORES if one in scores_named(self.head_type)) or ("logit",)
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """The ways that there are."""
+        """Supported ways of the change."""
         return tuple(getattr(self, self.scores[0]))
 
     def curve(self, way: str, score: str | None = None) -> list[tuple[float, float]]:
-        """Mean over draws and standard error at every step; VitvizError for no such way or score."""
+        """Return the mean over draws and its standard error for every step.
+
+        Raises VitvizError for an unknown way or score.
+        """
         score = require_score(score, self.head_type, self.checkpoint)
         if score not in self.scores or way not in self.ways:
             ways, scores = ", ".join(self.ways), ", ".join(self.scores)
@@ -87,7 +91,7 @@ class Perturbation(NotebookTable):
         return [mean_and_error(draws) for draws in getattr(self, score)[way]]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a way, step and draw, for tables and files."""
+        """Return one row per way, step and draw, for tables and files."""
         what, found = KINDS[self.kind].counts, []
         for way, step in product(self.ways, range(len(self.steps))):
             each = zip(*(getattr(self, score)[way][step].tolist() for score in self.scores), strict=True)
@@ -100,10 +104,10 @@ class Perturbation(NotebookTable):
 def experiment_of(
     trace: Trace, kind: str, asked: LogitsAtStep, progress: OnProgress = lambda share, way: None
 ) -> Perturbation:
-    """All steps of every way, asked about one after the other.
+    """Run all steps of every way, one after the other.
 
-    `asked` may raise UnsupportedModel for a way that there is not. Raises VitvizError for another kind, and
-    where there is nothing to ask about; Stopped where nobody waits.
+    `asked` returns the logits of a step, and may raise UnsupportedModel for an unsupported way. Raises
+    VitvizError for an unknown kind or an unsuitable trace, and Stopped if the computation is cancelled.
     """
     if kind not in WAYS:
         raise VitvizError(f"Given kind={quoted(kind)}; expected one of {', '.join(WAYS)}.")
@@ -131,8 +135,9 @@ def experiment_of(
 def scores_of(
     logits: Float[Tensor, "draw class"], answer: int, trace: Trace | None = None
 ) -> dict[str, Float[Tensor, " draw"]]:
-    """Each of SCORES by draw; the whole picture's `trace` says what logits make probabilities, and which
-    prediction is to be kept. Of values there is the "logit" alone, which is the value.
+    """Return each of SCORES by draw; for values only the "logit", which is the value.
+
+    `trace` is that of the unchanged image: its head type and its prediction are used.
 
     >>> found = scores_of(torch.tensor([[1.0, 1.0], [0.0, 2.0]]), answer=0)
     >>> found["kept"].tolist(), found["probability"][0].item()
@@ -144,7 +149,7 @@ def scores_of(
 
 
 def why_not(trace: Trace) -> LocalizedText | None:
-    """Why there is no experiment on a trace; None where there is one."""
+    """Return the reason why a trace cannot be perturbed; None if it can."""
     if trace.logits is None:
         return LocalizedText(NO_HEAD, checkpoint=trace.checkpoint)
     if trace.grid.patches == 1:
@@ -153,8 +158,9 @@ def why_not(trace: Trace) -> LocalizedText | None:
 
 
 def places_of(grid: Grid, kind: str) -> tuple[int, ...]:
-    """Where each step stands on the axis: per cent, pixels (0 to two patches, in eighths of one), degrees, or
-    its number.
+    """Return the position of each step on the axis.
+
+    Positions are per cent, pixels (0 to two patches, in eighths of one), degrees, or the step's number.
 
     >>> places_of(Grid(2, 2, (4, 4), ()), "shift"), places_of(Grid(2, 2, (4, 4), ()), "shuffle")
     ((0, 1, 2, 3, 4, 5, 6, 7, 8), (1, 2))
@@ -167,7 +173,7 @@ def places_of(grid: Grid, kind: str) -> tuple[int, ...]:
 
 
 def steps_of(grid: Grid, kind: str) -> Int[np.ndarray, " step"]:
-    """How many patches are dropped or another's by step; how many pieces are shuffled; else its place."""
+    """Return by step the number of patches changed or pieces shuffled; else the step's position."""
     if kind == "shuffle":
         return np.array([1, *(grid.patches // side**2 for side in piece_sides(grid))])
     places = np.array(places_of(grid, kind))
@@ -175,7 +181,10 @@ def steps_of(grid: Grid, kind: str) -> Int[np.ndarray, " step"]:
 
 
 def orders_of(grid: Grid, kind: str, draws: int = DRAWS) -> Int[np.ndarray, "order draw patch"]:
-    """In which order patches are dropped; shuffled, which patch stands at each place, by step; else none."""
+    """Return the order in which patches are dropped, or for each step the patch at each position.
+
+    For changes that do not move patches, every patch stays at its position.
+    """
     seeds = range(1, draws + 1)
     if kind == "drop":
         return np.stack([[permutation(grid.patches, seed) for seed in seeds]])
@@ -185,9 +194,9 @@ def orders_of(grid: Grid, kind: str, draws: int = DRAWS) -> Int[np.ndarray, "ord
 
 
 def permutation(patches: int, seed: Any) -> Int[np.ndarray, " patch"]:
-    """Which patch (row-major, from 0) comes to stand at each place; the same for the same seed.
+    """Return the patch (row-major, from 0) that moves to each position, for a seed.
 
-    Raises VitvizError for what is no seed.
+    The result is equal for equal seeds. Raises VitvizError for an invalid seed.
 
     >>> permutation(5, seed=1).tolist() == permutation(5, seed=1).tolist()
     True
@@ -204,9 +213,9 @@ def permutation(patches: int, seed: Any) -> Int[np.ndarray, " patch"]:
 
 
 def patches_kept(grid: Grid, share: int, seed: int) -> Int[np.ndarray, " kept"]:
-    """The patches that are left, by number from 0 and in order, when `share` per cent are dropped.
+    """Return the numbers of the remaining patches, ascending from 0, when `share` per cent are dropped.
 
-    Raises VitvizError for a share that is none, and for what is no seed.
+    Raises VitvizError for a share outside 0 to 100 and for an invalid seed.
 
     >>> grid = Grid(2, 5, (16, 16), ("class",))
     >>> len(patches_kept(grid, 30, seed=0)), set(patches_kept(grid, 40, 0)) < set(patches_kept(grid, 30, 0))
@@ -220,9 +229,9 @@ def patches_kept(grid: Grid, share: int, seed: int) -> Int[np.ndarray, " kept"]:
 
 
 def piece_sides(grid: Grid) -> tuple[int, ...]:
-    """How many patches a side a piece can have, the largest first; none where there is nothing to shuffle.
+    """Return the possible side lengths of a piece in patches, the largest first.
 
-    A piece is square and the pieces fill the grid. Raises nothing.
+    The result is empty if nothing can be shuffled. Pieces are square and fill the grid. Raises nothing.
 
     >>> piece_sides(Grid(14, 14, (16, 16), ("class",))), piece_sides(Grid(10, 14, (16, 16), ()))
     ((7, 2, 1), (2, 1))
@@ -232,9 +241,9 @@ def piece_sides(grid: Grid) -> tuple[int, ...]:
 
 
 def shuffled_pieces(grid: Grid, side: int, seed: int) -> Int[np.ndarray, " patch"]:
-    """Which patch comes to stand at each place when pieces of `side` x `side` patches change places.
+    """Return the patch that moves to each position when pieces of `side` x `side` patches are shuffled.
 
-    Raises VitvizError for pieces that do not fill the grid, and for what is no seed.
+    Raises VitvizError for pieces that do not fill the grid and for an invalid seed.
 
     >>> shuffled_pieces(Grid(2, 4, (16, 16), ()), side=2, seed=0).tolist()
     [2, 3, 0, 1, 6, 7, 4, 5]
@@ -248,7 +257,7 @@ def shuffled_pieces(grid: Grid, side: int, seed: int) -> Int[np.ndarray, " patch
         )
     rows, cols = grid.rows // side, grid.cols // side
     order = permutation(rows * cols, seed)
-    while (order == np.arange(len(order))).all():  # of few pieces, one draw in some would move nothing
+    while (order == np.arange(len(order))).all():  # with few pieces, some draws would move nothing
         seed += 1_000
         order = permutation(rows * cols, seed)
     cut = "(row down col across) -> (row col) down across"
@@ -257,7 +266,7 @@ def shuffled_pieces(grid: Grid, side: int, seed: int) -> Int[np.ndarray, " patch
 
 
 def mean_and_error(values: Float[Tensor, " draw"]) -> tuple[float, float]:
-    """The mean over draws and its standard error, which is 0 where all draws agree. Raises nothing.
+    """Return the mean over draws and its standard error, which is 0 if all draws agree. Raises nothing.
 
     >>> mean_and_error(torch.tensor([0.0, 1.0, 0.0, 1.0]))
     (0.5, 0.28867513459481287)

@@ -1,6 +1,7 @@
-"""What the classroom experiment asks about, and why it is refused; what maps' methods are called.
+"""Kinds of perturbations and reasons for refusing them; titles of the saliency methods.
 
-Without torch, for a page being built. Names do not show anything yet, and say nothing about worth.
+This module does not import torch, because the page needs it while it is built. Titles say nothing about the
+quality of a method.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from types import MappingProxyType
 from vitviz.traces.localized_text import LocalizedText
 
 DRAWS = 10  # seeds 1 to 10: `inspector.experiment(image, shuffle=3)` is the third draw of single patches
-SHARES = tuple(range(0, 101, 10))  # per cent, of the patches that are dropped or of another change
+SHARES = tuple(range(0, 101, 10))  # per cent, of dropped patches or of another change
 SCORES = ("probability", "kept")
 NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be watched."
 EDITED = "The experiment is on the whole model. Put back what was taken away."
@@ -19,19 +20,20 @@ ONE_PATCH = "{checkpoint} sees a single patch, so there is nothing to drop or to
 
 @dataclass(frozen=True)
 class Kind:
-    """One of the experiments: what is done to the picture, its name, and how its steps and draws are told."""
+    """A kind of perturbation: its name, its axis, and the texts that describe steps and draws."""
 
     name: str
-    counts: str  # what a step is called in a table
-    along: str  # and on the axis
-    unit: str  # behind its number
-    done: str  # of {count}, or of {share} per cent; of {patches}, in squares of {side} a side
-    guess: str  # the question before anything is known
+    counts: str  # name of a step in tables
+    along: str  # name of the axis
+    unit: str  # unit after the step's number
+    # a step in words; {count} or {share} per cent; {patches}; {side}: the side of a piece in patches
+    done: str
+    guess: str  # question shown before the result
     over: str = "Bands: twice the standard error over {count} draws."
-    ways: tuple[str, ...] = ()  # none: it is one, of the kind's own name
+    ways: tuple[str, ...] = ()  # empty: one way with the kind's own name
 
     def texts(self) -> set[str]:
-        """What is to be translated."""
+        """Return the texts to translate."""
         return {self.name, self.along, self.done, self.guess, self.over} - {""}
 
 
@@ -81,21 +83,23 @@ WAYS = {name: kind.ways or (name,) for name, kind in KINDS.items()}
 
 UNTRIED = "This survey tried no maps; ask for the measure 'trial'."
 TITLES: Mapping[str, str] = MappingProxyType({
-    "ledger": "The account", "frozen": "Frozen linear map", "gradient_rollout": "Gradient rollout",
+    "ledger": "Direct logit attribution", "frozen": "Frozen linear map",
+    "gradient_rollout": "Gradient rollout",
     "chefer": "Chefer et al. 2021", "grad_cam": "Grad-CAM", "hires_cam": "HiResCAM",
     "attention_gradient": "Attention × gradient", "attention_grad_cam": "Attention Grad-CAM",
     "input_gradient": "Input × gradient", "integrated_gradients": "Integrated gradients",
     "leave_one_out": "Leave one patch out", "rollout": "Rollout", "last_attention": "Last attention",
     "own_patches": "Each patch alone", "maskclip": "MaskCLIP",
-    "maskclip_kept": "MaskCLIP, its residual and MLP kept", "sclip": "SCLIP", "clearclip": "ClearCLIP",
+    "maskclip_kept": "MaskCLIP with residual and MLP", "sclip": "SCLIP", "clearclip": "ClearCLIP",
     "naclip": "NACLIP", "random": "Random", "centre": "Blob in the centre",
 })  # fmt: skip
-# of each patch alone, made for sentences: in a trial where it is of given classes, or they are asked for
+# Maps of each patch alone, made for sentences. A faithfulness test includes them for given classes or on
+# request.
 DENSE = ("own_patches", "maskclip", "maskclip_kept", "sclip", "clearclip", "naclip")
 
 
 def listed(names: Sequence[str]) -> str:
-    """Several methods' titles as one sentence, each of them translated where it is shown.
+    """Return the titles of several methods as one text; each title is translated where it is displayed.
 
     >>> listed(["chefer", "grad_cam"])
     'Chefer et al. 2021, Grad-CAM'

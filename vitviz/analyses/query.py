@@ -1,10 +1,10 @@
-"""Who asks: a query by name, number or cell becomes a weight for every token of the sequence.
+"""Query tokens: convert a query by name, number or cell into a weight for every token of the sequence.
 
-`auto` is what the classifier reads (see `record.readout`): the class token, the mean over the patches, two
-such vectors half and half, for a maximum the share of its numbers that each token has the largest of, and
-with attention pooling (MAP) the pooling's own weights, mean over its own heads. Where nothing is read,
-because there is no classifier and no pooling, it is the class token, or the mean over the patches. It is a
-choice of what to look at, and says nothing about how much the classifier makes of it.
+`auto` is what the classifier reads (see `vitviz.traces.readout`): the class token; the mean over the patches;
+two such vectors, half each; for a maximum, the fraction of its numbers that come from each token; for
+attention pooling (MAP) the pooling's own weights, mean over its own heads. Without classifier and pooling, it
+is the class token, or the mean over the patches. A query selects what to look at, and says nothing about how
+much the classifier makes of it.
 """
 
 import torch
@@ -20,11 +20,16 @@ QueryToken = str | int | tuple[int, int]
 
 
 def query_weights(trace: Trace, query: QueryToken = "auto") -> Float[Tensor, " token"]:
-    """The weight of every token of the pass as a query, float64, summing to 1.
+    """Return the weight of every token of the pass as a query: (token), float64, summing to 1.
 
-    `query`: 'auto' (what the classifier reads; of a distilled model the class token), 'mean' (over the
-    patches), a prefix token's name, a patch's sequence number from 0 (prefix tokens not counted), or its
-    (row, col). Raises VitvizError for anything else.
+    Args:
+        trace: the trace.
+        query: 'auto' (what the classifier reads; for a distilled model the class token), 'mean' (over the
+            patches), a prefix token's name, a patch's sequence number from 0 (without prefix tokens), or its
+            (row, col).
+
+    Raises:
+        VitvizError: any other query.
 
     >>> from vitviz.analyses.example import example_trace
     >>> query_weights(example_trace(Grid(1, 2, (4, 4), ("class",))), "mean").tolist()
@@ -33,7 +38,8 @@ def query_weights(trace: Trace, query: QueryToken = "auto") -> Float[Tensor, " t
     weights = torch.zeros(trace.length, dtype=torch.float64, device=trace.layers[0].q.device)
     if query == "auto":
         if trace.pool == "class and distillation":
-            query = "class"  # the two heads are told apart; the distillation token is there on request
+            # the two heads are separate; the distillation token is available as a query of its own
+            query = "class"
         elif trace.pool != "none":
             return _read_weights(trace).to(weights.device)
         else:
@@ -46,9 +52,9 @@ def query_weights(trace: Trace, query: QueryToken = "auto") -> Float[Tensor, " t
 
 
 def query_place(trace: Trace, query: QueryToken) -> int:
-    """Where the one token that is meant stands in a trace; `query_token` where no patch was left out.
+    """Return the position of a query's token in the pass; equals `query_token` if no patch was dropped.
 
-    Raises VitvizError as that does, and for a patch that was left out.
+    Raises VitvizError as `query_token`, and for a patch that was dropped.
 
     >>> from vitviz.analyses.example import example_trace
     >>> query_place(example_trace(kept=(0, 2)), (0, 2))
@@ -67,7 +73,7 @@ def query_place(trace: Trace, query: QueryToken) -> int:
 
 
 def query_token(grid: Grid, query: QueryToken) -> int:
-    """The place in the sequence, prefix tokens counted, of the one token that is meant.
+    """Return the position of a query's token in the whole sequence, counting prefix tokens.
 
     Raises VitvizError for a name, number or cell that the grid does not have.
 
@@ -92,7 +98,7 @@ def query_token(grid: Grid, query: QueryToken) -> int:
 
 
 def _read_weights(trace: Trace) -> Float[Tensor, " token"]:
-    """How much of what the classifier is given each token is."""
+    """Return the weight of every token in the classifier's input."""
     if trace.pool == "attention":
         return _pooling_weights(trace)
     try:
@@ -114,12 +120,12 @@ def _read_weights(trace: Trace) -> Float[Tensor, " token"]:
 
 
 def _pooling_weights(trace: Trace) -> Float[Tensor, " token"]:
-    """What attention pooling gives to every token: mean over heads and queries; 0 to prefixes not read."""
+    """Return attention pooling's weight of every token, mean over heads and queries; 0 for unread ones."""
     if trace.pooling is None:
         raise VitvizError(
             f"The classifier of {trace.checkpoint} reads attention pooling, whose weights the trace does not"
             " hold, so 'auto' is unknown. Choose 'mean', or a patch."
         )
     own = trace.pooling.weights().mean(dim=(0, 1), dtype=torch.float64)
-    # the last of the sequence: some models leave the prefix out
+    # the tokens read are the last of the sequence: some models exclude the prefix
     return torch.nn.functional.pad(own, (trace.length - len(own), 0))

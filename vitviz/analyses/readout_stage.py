@@ -1,15 +1,17 @@
-"""What stands between heads and logits: a model's weights behind its attention, a small frozen value.
+"""The readout stage: a model's weights between its attention and its logits, as a small frozen value.
 
-With the deviations of all norms held at the values that they had in the pass, everything behind softmax(q
-k^T) v is linear. A direction in the space of the logits can then be carried back, norm by norm and projection
-by projection, to each head's values (`ledger`). Here are those linear maps, and how tokens are read:
+With the deviations of all norms held at their values in the pass, everything after softmax(q k^T) v is
+linear. A direction in the space of the logits can then be carried back, norm by norm and projection by
+projection, to each head's values (`logit_account`). This module holds those linear maps and the way tokens
+are read:
 
     logits = W n_f(y) + b,   y_s = sum_i p_is n(x_i)
 
 with x the last block's output, n the norm of every token, n_f that of what was read, and p_is the weight with
 which slot s reads token i: the class token alone, the mean over patches, both tokens of a distilled model
-(two slots with a head each), or attention pooling (a slot for each of its heads). The engine makes it of a
-model; nothing here knows one. It does not show what is computed before the heads, nor anything of a picture.
+(two slots with one head each), or attention pooling (one slot for each of its heads). The engine builds a
+stage from a model; nothing here knows a model. A stage does not show what is computed before the heads, nor
+anything about an image.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ from torch import Tensor
 
 from vitviz.traces.trace import Attention, to_device
 
-SHORTEST = 1e-12  # an embedding's length, as torch's normalize has it
+SHORTEST = 1e-12  # lower bound of an embedding's length, as in torch's normalize
 
 
 @dataclass(frozen=True)
 class Norm:
-    """LayerNorm, or where it does not centre RMSNorm: (x - mean) / deviation * weight + bias."""
+    """LayerNorm, or RMSNorm if not `centred`: (x - mean) / deviation * weight + bias."""
 
     weight: Float[Tensor, " width"] | None
     bias: Float[Tensor, " width"] | None
@@ -36,24 +38,24 @@ class Norm:
     centred: bool = True
 
     def deviation(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
-        """What each row is divided by."""
+        """Return the number that divides each row."""
         x = x - x.mean(dim=-1, keepdim=True) if self.centred else x
         return (x.square().mean(dim=-1) + self.eps).sqrt()
 
     def __call__(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
-        """Every row normed by its own mean and deviation."""
+        """Normalise every row by its own mean and deviation."""
         return self.held(x, self.deviation(x).unsqueeze(-1))
 
     def held(
         self, x: Float[Tensor, "*rows width"], deviation: Tensor | float = 1.0
     ) -> Float[Tensor, "*rows width"]:
-        """The same by a deviation that is given; 1 where it is divided out already."""
+        """Normalise every row by a given deviation; 1 if it is already divided out."""
         x = (x - x.mean(dim=-1, keepdim=True) if self.centred else x) / deviation
         x = x if self.weight is None else x * self.weight.to(x)
         return x if self.bias is None else x + self.bias.to(x)
 
     def back(self, directions: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
-        """Directions behind the norm as directions before it, but for the division by the deviation.
+        """Carry directions after the norm to directions before it, without the division by the deviation.
 
         Centring is linear: <d, x - mean x> = <d - mean d, x>.
         """
@@ -61,38 +63,39 @@ class Norm:
         return directions - directions.mean(dim=-1, keepdim=True) if self.centred else directions
 
     def constant(self, directions: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
-        """What the bias gives to each direction."""
+        """Return the bias's contribution along each direction."""
         none = directions.new_zeros(directions.shape[:-1])
         return none if self.bias is None else directions @ self.bias.to(directions)
 
 
 @dataclass(frozen=True)
 class Pooling:
-    """How the classifier reads the tokens.
+    """Rule by which the classifier reads the tokens.
 
-    `slots` are pairs (first, one past the last or None) of sequence positions, each slot the mean over its
-    own; attention pooling has one pair, of the tokens that it attends to, weighed by its heads.
+    `slots` are pairs (first, one past the last or None) of sequence positions. Each slot is the mean over its
+    tokens. Attention pooling has one pair, for the tokens that it attends to; its heads weigh them.
     """
 
     kind: str  # "class", "distilled", "average", "class and average" or "attention"
     slots: tuple[tuple[int, int | None], ...]
-    norm: Norm | None  # of every token, before it is read
-    fc_norm: Norm | None  # of what was read
-    mean_latent: bool = False  # attention pooling: the mean over its queries, otherwise the first alone
+    norm: Norm | None  # norm of every token, before it is read
+    fc_norm: Norm | None  # norm of what was read
+    mean_latent: bool = False  # attention pooling: mean over its queries; otherwise the first query only
 
     @property
     def readers(self) -> slice:
-        """The tokens from the first to the last that is read."""
+        """Slice from the first to the last token that is read."""
         ends = [last for _, last in self.slots]
         return slice(min(first for first, _ in self.slots), None if None in ends else max(ends))
 
     def shares(self, tokens: int, pooling: Attention | None = None) -> Float[Tensor, "reader slot"]:
-        """p_is: the weight with which a slot reads each of `readers` among the tokens; they sum to 1."""
+        """Return p_is, the weight with which each slot reads each of `readers`; a slot's sum to 1."""
         first, last, _ = self.readers.indices(tokens)
         if self.kind == "attention":
             weights = pooling.weights()
             return (weights.mean(dim=1) if self.mean_latent else weights[:, 0]).mT
-        shares = torch.zeros(last - first, len(self.slots), dtype=torch.float64)  # 1 / N to the last digit
+        # float64, so that 1 / N is exact to the last digit
+        shares = torch.zeros(last - first, len(self.slots), dtype=torch.float64)
         for slot, (begin, end) in enumerate(self.slots):
             read = slice(begin - first, None if end is None else end - first)
             shares[read, slot] = 1 / len(shares[read])
@@ -101,7 +104,7 @@ class Pooling:
     def weights(
         self, tokens: Float[Tensor, "*picture token width"], pooling: Attention | None = None
     ) -> Float[Tensor, "*picture reader slot"]:
-        """p_is / deviation_i: the same with the norm of every token held."""
+        """Return p_is / deviation_i: the weights with the norm of every token held."""
         shares = self.shares(tokens.shape[-2], pooling).to(tokens)
         if self.norm is None:
             return shares.expand(*tokens.shape[:-2], -1, -1)
@@ -110,23 +113,26 @@ class Pooling:
     def read(
         self, tokens: Float[Tensor, "token width"], pooling: Attention | None = None
     ) -> Float[Tensor, "slot width"]:
-        """y before its norm: what each slot reads; of attention pooling normed tokens by heads' weights."""
+        """Return y before its norm: what each slot reads.
+
+        For attention pooling, these are the normed tokens weighted by each head.
+        """
         read = tokens[self.readers] if self.norm is None else self.norm(tokens[self.readers])
         return self.shares(len(tokens), pooling).to(tokens).mT @ read
 
 
 @dataclass(frozen=True)
 class Projection:
-    """From one layer's heads to the residual stream: norm within, projection W_O, LayerScale, norm behind."""
+    """Map from a layer's heads to the residual stream: inner norm, W_O, LayerScale and outer norm."""
 
     weight: Float[Tensor, "width inner"]
     bias: Float[Tensor, " width"] | None
-    scale: Float[Tensor, " width"] | None = None  # LayerScale: multiplies both
-    inner: Norm | None = None  # over all heads together, before W_O
-    post: Norm | None = None  # of the whole branch, before it is added
+    scale: Float[Tensor, " width"] | None = None  # LayerScale: multiplies weight and bias
+    inner: Norm | None = None  # norm over all heads together, before W_O
+    post: Norm | None = None  # norm of the whole branch, before it is added
 
     def __call__(self, handed: Float[Tensor, "token inner"]) -> Float[Tensor, "token width"]:
-        """What the branch adds to each token, by what its heads hand on; every norm by its own deviations."""
+        """Return the branch's output by token, from its heads' outputs; norms use their own deviations."""
         handed = handed if self.inner is None else self.inner(handed)
         added = handed @ self.weight.to(handed).mT
         added = added if self.bias is None else added + self.bias.to(added)
@@ -136,8 +142,11 @@ class Projection:
     def back(
         self, directions: Float[Tensor, "row width"]
     ) -> tuple[Float[Tensor, "row inner"], Float[Tensor, " row"], Float[Tensor, " row"]]:
-        """Directions in the residual stream as directions at the heads, but for the deviations of the norms
-        on the way; and what is constant along them: where the branch is added, and before the norm behind it.
+        """Carry directions in the residual stream back to the heads, without the norms' deviations.
+
+        Returns:
+            The directions at the heads, the constant along each direction where the branch is added, and the
+                constant before the outer norm.
         """
         added = projected = directions.new_zeros(len(directions))
         if self.post is not None:
@@ -156,7 +165,7 @@ class Projection:
         inner: Float[Tensor, "*batch 1 token"] | None = None,
         post: Float[Tensor, "*batch 1 token"] | None = None,
     ) -> Float[Tensor, "*batch writer token width"]:  # fmt: skip
-        """What each head writes where it is added, the bias last, by the norms' deviations as given."""
+        """Return the vector that each head writes where it is added, the bias last, with given deviations."""
         weight, heads = self.weight.to(handed), handed.shape[-3]
         constant = 0 if self.bias is None else self.bias.to(handed)
         if self.inner is not None:
@@ -174,14 +183,14 @@ class Projection:
 
 @dataclass(frozen=True)
 class Length:
-    """|z| of an embedding z = P y + b, by which a cosine's scores are divided; `added` is what comes then."""
+    """|z| of an embedding z = P y + b, which divides the scores of a cosine; `added` follows the division."""
 
-    projection: Float[Tensor, "embedding feature"] | None  # None: what is read is embedding itself
+    projection: Float[Tensor, "embedding feature"] | None  # None: what is read is the embedding itself
     bias: Float[Tensor, " embedding"] | None
     added: Float[Tensor, " class"]
 
     def __call__(self, y: Float[Tensor, "*lead slot width"]) -> Float[Tensor, "*lead 1"]:
-        z = y.flatten(-2)  # slots side by side
+        z = y.flatten(-2)  # slots concatenated
         z = z if self.projection is None else z @ self.projection.to(z).mT
         z = z if self.bias is None else z + self.bias.to(z)
         return z.norm(dim=-1, keepdim=True).clamp_min(SHORTEST)
@@ -189,24 +198,26 @@ class Length:
 
 @dataclass(frozen=True)
 class Head:
-    """logits = factor * sum_s weights_s y_s + bias; of given classes that divided by |z|, + added.
+    """Linear head: logits = factor * sum_s weights_s y_s + bias.
 
-    |z| is the embedding's length. `held` at a pass's value, as norms' deviations are, it leaves a linear map.
+    For given classes, the logits are divided by |z| and then `added` is added. |z| is the embedding's length.
+    Held at its value in a pass, as norms' deviations are, it leaves a linear map.
     """
 
-    weights: tuple[Float[Tensor, "class width"], ...]  # one a slot; attention pooling has one for all of them
+    # one per slot; attention pooling has one for all of them
+    weights: tuple[Float[Tensor, "class width"], ...]
     bias: Float[Tensor, " class"]
     factor: float = 1.0
     length: Length | None = None  # None for a classifier
 
     def __call__(self, y: Float[Tensor, "*lead slot width"]) -> Float[Tensor, "*lead class"]:
-        """The logits of what is read, its own length divided out."""
+        """Return the logits of what is read, divided by its own length for given classes."""
         rows = (weights.to(y) for weights in self.weights)
         found = sum(y[..., slot, :] @ row.mT for slot, row in enumerate(rows)) * self.factor + self.bias.to(y)
         return found if self.length is None else found / self.length(y) + self.length.added.to(y)
 
     def held(self, y: Float[Tensor, "slot width"]) -> Head:
-        """The linear map that it is with the length of y held."""
+        """Return the linear map of this head with the length of y held."""
         if self.length is None:
             return self
         length = self.length(y)
@@ -220,14 +231,14 @@ class AttentionPooling:
 
     value: Float[Tensor, "inner width"]
     value_bias: Float[Tensor, " inner"] | None
-    projection: Float[Tensor, "width2 inner"] | None  # None: what the heads hand on is y itself
+    projection: Float[Tensor, "width2 inner"] | None  # None: the heads' output is y itself
     projection_bias: Float[Tensor, " width2"] | None
     positions: Float[Tensor, "reader width"] | None  # added to the normed tokens
 
     def pooled(
         self, read: Float[Tensor, "slot width"], shares: Float[Tensor, "reader slot"]
     ) -> Float[Tensor, " width2"]:
-        """p, from what each head reads and with which weights."""
+        """Return p, from what each head reads and the heads' weights."""
         read = read if self.positions is None else read + shares.mT @ self.positions
         value = self.value.unflatten(0, (len(read), -1))
         values = torch.einsum("sdw,sw->sd", value, read).flatten()
@@ -236,19 +247,19 @@ class AttentionPooling:
         return values if self.projection_bias is None else values + self.projection_bias
 
 
-@dataclass(frozen=True, eq=False)  # it is itself, so that what was found out about one can be remembered
+@dataclass(frozen=True, eq=False)  # equal only to itself, so that results about it can be cached
 class ReadoutStage:
-    """All of it for one model at one input size."""
+    """Complete readout of one model at one input size."""
 
     checkpoint: str
     pooling: Pooling
     layers: tuple[Projection, ...]
-    head: Head | None  # None: no classifier, so a target is a direction
+    head: Head | None  # None: without a classifier, a target is a direction
     attention_pooling: AttentionPooling | None = None
-    # the length of a direction as a target: of y, of both slots side by side where the head reads them so
+    # length of a direction as a target: that of y, or of both slots if the head reads them concatenated
     features: int = 0
 
     def on(self, device: torch.device) -> ReadoutStage:
-        """The same with every weight on a device."""
+        """Return the stage with every weight on a device."""
         kinds = ReadoutStage | Pooling | Norm | Projection | Head | Length | AttentionPooling
         return to_device(self, device, kinds)

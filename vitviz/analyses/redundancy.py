@@ -1,14 +1,14 @@
-"""How far heads look around, and which do the same: entropy, cosine and Jensen-Shannon divergence of heads.
+"""Entropy and redundancy of heads: entropy, cosine and Jensen-Shannon divergence of attention.
 
     H(l, h) = - mean_i sum_j A_ij ln A_ij, over all queries i, or the patches; prefix tokens' rows apart
     cosine  = <A^h, A^h'> / (|A^h| |A^h'|), all queries and keys in one vector
     JS      = mean_i H((a + b) / 2) - (H(a) + H(b)) / 2 for row i of both heads, in nats, from 0 to ln 2
 
-H, in nats, is 0 where every query looks at one token, ln N where all look at all alike: exp H is a number of
-tokens. Keys are all tokens; with `keys` "patches" the prefix columns are dropped and each row divided by what
-is left. Sources: Vig and Belinkov 2019, section 4.3.3; Lin 1991. It does not show which tokens, nor how far,
-nor that heads which look alike do the same, because their values differ; and one that can be left out without
-harm need not be redundant.
+H, in nats, is 0 if every query attends to one token, and ln N for uniform attention; exp H is a number of
+tokens. Keys are all tokens; with `keys` "patches" the prefix columns are dropped and each row is divided by
+its remaining mass. Sources: Vig and Belinkov 2019, section 4.3.3; Lin 1991. The measures do not show which
+tokens a head attends to, nor how far. Heads with similar attention may still do different things, because
+their values differ. A head that can be ablated without harm need not be redundant.
 """
 
 import math
@@ -25,9 +25,9 @@ from vitviz.traces.trace import Attention, Trace
 
 
 def attention_entropy(trace: Trace, layer: int) -> Float[Tensor, " head"]:
-    """The mean over all queries of the entropy of every head of one layer, in nats; 0 ln 0 counts as 0.
+    """Return the entropy of every head of one layer, mean over all queries: (head), in nats.
 
-    Raises IndexError for a layer that does not exist (they count from 0). Source: see the module.
+    0 ln 0 counts as 0. `layer` counts from 0; raises IndexError for an unknown layer. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> attention_entropy(example_trace(), layer=0).exp().round().tolist()
@@ -38,7 +38,7 @@ def attention_entropy(trace: Trace, layer: int) -> Float[Tensor, " head"]:
 
 
 def _entropies(attention: Attention, first: int = 0) -> Float64[Tensor, "head query"]:
-    """Of each row; over the keys from `first` on, divided by what is left of it."""
+    """Return the entropy of each row, over the keys from `first` on, divided by their mass."""
     heads, queries, _ = attention.q.shape
     rows = torch.zeros(heads, queries, dtype=torch.float64, device=attention.q.device)
     for block in blocks(attention):
@@ -54,16 +54,28 @@ KEYS = ("all", "patches")
 
 @dataclass(frozen=True)
 class HeadEntropy:
-    """In nats."""
+    """Entropy of every head's attention, in nats."""
 
-    patches: Float[Tensor, " head"]  # the mean over the patches as queries
-    prefix: Float[Tensor, "head token"]  # of each prefix token as a query
+    patches: Float[Tensor, " head"]  # mean over the patch queries
+    prefix: Float[Tensor, "head token"]  # of each prefix token's query
 
 
 def head_entropy(trace: Trace, layer: int, keys: str = "all") -> HeadEntropy:
-    """The entropy of every head's attention: patches' mean, and each prefix token's; 0 ln 0 counts as 0.
+    """Return the entropy of every head's attention, for patch queries (mean) and for each prefix token.
 
-    `layer` counts blocks from 0; raises IndexError for another, VitvizError for other `keys`. See the module.
+    Args:
+        trace: the trace.
+        layer: counts from 0.
+        keys: "all" tokens, or "patches" (prefix columns dropped, rows renormalised).
+
+    Returns:
+        `HeadEntropy`: `patches` (head) and `prefix` (head, token), in nats; 0 ln 0 counts as 0.
+
+    Raises:
+        IndexError: the layer does not exist.
+        VitvizError: unknown `keys`.
+
+    Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> head_entropy(example_trace(), layer=0).patches.exp().round().tolist()
@@ -78,16 +90,19 @@ def head_entropy(trace: Trace, layer: int, keys: str = "all") -> HeadEntropy:
 
 @dataclass(frozen=True)
 class Redundancy:
-    """Between every two heads of a layer; both are symmetric."""
+    """Similarity of every two heads of a layer; both matrices are symmetric."""
 
-    cosine: Float[Tensor, "head head2"]  # 1 with itself; never negative, because attention is not
-    divergence: Float[Tensor, "head head2"]  # Jensen-Shannon, nats: 0 with itself, at most ln 2
+    cosine: Float[Tensor, "head head2"]  # 1 on the diagonal; never negative, because attention is not
+    divergence: Float[Tensor, "head head2"]  # Jensen-Shannon, nats: 0 on the diagonal, at most ln 2
 
 
 def head_redundancy(trace: Trace, layer: int) -> Redundancy:
-    """How alike the attention of every two heads of a layer is; over all queries and keys.
+    """Return the similarity of the attention of every two heads of a layer, over all queries and keys.
 
-    `layer` counts blocks from 0; raises IndexError for one that does not exist. Source: see the module.
+    Returns:
+        `Redundancy`: `cosine` from 0 to 1 and `divergence` in nats, both (head, head).
+
+    `layer` counts from 0; raises IndexError for an unknown layer. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> head_redundancy(example_trace(), layer=0).cosine.tolist()

@@ -1,13 +1,14 @@
-"""Attention rollout: how far each patch of the input reaches what the classifier reads, through all layers.
+"""Attention rollout: an estimate of which patches reach the classifier through all layers.
 
     A_l    = heads fused (mean, max or min), then the smallest entries of the patch columns discarded
     M_l    = r I + (1 - r) A_l, each row divided by its sum (a row that sums to 0 becomes the identity's row)
     R      = M_L ... M_1,   map = R[query, patches]
 
-Only R's row of the query is carried, from the last layer to the first: O(N^2) a layer and no R. Sources:
-Abnar and Zuidema 2020 (section 3, attention rollout); Dosovitskiy et al. 2021, figures 6 and 14, section D.8.
+Only the query's row of R is propagated, from the last layer to the first: O(N^2) per layer, and R is never
+built. Sources: Abnar and Zuidema 2020 (section 3, attention rollout); Dosovitskiy et al. 2021, figures 6 and
+14, section D.8.
 
-It does not show what the values carry, what the MLPs do or which class is meant: two get the same map.
+Rollout does not show what the values carry or what the MLPs do. The map is equal for every class.
 """
 
 import operator
@@ -33,11 +34,24 @@ def rollout(
     trace: Trace, query: QueryToken = "auto", fusion: str = "mean", discard: float = 0.0,
     residual: float = 0.5, layers: Layers = None
 ) -> Float[Tensor, "row col"]:  # fmt: skip
-    """The rollout of one query over the patches, without a unit; with the prefix tokens' share it sums to 1.
+    """Return the attention rollout of one query over the patches, as a map.
 
-    `query`: see `query_weights`. `discard`: share of the patch columns' entries, the smallest, set to 0.
-    `residual`: the weight r of the skip connection. `layers`: (first, last), counted from 0, both included;
-    None for all. Raises VitvizError for a value that none of these can have. Source: see the module.
+    Args:
+        trace: the trace.
+        query: see `query_weights`.
+        fusion: fusion of the heads: "mean", "max" or "min".
+        discard: fraction of the patch columns' entries, the smallest, that are set to 0; from 0 to below 1.
+        residual: weight r of the skip connection, from 0 to 1.
+        layers: (first, last), counted from 0, both included; None for all.
+
+    Returns:
+        (row, col), without a unit; together with the prefix tokens' weights the map sums to 1. NaN for
+            dropped patches.
+
+    Raises:
+        VitvizError: a value is outside its range.
+
+    Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> rollout(example_trace(layers=1)).tolist()  # (I + J / 4) / 2
@@ -51,9 +65,10 @@ def rollout_row(
     trace: Trace, query: QueryToken = "auto", fusion: str = "mean", discard: float = 0.0,
     residual: float = 0.5, layers: Layers = None
 ) -> Float[Tensor, " token"]:  # fmt: skip
-    """The same for every token, prefix tokens first; sums to 1. NaN for a patch that was left out.
+    """Return the attention rollout of one query over all tokens: (token), prefix tokens first.
 
-    Raises VitvizError as `rollout` does. Source: see the module.
+    The row sums to 1; dropped patches are NaN. Args and Raises are those of `rollout`. Source: see the
+    module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> rollout_row(example_trace(layers=1)).tolist()
@@ -74,10 +89,11 @@ def rollout_row(
 
 
 def mean_attention(trace: Trace, query: QueryToken = "auto") -> Float[Tensor, "layer row col"]:
-    """The attention of one query to the patches in each layer, mean over the heads, layers on their own.
+    """Return the attention of one query to the patches in each layer, mean over heads: (layer, row, col).
 
-    Where several tokens ask ('mean', attention pooling), their rows are averaged by their weights. Raises
-    VitvizError for an unknown query. Source: paper, figure 6 takes its rollout from these.
+    Layers are not multiplied. For a query of several tokens ('mean', attention pooling), the rows are
+    averaged by their weights. Raises VitvizError for an unknown query. Source: paper, figure 6 computes its
+    rollout from these.
 
     >>> from vitviz.analyses.example import example_trace
     >>> mean_attention(example_trace(layers=2))[1].tolist()
@@ -91,14 +107,14 @@ def mean_attention(trace: Trace, query: QueryToken = "auto") -> Float[Tensor, "l
 def mix_step(
     vector: Float[Tensor, " token"], carried: Float[Tensor, " token"], residual: float
 ) -> Float[Tensor, " token"]:
-    """One layer's step where every row of the attention sums to 1: r v + (1 - r) v A."""
+    """Return one layer's step if every row of the attention sums to 1: r v + (1 - r) v A."""
     return residual * vector + (1 - residual) * carried
 
 
 def _carried(
     vector: Float[Tensor, " token"], fused: Iterator[tuple[slice, Tensor]], residual: float
 ) -> Float[Tensor, " token"]:
-    """One layer's step for any fused attention: v diag(1 / row sums) (r I + (1 - r) A)."""
+    """Return one layer's step for any fused attention: v diag(1 / row sums) (r I + (1 - r) A)."""
     result = torch.zeros_like(vector)
     for rows, attention in fused:
         sums = residual + (1 - residual) * attention.sum(dim=-1, dtype=vector.dtype)
@@ -110,7 +126,7 @@ def _carried(
 
 
 def _fused(attention: Attention, fusion: str, discard: float, prefix: int) -> Iterator[tuple[slice, Tensor]]:
-    """The heads fused, in blocks of rows; with discard the layer's N x N at once: its ranking is global."""
+    """Yield the fused heads in blocks of rows; with discard, all rows at once: its ranking is global."""
     parts = (
         (block.rows, reduce(block.weights(), "head rows key -> rows key", fusion))
         for block in blocks(attention, all_heads=True)
@@ -124,7 +140,7 @@ def _fused(attention: Attention, fusion: str, discard: float, prefix: int) -> It
 
 
 def without_smallest(attention: Float[Tensor, "query patch"], discard: float) -> Float[Tensor, "query patch"]:
-    """The entries with the floor(discard M) smallest of all M set to 0; of equal ones, those that come first.
+    """Return the entries with the floor(discard M) smallest of all M set to 0; of equal ones, the first.
 
     The threshold comes from a partition: at 2305 tokens 15 ms, where a sort takes 770 and kthvalue 90.
     """

@@ -1,19 +1,19 @@
-"""Which patches the model represents alike: the cosine between the tokens of one depth.
+"""Token similarity: the cosine between the tokens of one layer.
 
-    c_i = <t_i, t_p> / (|t_i| |t_p|),   centred: t - m in place of t, m the mean patch of the picture
+    c_i = <t_i, t_p> / (|t_i| |t_p|),   centred: t - m in place of t, m the mean patch of the image
 
-Tokens share a large common part, so that raw cosines may lie near 1 everywhere; without the mean patch they
-show what sets patches apart. Asked about a patch of a second picture, m is the mean over the patches of both.
-In use since DINO (Caron et al. 2021) and DINOv2 (Oquab et al. 2023). It does not show what the likeness
-consists of, nor that the model uses it; and cosines of raw and of normed tokens differ.
+Tokens share a large common component, so raw cosines may be near 1 everywhere; without the mean patch they
+show how patches differ. For a patch of a second image, m is the mean over the patches of both. In use since
+DINO (Caron et al. 2021) and DINOv2 (Oquab et al. 2023). A cosine does not show what the similarity consists
+of, nor that the model uses it. Cosines of raw tokens and of tokens after the norm differ.
 
 Similarity of position embeddings: has the model learned that patches lie in a plane?
 
     S[r, c, r', c'] = cos(E_rc, E_r'c')
 
 over the patches' rows of the position table, prefix rows dropped. Source: Dosovitskiy et al. 2021, figure 7
-centre and figure 10. It does not show the lengths of the embeddings, nor whether later layers use them;
-models that turn queries and keys instead (RoPE) or bias the scores have no such table.
+centre and figure 10. It does not show the lengths of the embeddings, nor whether later layers use them.
+Models that rotate queries and keys instead (RoPE) or add a bias to the scores have no such table.
 """
 
 from collections.abc import Sequence
@@ -29,19 +29,31 @@ from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
 from vitviz.traces.trace import Trace
 
-_NOTHING = 1e-300  # shorter than any float32's token but that of zeros, which stays so
+_NOTHING = 1e-300  # below the norm of any float32 token except zeros, which stay zeros
 
 
 def token_similarity(
     trace: Trace, layer: int, patch: int | tuple[int, int], centred: bool = False,
     norm: FinalNorm | None = None, of: Trace | None = None,
 ) -> Float[Tensor, "row col"]:  # fmt: skip
-    """The cosine, from -1 to 1, of every patch with one: `patch` by its number from 0, or (row, col).
+    """Return the cosine of every patch with one patch, as a map.
 
-    `layer` 0 is what enters block 1, L the raw output of the last block; with `norm`, an inspector, through
-    its final norm. `centred`: without the mean patch. `of`: the trace whose patch it is, where that is
-    another picture's. A token of zeros has no direction: its cosine is 0. Raises IndexError for a layer,
-    VitvizError for a patch that does not exist. Source: see the module.
+    Args:
+        trace: the trace whose patches are compared.
+        layer: 0 is the input of block 1, L the raw output of the last block.
+        patch: the reference patch, by its number from 0 or its (row, col).
+        centred: subtract the mean patch first.
+        norm: an inspector, to apply its final norm; None for raw tokens.
+        of: trace of the reference patch, if it belongs to another image.
+
+    Returns:
+        (row, col), from -1 to 1. A token of zeros has no direction: its cosine is 0. NaN for dropped patches.
+
+    Raises:
+        IndexError: the layer does not exist.
+        VitvizError: the patch does not exist, or the widths differ.
+
+    Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> trace = example_trace(seed=1)
@@ -57,9 +69,10 @@ def token_similarity(
 def patch_cosines(
     trace: Trace, of: Trace, layer: int, centred: bool = False, norm: FinalNorm | None = None
 ) -> Float[Tensor, "row col row2 col2"]:
-    """The cosine of every patch with every one of another picture: `token_similarity` for all of them.
+    """Return the cosine of every patch with every patch of another image: (row, col, row2, col2).
 
-    `centred`: less both's mean. Raises IndexError for a layer, VitvizError for another width. See the module.
+    Args and Raises are those of `token_similarity`; `of` is the other image's trace, and `centred` subtracts
+    the mean over the patches of both. See the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> one, other = (example_trace(seed=seed) for seed in (1, 2))
@@ -75,7 +88,7 @@ def patch_cosines(
 def _directions_of(
     trace: Trace, there: Trace, layer: int, centred: bool, norm: FinalNorm | None
 ) -> tuple[Float[Tensor, "patch width"], Float[Tensor, "patch2 width"]]:
-    """Of every patch of both, the mean taken out where asked."""
+    """Return the unit vectors of the patches of both traces, centred on request."""
     own = patches_at(trace, layer, norm).double()
     asked = own if there is trace else patches_at(there, layer, norm).double()
     if asked.shape[1] != own.shape[1]:
@@ -93,9 +106,19 @@ def token_cosines(
     trace: Trace, layer: int, centred: bool = False, norm: FinalNorm | None = None,
     rows: Sequence[int] | None = None,
 ) -> Float[Tensor, "row token"]:  # fmt: skip
-    """The cosine of tokens with each other, prefix first; `centred`: each without the mean patch.
+    """Return the cosine of every token with every token of a layer: (row, token), prefix first.
 
-    `rows`: only of these, by place among those there. Raises IndexError for a layer. Source: see the module.
+    Args:
+        trace: the trace.
+        layer: 0 is the input of block 1, L the raw output of the last block.
+        centred: subtract the mean patch first.
+        norm: an inspector, to apply its final norm; None for raw tokens.
+        rows: indices of the row tokens among the pass's tokens; None for all.
+
+    Raises:
+        IndexError: the layer does not exist.
+
+    Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> token_cosines(example_trace(seed=1), layer=0).diagonal().tolist()
@@ -111,10 +134,20 @@ def token_cosines(
 def position_similarity(
     table: Float[Tensor, "patch width"], grid: Grid
 ) -> Float[Tensor, "row col row2 col2"]:
-    """The cosine of the position embeddings of every two patches, from -1 to 1; symmetric, 1 with itself.
+    """Return the cosine of the position embeddings of every two patches: (row, col, row2, col2).
 
-    A row of zeros has no direction: its cosine with every patch, itself included, is defined as 0 here.
-    Raises VitvizError for a table of another number of rows than patches. Source: see the module.
+    Args:
+        table: one row per patch, (patch, width), without the rows of prefix tokens.
+        grid: the patch grid.
+
+    Returns:
+        Cosines from -1 to 1; symmetric, 1 on the diagonal. A row of zeros has no direction: its cosine with
+            every patch, itself included, is defined as 0 here.
+
+    Raises:
+        VitvizError: the table has another number of rows than patches.
+
+    Source: see the module.
 
     >>> table = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-3.0, 0.0]])
     >>> position_similarity(table, Grid(rows=1, cols=3, patch=(8, 8), prefix_names=("class",)))[0, 0].tolist()

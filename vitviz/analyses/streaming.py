@@ -1,22 +1,23 @@
-"""Attention read in blocks, so that no N x N of a layer ever exists.
+"""Attention read in blocks, so that no N x N matrix of a layer ever exists.
 
-Idea: for a block of queries and heads, exp(q k^T scale + bias) is written into one buffer, made once a layer
-and small enough for the cache, and left undivided. With z_i = sum_j exp(s_ij), all are weighted sums:
+For a block of queries and heads, exp(q k^T scale + bias) is written into one buffer, which is allocated once
+per layer, fits into the cache, and is left undivided. With z_i = sum_j exp(s_ij), all results are weighted
+sums:
 
     distance_i = (sum_j exp(s_ij) d_ij) / z_i          v A = sum_i (v_i / z_i) exp(s_i.)
 
-so that dividing N x N numbers becomes dividing N. Each row's maximum, which keeps exp from overflowing, is
-subtracted only once the sums of a block show that it must be: for most models never.
+so N divisions replace N x N. Each row's maximum, which prevents an overflow of exp, is subtracted only if the
+sums of a block show that it must be: for most models never.
 
-`blocks` is for the weights themselves, `read_layer` for the sums of distance, prefix mass and rollout, for
-which every picture pays first. So two things are kept out of it. The loop over the heads holds as few
-operations as it can: around each of them a thread asks for Python's lock, for which others wait. And where
-threads read, the one that called them does nothing large enough for torch to share it out: its helpers would
-spin on for milliseconds, on the very cores that those need. Each thread has queries of its own (`each`):
-spread over the cores by torch, every small operation on a block would end with all threads waiting for the
-slowest, and blocks would travel between the cores' caches.
+`blocks` yields the weights themselves. `read_layer` computes the sums of distance, prefix mass and rollout,
+whose cost every image pays first. Two measures keep it fast. The loop over the heads has as few operations as
+possible, because each operation acquires Python's lock, for which other threads wait. While threads read, the
+calling thread runs nothing large enough for torch to parallelise: torch's helper threads would spin for
+milliseconds on the cores that the readers need. Each thread has its own queries (`each`): if torch spread
+every small operation over the cores, each would end with all threads waiting for the slowest, and blocks
+would travel between the cores' caches.
 
-It does not show anything by itself: `distance`, `rollout` and `sweep` say what the sums mean.
+It does not show anything by itself: `distance`, `rollout` and `sweep` interpret the sums.
 """
 
 import math
@@ -38,19 +39,24 @@ from vitviz.traces import cancellation
 from vitviz.traces.trace import Attention
 
 Result = TypeVar("Result")
-# exp(s) = exp2(s LOG2_E): four times as fast where torch's exp goes through a foreign library's slow path
+# exp(s) = exp2(s LOG2_E): four times as fast where torch's exp uses a slow path of another library
 LOG2_E = math.log2(math.e)
-# Numbers in a block. On a CPU (2 MB) near the fastest from 197 to 2305 tokens, and few enough blocks for two
-# cores; elsewhere, where each operation is a launch and a block's sums a wait, mostly a whole layer (128 MB).
+# Numbers in a block. On a CPU 2 MB is close to the fastest from 197 to 2305 tokens, with few enough blocks
+# for two cores. On other devices each operation is a launch and each block's sums a synchronisation, so a
+# block is mostly a whole layer (128 MB).
 BLOCK, BLOCK_ELSEWHERE = 2**19, 2**25
-# numbers of attention for each thread; for fewer, handing them over costs more than it brings
+# numbers of attention per thread; below, handing them over costs more than it saves
 WORTHWHILE = 2**20
-SMALLEST, LARGEST = 1e-20, 1e30  # sums of a row between which float32 neither overflows nor loses what counts
+# between these sums of a row, float32 neither overflows nor loses significant terms
+SMALLEST, LARGEST = 1e-20, 1e30
 
 
 @dataclass(frozen=True)
 class Block:
-    """exp(scores) of some heads and queries, rows up to a factor, and sums. The next overwrites it."""
+    """exp(scores) of some heads and queries, up to a factor per row, and the row sums.
+
+    The next block overwrites the buffer.
+    """
 
     heads: slice
     rows: slice
@@ -58,21 +64,21 @@ class Block:
     sums: Float[Tensor, "head row"]
 
     def weights(self) -> Float[Tensor, "head row key"]:
-        """The attention itself: rows divided, in place, by their sums."""
+        """Return the attention: rows divided, in place, by their sums."""
         return self.powers.div_(rearrange(self.sums, "head row -> head row 1"))
 
 
 def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
-    """One call's attention in blocks of about `BLOCK` numbers: queries in the outer loop, heads in the inner.
+    """Yield one call's attention in blocks of about `BLOCK` numbers: queries outside, heads inside.
 
-    With `all_heads` every block holds all of them, for what fuses heads.
+    With `all_heads` every block holds all heads, for analyses that fuse heads.
     """
     (heads, queries, _), keys = attention.q.shape, attention.k.shape[1]
     group, height = heads, max(1, min(queries, _numbers(attention) // (heads * keys)))
     if not all_heads:
         group, height = block_shape(attention, queries)
     buffer, shift = attention.q.new_empty(group, height, keys), False
-    # over views of one q-k-v tensor the product costs a quarter more
+    # on views of one q-k-v tensor the product is a quarter slower
     q, k = attention.q.contiguous(), attention.k.contiguous()
     for first in range(0, queries, height):
         rows = slice(first, min(first + height, queries))
@@ -85,7 +91,7 @@ def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
                 sums = powers.sum(dim=-1)
                 if shift or within_range(sums):
                     break
-                shift = True  # from here on in this call
+                shift = True  # for the rest of this call
             yield Block(some, rows, powers, sums)
 
 
@@ -94,7 +100,10 @@ def _numbers(attention: Attention) -> int:
 
 
 def block_shape(attention: Attention, rows: int) -> tuple[int, int]:
-    """Heads (a divisor of all) and queries of a block; several heads with all queries, so in one piece."""
+    """Return the heads (a divisor of all) and queries of a block.
+
+    A block has several heads only if it has all queries, so that it is contiguous.
+    """
     heads, keys, size = attention.heads, attention.k.shape[1], _numbers(attention)
     height = max(1, min(rows, size // keys))
     most = max(1, size // (height * keys)) if height == rows else 1
@@ -105,7 +114,7 @@ def write_powers(
     powers: Float[Tensor, "head row key"], q: Float[Tensor, "head row dim"], k: Float[Tensor, "head dim key"],
     scale: float, bias: Tensor | None, shift: bool,
 ) -> None:  # fmt: skip
-    """exp(q k^T scale + bias), with `shift` each row divided by its largest."""
+    """Write exp(q k^T scale + bias) into `powers`; with `shift`, each row is divided by its maximum."""
     torch.baddbmm(powers, q, k, beta=0, alpha=scale * LOG2_E, out=powers)
     if bias is not None:
         powers.add_(bias, alpha=LOG2_E)
@@ -115,13 +124,16 @@ def write_powers(
 
 
 def within_range(sums: Tensor) -> bool:
-    """Whether sums of rows show that no score was too large or small to be taken to the power as it is."""
+    """True if no score was too large or too small to be exponentiated without a shift, by the rows' sums."""
     smallest, largest = sums.aminmax()
-    return smallest.item() >= SMALLEST and largest.item() <= LARGEST  # NaN is not
+    return smallest.item() >= SMALLEST and largest.item() <= LARGEST  # false for NaN
 
 
 def each(read: Callable[[slice], Result], rows: slice, width: int) -> list[Result]:
-    """`read` for parts of the rows, in order, by torch.get_num_threads(); `width`: numbers in a row."""
+    """Return `read` of each part of the rows, in order; parts run in torch.get_num_threads() threads.
+
+    `width` is the number of values in a row.
+    """
     count = rows.stop - rows.start
     parts = min(torch.get_num_threads(), max(1, count * width // WORTHWHILE))
     if parts < 2:
@@ -138,27 +150,28 @@ def _threads(count: int) -> ThreadPoolExecutor:
         for _ in range(count):
             pool.submit(begun.wait)
         begun.wait()
-    except BaseException:  # Ctrl-C in the middle: threads left waiting would keep the process from ending
+    except BaseException:  # after Ctrl-C, waiting threads would keep the process from ending
         begun.abort()
         pool.shutdown(wait=False)
         raise
-    # a thread that torch has not met yet gets what was set last, wherever that was
+    # torch gives a new thread the thread count that was set last, in any thread
     torch.set_num_threads(count)
     return pool
 
 
 def _alone() -> None:
-    torch.get_num_threads()  # lets torch meet this thread, which would else undo the next line later
+    # registers this thread with torch, which would otherwise undo the next line later
+    torch.get_num_threads()
     torch.set_num_threads(1)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not live on in a forked process
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not survive a fork
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one pass over a layer leaves: the carried row, and means over the patch queries."""
+    """Results of one pass over a layer: the carried row, and means over the patch queries."""
 
     carried: Float[Tensor, " key"] | None  # vector times the mean over heads of the attention
     distance: Float64[Tensor, " head"] | None  # px
@@ -170,7 +183,7 @@ def read_layer(
     attention: Attention, prefix: int, distances: Float[Tensor, "query key"] | None = None,
     vector: Float[Tensor, " query"] | None = None,
 ) -> Reading:  # fmt: skip
-    """One pass over a layer for the distances (zero at prefix tokens), the carried row vector, or both."""
+    """Read a layer once, for the distances (zero at prefix tokens), the carried row vector, or both."""
     cancellation.check()
     heads, queries, _ = attention.q.shape
     rows = slice(0, queries) if distances is not None or vector is None else _support(vector)
@@ -186,8 +199,8 @@ def _read_rows(
     attention: Attention, prefix: int, distances: Float[Tensor, "query key"] | None,
     asking: Float[Tensor, " query"] | None, rows: slice,
 ) -> tuple[Float[Tensor, " key"], Float64[Tensor, "3 head"]]:  # fmt: skip
-    """One thread's queries, a block at a time: what they add to the carried row and to the means' totals."""
-    # over a view of one q-k-v tensor the product costs a quarter more
+    """Return one thread's contribution to the carried row and to the totals of the means."""
+    # on a view of one q-k-v tensor the product is a quarter slower
     attention = replace(attention, k=attention.k.contiguous())
     keys = attention.k.shape[1]
     group, height = block_shape(attention, rows.stop - rows.start)
@@ -198,10 +211,10 @@ def _read_rows(
         some = slice(first, min(first + height, rows.stop))
         apart, own = (None if one is None else one[some] for one in (distances, asking))
         read = partial(_read_block, attention, prefix, apart, own, some, buffer[:, : some.stop - first])
-        with np.errstate(over="ignore", invalid="ignore"):  # the sums tell
+        with np.errstate(over="ignore", invalid="ignore"):  # the sums reveal an overflow
             row, sums = read(shift)
         if not (shift or within_range(sums[0] + sums[1])):
-            shift = True  # from here on in this part
+            shift = True  # for the rest of this part
             row, sums = read(shift)
         carried += row
         if distances is not None:
@@ -213,7 +226,7 @@ def _read_block(
     attention: Attention, prefix: int, distances: Float[Tensor, "row key"] | None,
     asking: Float[Tensor, " row"] | None, rows: slice, powers: Float[Tensor, "group row key"], shift: bool,
 ) -> tuple[Float[Tensor, " key"], Float[Tensor, "3 head row"]]:  # fmt: skip
-    """One group of heads after the other: the carried row; rows' sums on patches, prefix, by distance."""
+    """Return the carried row, and the rows' sums on patches, on the prefix, and weighted by distance."""
     (group, count, keys), heads = powers.shape, attention.heads
     flat, ones = powers.view(-1, keys), powers.new_ones(keys)
     on_patches, on_prefix, columns = flat[:, prefix:], flat[:, :prefix], flat.mT
@@ -239,23 +252,23 @@ def _read_block(
 def _weighing(
     powers: Float[Tensor, "group row key"], distances: Float[Tensor, "row key"]
 ) -> Callable[[Tensor], object]:
-    """A function that writes every row's sum of powers times distances; the products are written nowhere."""
+    """Return a function that writes each row's sum of powers times distances without storing products."""
     if not powers.is_cpu:
         return lambda out: torch.linalg.vecdot(powers, distances, out=out.view(powers.shape[:2]))
-    powers, distances = powers.numpy(), distances.numpy()  # its way takes half as long as torch's
+    powers, distances = powers.numpy(), distances.numpy()  # NumPy's vecdot takes half as long as torch's
     return lambda out: np.vecdot(powers, distances, out=out.numpy().reshape(powers.shape[:2]))
 
 
 def _totals(sums: Float64[Tensor, "3 head row"]) -> Float64[Tensor, "3 head"]:
-    """Distance, renormalised distance and prefix mass, summed over patch queries."""
+    """Return distance, renormalised distance and prefix mass, summed over patch queries."""
     on_patches, on_prefix, weighed = sums
     row_sums = on_patches + on_prefix
-    # 0 where nothing is on patches
+    # 0 where no attention is on patches
     renormalised = weighed / on_patches.clamp_min(torch.finfo(torch.float64).tiny)
     return torch.stack([weighed / row_sums, renormalised, on_prefix / row_sums]).sum(dim=-1)
 
 
 def _support(vector: Float[Tensor, " query"]) -> slice:
-    """The queries from the first to the last whose weight is not zero: for one token, a single row."""
+    """Return the queries from the first to the last of non-zero weight; for one token, a single row."""
     asked = vector.nonzero().flatten().tolist()
     return slice(asked[0], asked[-1] + 1) if asked else slice(0, 0)

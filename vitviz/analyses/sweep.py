@@ -1,8 +1,8 @@
-"""Distance, prefix mass and rollout in one backward pass over the layers: what the page shows first.
+"""Distance, prefix mass and rollout in one backward pass over the layers: the page's first results.
 
-The rollout's row vector goes from the last layer to the first anyway; while a block of attention lies in the
-cache for it, the distance is taken from the same numbers. Equations and sources: `distance` and `rollout`,
-whose results these are. It does not fuse by max or min and discards nothing: that needs heads together.
+The rollout's row vector is propagated from the last layer to the first anyway. The distance is computed from
+each block of attention while that block is in the cache. Equations and sources: `distance` and `rollout`. The
+sweep does not fuse heads by max or min and discards nothing, because that needs all heads together.
 """
 
 from dataclasses import dataclass
@@ -19,16 +19,27 @@ from vitviz.traces.trace import Trace
 
 @dataclass(frozen=True)
 class Sweep:
-    """What `distances` and `rollout` give, for one trace."""
+    """Results of `distances` and `rollout` for one trace."""
 
     distances: Distances
     rollout: Float[Tensor, "row col"]
 
 
 def sweep(trace: Trace, query: QueryToken = "auto", residual: float = 0.5) -> Sweep:
-    """The distances of all heads (px) and the mean rollout of one query, from one pass over the attention.
+    """Return the distances of all heads and the mean rollout of one query, from one pass over the attention.
 
-    Raises VitvizError for an unknown query. Source: see `distance` and `rollout`.
+    Args:
+        trace: the trace.
+        query: see `query_weights`.
+        residual: weight of the skip connection, from 0 to 1.
+
+    Returns:
+        `Sweep`: distances (layer, head) in pixels, rollout (row, col) without a unit.
+
+    Raises:
+        VitvizError: unknown query.
+
+    Source: see `distance` and `rollout`.
 
     >>> from vitviz.analyses.example import example_trace
     >>> seen = sweep(example_trace(layers=1))

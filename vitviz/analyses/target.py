@@ -1,12 +1,12 @@
-"""Which answer is asked about: a class, one rather than another, or any direction, as a row of the head.
+"""Target of an attribution: a class, a difference of two classes, or a direction, as a row of the head.
 
     s = <w, y> + b
 
-For a class w and b are its row of the head, divided by |z| where it is a cosine's; for a rather than b the
-difference of two rows; relative to the mean over classes, the mean row is taken off, which changes no
-probability of a softmax (adding a number to all logits changes no answer) and is refused of a model's own
-sigmoids and values, each of which stands by itself. It does not show how sure the
-model is: that is the softmax over all classes, or each given class's own sigmoid.
+For a class, w and b are its row of the head, divided by |z| for a cosine; for a rather than b, the difference
+of two rows. `relative` subtracts the mean row over all classes. That changes no probability of a softmax
+(adding a number to all logits changes no probability) and is refused for a model's own sigmoids and values,
+which are independent of each other. A target does not show how confident the model is: that is the softmax
+over all classes, or each given class's own sigmoid.
 """
 
 from collections.abc import Sequence
@@ -22,25 +22,25 @@ from vitviz.analyses.readout_stage import ReadoutStage
 from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.traces.trace import Trace
 
-TargetLike = Any  # int | str | tuple | Tensor; anything else is told by a sentence
+TargetLike = Any  # int | str | tuple | Tensor; anything else raises an error with an explanation
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is explained, by slot of the readout, and its value in the trace."""
+    """Direction of a target, by slot of the readout, and its value in the trace."""
 
     direction: Float[Tensor, "slot width"]
     bias: float
     logit: float
-    length: Float[Tensor, " 1"] | None = None  # of given classes: |z|, which divides direction and bias
-    added: float = 0.0  # and of their bias the part that is not
+    length: Float[Tensor, " 1"] | None = None  # for given classes: |z|, which divides direction and bias
+    added: float = 0.0  # for given classes: the part of their bias that |z| does not divide
 
 
 def target_of(trace: Trace, readout: ReadoutStage, target: TargetLike, relative: bool = False) -> Target:
-    """The head's rows for a class index, a label, (a, b) for a rather than b, or a direction of what is read.
+    """Return the direction of a class index, a label, (a, b) for a rather than b, or a direction.
 
-    A direction is a tensor as long as what the classifier reads. Raises VitvizError for a class that does not
-    exist, a label of no or several classes, a direction of another length, or where a model has no classes.
+    A direction is a tensor as long as what the classifier reads. Raises VitvizError for an unknown class, a
+    label of no or several classes, a direction of another length, or a model without classes.
     """
     if isinstance(target, Tensor):
         return _resolve_direction(trace, readout, target, relative)
@@ -76,7 +76,7 @@ def target_of(trace: Trace, readout: ReadoutStage, target: TargetLike, relative:
 
 
 def classes_of(trace: Trace, target: TargetLike) -> list[int]:
-    """The one class that is asked about, or both of (a, b); VitvizError for any other number of them."""
+    """Return the class of a target, or both of (a, b); raises VitvizError for any other number of classes."""
     asked = target if isinstance(target, tuple) else (target,)
     if len(asked) not in (1, 2):
         raise VitvizError(f"Given {quoted(target)}; expected one class, or (a, b) for a rather than b.")
@@ -84,12 +84,15 @@ def classes_of(trace: Trace, target: TargetLike) -> list[int]:
 
 
 def score_of(logits: Float[Tensor, "row class"], classes: Sequence[int]) -> Float[Tensor, " row"]:
-    """The class's logit in every row, or the first one's less the second's."""
+    """Return the class's logit in every row, or the first class's less the second's."""
     return logits[:, classes[0]] - (logits[:, classes[1]] if len(classes) == 2 else 0)
 
 
 def class_index(trace: Trace, name: Any) -> int:
-    """A class by number from 0, label, or a name that its label lists; VitvizError for none or several."""
+    """Return a class's number from its number from 0, its label, or a name that its label lists.
+
+    Raises VitvizError if no class or several classes match.
+    """
     classes = len(trace.logits)
     if isinstance(name, str):
         wanted = name.strip().casefold()
@@ -111,7 +114,7 @@ def class_index(trace: Trace, name: Any) -> int:
 
 
 def features(trace: Trace, readout: ReadoutStage) -> Float[Tensor, "slot width"]:
-    """What the classifier is given (y), computed afresh from the last block's output, by slot."""
+    """Return y, the classifier's input, by slot; recomputed from the last block's output."""
     read, norm = pooled(trace, readout), readout.pooling.fc_norm
     return read if norm is None else norm(read)
 

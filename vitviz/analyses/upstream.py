@@ -1,20 +1,20 @@
-"""One page deeper than the account: who wrote what a head reads.
+"""Upstream contributions: which earlier components wrote what a head reads.
 
-What head h of layer l reads at token j is x_j = e_j + p_j + sum_(l'<l) (sum_h' W_O z_j^(l',h') + b_O + m_j):
-embedding, position, every earlier head, bias and MLP. With the deviations of norms held the way from x_j to
-the head's queries, keys and values is affine, y_j = W n(x_j) + b, so y_j is a sum over those who wrote x_j
-(`parts`), and with the head's attention held so is its share of a logit,
+The input of head h of layer l at token j is x_j = e_j + p_j + sum_(l'<l) (sum_h' W_O z_j^(l',h') + b_O +
+m_j): embedding, position, every earlier head, bias and MLP. With the deviations of norms held, the map from
+x_j to the head's queries, keys and values is affine, y_j = W n(x_j) + b. So y_j is a sum over the writers of
+x_j (`parts`), and with the head's attention held so is its contribution to a logit,
 
     share = sum_j <d_j, v_j> = sum_writers sum_j <d_j, part of v_j> + constants
 
-where d_j is the sum over those who read of A_ij u, u the answer's direction at the head's values. An earlier
-head's part is sum_i <d'_i, v'_i> in its own values (`flow`), so the same question can be asked of it: a path.
-Norms of queries and keys are held likewise, rotary positions turn every part alike. MLPs' results are what
-was recorded at all tokens, never a difference of residuals, which would make every sum right. Source: Elhage
-et al. 2021 (A Mathematical Framework for Transformer Circuits), with norms and biases as lines.
+where d_j is the sum over the readers of A_ij u, u the logit's direction at the head's values. An earlier
+head's part is sum_i <d'_i, v'_i> in its own values (`flow`), so the same decomposition applies to it: a path.
+Norms of queries and keys are held likewise, and rotary positions rotate every part alike. MLPs' outputs are
+those recorded at all tokens, never a difference of residuals, which would make every sum correct. Source:
+Elhage et al. 2021 (A Mathematical Framework for Transformer Circuits), with norms and biases as terms.
 
-It does not show why a part was written: an MLP's line is what it wrote, whoever it had read. What attention
-would have been without a writer is not in it; `vitviz.edge_ablation` makes those passes.
+It does not show why a part was written: an MLP's term is its output, whatever the MLP read. It does not
+include how attention would change without a writer; `vitviz.edge_ablation` runs those passes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,11 +32,14 @@ from vitviz.analyses.readout_stage import Norm
 from vitviz.errors import VitvizError, quoted
 from vitviz.traces.display import NotebookDisplay, NotebookTable
 
-_ROWS = 512  # of attention at a time
+_ROWS = 512  # rows of attention at a time
 
 
 class Writer(NamedTuple):
-    """Who wrote: "embedding", "positions", "head", "bias" (of a layer's attention), "mlp", or "constant"."""
+    """Component that writes into the residual stream.
+
+    `kind`: "embedding", "positions", "head", "bias" (of a layer's attention), "mlp" or "constant".
+    """
 
     kind: str
     layer: int | None = None
@@ -45,22 +48,22 @@ class Writer(NamedTuple):
 
 @dataclass(frozen=True)
 class Side:
-    """Queries, keys or values of all heads: y = norm(W x + b), turned by rotary positions."""
+    """Queries, keys or values of all heads: y = norm(W x + b), rotated if the model uses rotary positions."""
 
     weight: Float[Tensor, "inner width"]
     bias: Float[Tensor, " inner"] | None
-    norm: Norm | None = None  # of each head by itself
+    norm: Norm | None = None  # norm of each head by itself
     turned: bool = False
 
     def of_head(self, head: int, heads: int, like: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Weight and bias of one of so many heads."""
+        """Return weight and bias of one of `heads` heads."""
         both = self.weight, self.bias
         return tuple(None if one is None else one.unflatten(0, (heads, -1))[head].to(like) for one in both)
 
 
 @dataclass(frozen=True)
 class Reader:
-    """What one layer's attention makes of the tokens that enter it."""
+    """Norm of a layer's attention input, and its projections to queries, keys and values."""
 
     norm: Norm | None
     sides: dict[str, Side]  # "query", "key", "value"
@@ -68,24 +71,24 @@ class Reader:
 
 @dataclass(frozen=True)
 class Stream:
-    """What every part wrote at all tokens of a pass, and how heads read it; holds no trace."""
+    """Outputs of every component at all tokens of a pass, and how heads read them; holds no trace."""
 
     readers: tuple[Reader, ...]
-    embedding: Float[Tensor, "token width"]  # patches' E x_p, prefix tokens' own vectors
+    embedding: Float[Tensor, "token width"]  # E x_p of patches, the vectors of prefix tokens
     positions: Float[Tensor, "token width"] | None  # E_pos; None where none is added
-    entry: Norm | None  # between these and the first block
-    heads: tuple[Float[Tensor, "head token dim"], ...]  # what each handed on, before gate, norm, projection
-    mlps: tuple[Float[Tensor, "token width"], ...]  # as they were added
+    entry: Norm | None  # norm between the embeddings and the first block
+    heads: tuple[Float[Tensor, "head token dim"], ...]  # each head's output, before gate, norm and projection
+    mlps: tuple[Float[Tensor, "token width"], ...]  # as added
     inner: tuple[Float[Tensor, " token"], ...] = ()  # deviations of the norm between heads and projection
-    post: tuple[Float[Tensor, " token"], ...] = ()  # of the norm behind attention's branch
+    post: tuple[Float[Tensor, " token"], ...] = ()  # deviations of the norm after the attention branch
     gates: tuple[Float[Tensor, "token inner"], ...] = ()
-    turns: tuple[Tensor | None, ...] = ()  # rotary positions' sines and cosines by layer, patches alone
-    halves: bool = False  # rotary pairs are (i, i + dim / 2) instead of neighbours
+    turns: tuple[Tensor | None, ...] = ()  # sines and cosines of rotary positions by layer, patches only
+    halves: bool = False  # True if rotary pairs are (i, i + dim / 2) instead of neighbours
 
 
 @dataclass(frozen=True)
 class ByWriter:
-    """Numbers of all writers, NaN from the reading head's layer on; a last axis, token, where by token."""
+    """Numbers of all writers, NaN from the reading head's layer on; a last axis holds tokens if by token."""
 
     embedding: Tensor
     positions: Tensor | None  # None for a model without learned absolute positions
@@ -95,7 +98,7 @@ class ByWriter:
     mlps: Float[Tensor, "layer ..."]
 
     def of(self, writer: Writer) -> Tensor | None:
-        """Those of one writer; IndexError for no such head or layer."""
+        """Return the numbers of one writer; raises IndexError for an unknown head or layer."""
         kind, *place = writer
         table = getattr(self, {"head": "heads", "bias": "biases", "mlp": "mlps"}.get(kind, kind))
         return table if table is None else table[tuple(one for one in place if one is not None)]
@@ -103,12 +106,13 @@ class ByWriter:
 
 @dataclass(frozen=True)
 class Upstream(NotebookTable):
-    """One head's share of a logit (or of what flows through `via`), by who wrote what it reads; from 0."""
+    """Contribution of a head to a logit, or to what flows through `via`, by writer; counts from 0."""
 
     share: float
     layer: int
     head: int
-    via: tuple[tuple[int, int], ...]  # the heads between this one and the answer, the answer's first
+    # heads between this one and the prediction, the one next to the prediction first
+    via: tuple[tuple[int, int], ...]
     embedding: float
     positions: float | None
     constant: float
@@ -118,7 +122,7 @@ class Upstream(NotebookTable):
     by_token: ByWriter
 
     def lines(self) -> list[tuple[Writer, float]]:
-        """Every writer with its part; they add up to `total`."""
+        """Return every writer with its part; the parts add up to `total`."""
         ends = [(Writer(kind), getattr(self, kind)) for kind in ("embedding", "positions", "constant")]
         found = [(writer, part) for writer, part in ends if part is not None]
         for layer in range(self.layer):
@@ -129,28 +133,28 @@ class Upstream(NotebookTable):
 
     @property
     def total(self) -> float:
-        """The sum of all lines."""
+        """Sum of all parts."""
         return sum(part for _, part in self.lines())
 
     @property
     def gap(self) -> float:
-        """What the lines leave unexplained: share - total."""
+        """Unexplained rest: share - total."""
         return self.share - self.total
 
     def rows(self) -> list[dict]:
-        """One row a line."""
+        """Return one row per part."""
         return [{**writer._asdict(), "logits": part} for writer, part in self.lines()]
 
 
 @dataclass(frozen=True)
 class ScoreAttribution(NotebookDisplay):
-    """One score before the softmax by who wrote the query's side (rows) and who the key's (columns)."""
+    """Attention score before the softmax, by writers of the query (rows) and of the key (columns)."""
 
-    score: float  # the model's own, with its relative bias
+    score: float  # the model's own score, with its relative bias
     writers: tuple[Writer, ...]
     matrix: Float[Tensor, "writer writer2"]
-    rest: float  # what is added to the scores: a relative bias
-    relative: Float[Tensor, "writer writer2"]  # the same less the mean over keys, or another key's
+    rest: float  # additive term of the scores: a relative bias
+    relative: Float[Tensor, "writer writer2"]  # matrix minus its mean over keys, or minus that of another key
     relative_rest: float
 
     @property
@@ -159,13 +163,14 @@ class ScoreAttribution(NotebookDisplay):
 
     @property
     def gap(self) -> float:
-        """What matrix and rest leave unexplained: score - total."""
+        """Unexplained rest of the score: score - total."""
         return self.score - self.total
 
     @property
     def content_position(self) -> Float[Tensor, "side side2"] | None:
-        """Of `relative`: content and position of the query's side by those of the key's; position is E_pos's
-        direct part alone. None where the model has no E_pos.
+        """Return `relative` by content and position of the query's side (rows) and of the key's (columns).
+
+        Position is the direct part of E_pos alone. None if the model has no E_pos.
         """
         if Writer("positions") not in self.writers:
             return None
@@ -177,11 +182,11 @@ class ScoreAttribution(NotebookDisplay):
 def parts(
     ledger: LogitTerms, stream: Stream, layer: int, head: int, *names: str, sums: Tensor | None = None
 ) -> Iterator[tuple[str, int | None, Float[Tensor, "writer row dim"]]]:
-    """What each writer gives to a head's queries, keys or values (`names`); they add up to it. A row is a
-    token, or a sum over the tokens with the weights `sums` (row, token), taken before anything is projected.
+    """Yield the part of each writer in a head's queries, keys or values (`names`); the parts add up to them.
 
-    Writers of one kind and layer come together; `names` side by side, if they are neither normed nor turned.
-    Source: see the module.
+    A row is a token, or a sum over the tokens with the weights `sums` (row, token), taken before any
+    projection. Writers of one kind and layer come together. `names` are concatenated if they are neither
+    normed nor rotated. Source: see the module.
     """
     (side, *others), norm = (stream.readers[layer].sides[one] for one in names), stream.readers[layer].norm
     whole = sums is None or bool(sums.all(dim=1).any())
@@ -202,7 +207,8 @@ def parts(
         scale, weight = scale / norm.deviation(entering), norm.back(weight)
     turns = stream.turns[layer] if stream.turns and side.turned else None
     summed = None if sums is None else sums[:, tokens].to(entering)
-    early = summed is not None and turns is None  # every token is turned by its own position
+    # each token has its own rotation, so rotated parts are summed afterwards
+    early = summed is not None and turns is None
 
     def rows(found: Float[Tensor, "*lead token some"], scale: Float[Tensor, " token"]) -> Tensor:
         return (summed * scale) @ found if early else found * scale[:, None]
@@ -230,7 +236,7 @@ def parts(
             handed = handed * rearrange(gates, "token (head dim) -> head token dim", head=len(handed))
         down = scale / stream.post[earlier][tokens] if stream.post else scale
         handed = rows(handed, down / stream.inner[earlier][tokens] if stream.inner else down)
-        if 4 * handed.shape[1] < len(weight):  # of few rows it is cheaper to write out what was written
+        if 4 * handed.shape[1] < len(weight):  # with few rows it is cheaper to compute the written vectors
             held = handed.new_ones(1, handed.shape[1])
             wrote = projection.forth(handed, held, held)
             post = None if projection.post is None else projection.post.bias
@@ -251,7 +257,7 @@ def read(
     ledger: LogitTerms, stream: Stream, layer: int, head: int, name: str,
     entering: Float[Tensor, "token width"]
 ) -> Float[Tensor, "token dim"]:  # fmt: skip
-    """What a head makes of other tokens, their norms taken anew: its queries, keys or values."""
+    """Return a head's queries, keys or values for other tokens, with their norms recomputed."""
     side, norm = stream.readers[layer].sides[name], stream.readers[layer].norm
     weight, bias = side.of_head(head, ledger.trace.layers[layer].heads, entering)
     found = (entering if norm is None else norm(entering)) @ weight.mT
@@ -266,9 +272,10 @@ def read(
 def flow(
     ledger: LogitTerms, stream: Stream, basis: Tensor, head: tuple[int, int], via: Sequence = ()
 ) -> Float[Tensor, "token dim"]:
-    """d_j of a head, given as (layer, head): what its values at each token are multiplied by in the answer,
-    or in what of it flows through the heads `via`, the answer's first. `basis`: the answer's direction, see
-    `evidence.directions`.
+    """Return d_j of a head, given as (layer, head): the factors of its values at each token in the logit.
+
+    With `via`, they are the factors in what flows through these heads, the one next to the prediction first.
+    `basis` is the logit's direction, see `logit_account.directions`.
     """
     steps = [*via, head]
     found = head_direction(ledger, basis, *steps[0])
@@ -283,7 +290,10 @@ def flow(
 def writers_of(
     ledger: LogitTerms, stream: Stream, basis: Tensor, layer: int, head: int, via: Sequence = ()
 ) -> Upstream:
-    """Who wrote what a head reads, as parts of its share along `basis`; VitvizError for no head or path."""
+    """Return the parts of a head's contribution along `basis`, by writer of the head's input.
+
+    Raises VitvizError for an unknown head or an invalid path.
+    """
     trace, via = ledger.trace, tuple((int(one), int(two)) for one, two in via)
     _check(trace, layer, head, via)
     along = flow(ledger, stream, basis, (layer, head), via)
@@ -309,7 +319,10 @@ def score_of(
     ledger: LogitTerms, stream: Stream, layer: int, head: int, query: int, key: int,
     against: int | None = None
 ) -> ScoreAttribution:  # fmt: skip
-    """The score of a query and key, tokens from 0; `relative` to the mean over keys, or to `against`."""
+    """Return the attribution of the score of a query and a key, both tokens from 0.
+
+    `relative` is compared with the mean over keys, or with the key `against`.
+    """
     trace = ledger.trace
     _check(trace, layer, head)
     for name, token in (("query", query), ("key", key), ("key to compare with", against or 0)):
@@ -327,7 +340,7 @@ def score_of(
         found = parts(ledger, stream, layer, head, "key", sums=rows[1:])
         each = zip(parts(ledger, stream, layer, head, "query", sums=rows[:1]), found, strict=True)
         each = ((kind, earlier, one, two) for (kind, earlier, one), (*_, two) in each)
-    else:  # what was written is carried to both at once
+    else:  # the written vectors are carried to both sides at once
         found = parts(ledger, stream, layer, head, "query", "key", sums=rows)
         each = ((*whose, *one.chunk(2, dim=-1)) for *whose, one in found)
     for kind, earlier, one, two in each:
@@ -350,7 +363,7 @@ def score_of(
 def _at_head(
     ledger: LogitTerms, stream: Stream, reader: tuple[int, int], writer: tuple[int, int], along: Tensor
 ) -> Float[Tensor, "token dim"]:
-    """What a later head's values are multiplied by, carried back to what an earlier head handed on."""
+    """Return the factors of a later head's values, carried back to the output of an earlier head."""
     (layer, head), (earlier, number) = reader, writer
     trace, norm = ledger.trace, stream.readers[layer].norm
     weight = stream.readers[layer].sides["value"].weight.unflatten(0, (trace.layers[layer].heads, -1))[head]
@@ -368,7 +381,7 @@ def _at_head(
 def _turned(
     found: Float[Tensor, "writer token dim"], turns: Tensor, length: int, tokens, head: int, stream: Stream
 ) -> Tensor:
-    """Patches' rows turned by their positions, prefix tokens left as they are."""
+    """Return patches' rows rotated by their positions; prefix tokens stay unchanged."""
     turns = (turns[head] if turns.ndim == 3 else turns).to(found)
     still = torch.cat([turns.new_zeros(1, found.shape[-1]), turns.new_ones(1, found.shape[-1])], dim=-1)
     turns = torch.cat([still.expand(length - len(turns), -1), turns])[tokens]

@@ -1,24 +1,27 @@
-"""What a head writes, in words: the few sentences whose directions hold most of its variance over pictures.
+"""Heads in words: the few sentences whose directions explain most of a head's variance over images.
 
-Row k of C is what one head writes into picture k's embedding z, through all norms and the projection and
-divided by |z|, these held as in the ledger: <C_k, t> is the head's share of the cosine with t. Constants,
-which say nothing of a head, are left out. TextSpan (Gandelsman et al. 2024, arXiv 2310.05916, section 4.1,
-where |z| is not divided out) projects the sentences' unit vectors R onto the span of C's rows (C not centred;
-singular values below 1e-6 of the largest are rounding), and then again and again
+Row k of C is what one head writes into image k's embedding z, through all norms and the projection and
+divided by |z|, all held as in the logit attribution: <C_k, t> is the head's contribution to the cosine with
+t. Constants, which say nothing about a head, are left out. TextSpan (Gandelsman et al. 2024, arXiv
+2310.05916, section 4.1, where |z| is not divided out) projects the sentences' unit vectors R onto the span of
+C's rows (C not centred; singular values below 1e-6 of the largest are rounding), and then repeats
 
     m = argmax_i var_k(<C_k, r_i>),   C <- C - C r_m r_m' / |r_m|^2,   R <- R - R r_m r_m' / |r_m|^2
 
-r is not made unit again, or what rounding leaves of a near-duplicate would win. A sentence of which less than
-1e-6 is left is said already. Of equal ones the first of the list wins. The share of a sentence is how much of
-the variance of C, the mean over pictures taken out, its step removes; shares add up to at most 1.
+r is not normalised again, because otherwise the rounding residue of a near-duplicate would win. A sentence of
+which less than 1e-6 is left is already expressed. Of equal sentences the first in the list wins. The share of
+a sentence is the fraction of the variance of C, the mean over images subtracted, that its step removes;
+shares add up to at most 1.
 
-It stops where a share is no larger than the best of as many random unit vectors as there are sentences would
-remove there, in all of 20 such lists: a head that nothing explains has no words. Of few pictures C has few
-dimensions, in which anything explains much, and this says so. It does not show that a head looks for what a
-word means: only the words that were given can be found, and what a head writes to other heads is not in it.
+The search stops where a share is no larger than that of the best of as many random unit vectors as there are
+sentences, in all of 20 such lists: a head that nothing explains has no words. With few images C has few
+dimensions, in which any vector explains much, and this test accounts for that. It does not show that a head
+detects what a word means: only the given words can be found, and what a head writes to other heads is not
+included.
 
-C is never kept. Of every head there are the mean over pictures and rows as many as it has dimensions, whose
-products are those of the centred C (the R of a QR decomposition), which parts computed apart add up to.
+C is never kept. For every head the mean over images is kept, and as many rows as the head has dimensions,
+whose products are those of the centred C (the R of a QR decomposition). Results of separate parts can be
+added.
 """
 
 from __future__ import annotations
@@ -38,14 +41,14 @@ from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.traces.classes import Classes
 from vitviz.traces.display import NotebookTable
 
-LAST = 4  # layers of a model that pools by attention, where a head's numbers are as many as the model's width
-LISTS = 20  # of random vectors: the best of all of them is reached by chance once in 21 times
+LAST = 4  # layers of a model with attention pooling, where a head has as many features as the model's width
+LISTS = 20  # lists of random vectors: chance reaches the best of all of them once in 21 times
 _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Of pictures' vectors, for many heads at once: how many, their mean, and how they vary together.
+    """Number, mean and scatter of images' vectors, for many heads at once.
 
     >>> both = Spread.from_values(np.array([[[1.0, 0.0]], [[3.0,
     ...     0.0]]])) + Spread.from_values(np.array([[[2.0, 3.0]]]))
@@ -59,7 +62,7 @@ class Spread:
 
     @classmethod
     def from_values(cls, values: Float[np.ndarray, "picture *head feature"]) -> Spread:
-        """Of some pictures, in float64."""
+        """Return the spread of some images' vectors, in float64."""
         mean = values.mean(axis=0, dtype=np.float64)
         return cls(len(values), mean, _fewest(np.moveaxis(values - mean, 0, -2)))
 
@@ -76,17 +79,17 @@ def _fewest(rows: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class HeadsInWords(NotebookTable):
-    """The words of each head, with their shares of its variance; steps that there are not are NaN."""
+    """Words of each head, with their shares of the head's variance; missing steps are NaN."""
 
-    layers: tuple[int, ...]  # which of the model's, from 0
-    words: tuple[tuple[tuple[str, ...], ...], ...]  # by layer and head; none where nothing explains it
-    shares: Float[Tensor, "layer head step"]  # also of the sentence at which it stopped
-    noise: Float[Tensor, "layer head step"]  # what random vectors remove there
-    variance: Float[Tensor, "layer head"]  # of what each head writes, in squared cosines
+    layers: tuple[int, ...]  # indices of the model's layers, from 0
+    words: tuple[tuple[tuple[str, ...], ...], ...]  # by layer and head; empty if nothing explains the head
+    shares: Float[Tensor, "layer head step"]  # includes the sentence at which the search stopped
+    noise: Float[Tensor, "layer head step"]  # share that random vectors remove in that step
+    variance: Float[Tensor, "layer head"]  # variance of what each head writes, in squared cosines
     pictures: int
 
     def rows(self) -> list[dict]:
-        """One row a word, layers and heads from 0; of a head that nothing explains one, its word None."""
+        """Return one row per word, layers and heads from 0; an unexplained head has the word None."""
         found = []
         for layer, number in enumerate(self.layers):
             for head, words in enumerate(self.words[layer]):
@@ -98,7 +101,7 @@ class HeadsInWords(NotebookTable):
         return found
 
     def said(self) -> list[tuple[str, str, str]]:
-        """For people: the head (from 1), its deviation and its words, those that vary most first."""
+        """Return the head (from 1), its deviation and its words as text, in descending order of variance."""
         told = []
         for layer, head in np.ndindex(*self.variance.shape):
             pairs = zip(self.words[layer][head], self.shares[layer, head].tolist(), strict=False)
@@ -113,10 +116,10 @@ class HeadsInWords(NotebookTable):
 
 
 def head_features(ledger: LogitTerms) -> Float[Tensor, "layer head feature"]:
-    """What each head of one picture hands on, its features by slot of the readout, norms and |z| divided out.
+    """Return each head's output for one image, as features by slot of the readout: (layer, head, feature).
 
-    Of a model that pools by attention the last layers alone. `maps` takes features into the embedding.
-    Raises nothing of its own: a ledger was seen to add up.
+    Norms and |z| are divided out. A model with attention pooling has only its last layers. `maps` carries
+    features into the embedding. Raises nothing of its own: the ledger's balance has been checked.
 
     >>> import vitviz
     >>> from vitviz.engine.studies.attribution import balanced_ledger
@@ -139,7 +142,7 @@ def head_features(ledger: LogitTerms) -> Float[Tensor, "layer head feature"]:
 
 
 def maps(readout: ReadoutStage, heads: int, feature: int) -> Float[Tensor, "layer head embedding feature"]:
-    """The linear map of each head from its features into the embedding: weights alone, no picture."""
+    """Return the linear map of each head from its features into the embedding, from the weights alone."""
     head, pooling, own = readout.head, readout.pooling, readout.attention_pooling
     weights = head.length.projection
     weights = torch.eye(readout.features) if weights is None else weights
@@ -161,9 +164,21 @@ def _first(readout: ReadoutStage) -> int:
 
 
 def heads_in_words(spread: Spread, readout: ReadoutStage, classes: Classes, most: int = 5) -> HeadsInWords:
-    """At most so many of the classes' labels for each head, by what it wrote over some pictures.
+    """Return up to `most` of the classes' labels for each head, from what it wrote over a set of images.
 
-    Raises VitvizError for fewer than two pictures, or for `most` that is no number from 1 on. See the module.
+    Args:
+        spread: spread of `head_features` over the images.
+        readout: the model's readout.
+        classes: the labels to choose from, with their vectors.
+        most: maximum number of words per head, from 1.
+
+    Returns:
+        `HeadsInWords`: words by layer and head, shares (layer, head, step) from 0 to 1.
+
+    Raises:
+        VitvizError: fewer than two images, or `most` is not a number from 1 on.
+
+    See the module.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -196,10 +211,11 @@ def heads_in_words(spread: Spread, readout: ReadoutStage, classes: Classes, most
 
 
 def random_squares(words: int, feature: int, width: int) -> Float[np.ndarray, "list word axis"]:
-    """Of as many random unit vectors of an embedding in each list, along as many axes as a head can have."""
+    """Return squared coordinates of random unit vectors: as many per list as words, along a head's axes."""
     rng, axes = np.random.default_rng(0), min(feature, width)
     squares = rng.standard_normal((LISTS, words, axes), dtype=np.float32) ** 2
-    rest = rng.chisquare(width - axes, (LISTS, words, 1)) if width > axes else 0.0  # along all others
+    # squared length along all other axes
+    rest = rng.chisquare(width - axes, (LISTS, words, 1)) if width > axes else 0.0
     return squares / (squares.sum(axis=-1, keepdims=True) + rest)
 
 
@@ -207,14 +223,16 @@ def explained(
     mean: Float[np.ndarray, " embedding"], rows: Float[np.ndarray, "row embedding"],
     vectors: Float[np.ndarray, "word embedding"], drawn: Float[np.ndarray, "list word axis"], most: int,
 ) -> tuple[list[int], list[float], list[float]]:  # fmt: skip
-    """One head's words by number; the shares, and what random vectors remove, also where it stops. `mean` is
-    sqrt(pictures) times that of C, `rows` are as of `Spread`, `drawn` of `random_squares`.
+    """Return one head's words by index, their shares, and the shares of random vectors.
+
+    The shares include the step at which the search stops. `mean` is sqrt(images) times that of C, `rows` are
+    those of `Spread`, `drawn` is the result of `random_squares`.
     """
     _, sizes, span = np.linalg.svd(np.vstack([rows, mean]), full_matrices=False)
     span = span[sizes > _ROUNDING * sizes[0]].T
     left, words = rows @ span, vectors @ span
     total, whole, found = np.square(left).sum(), np.square(words).sum(axis=1), ([], [], [])
-    if not total > (_ROUNDING * sizes[0]) ** 2:  # the same for every picture
+    if not total > (_ROUNDING * sizes[0]) ** 2:  # equal for every image
         return found
     for step in range(min(most, span.shape[1])):
         lengths = np.square(words).sum(axis=1)
@@ -227,7 +245,7 @@ def explained(
         winners = np.take_along_axis(by_list / squares.sum(-1), by_list.argmax(1)[:, None], axis=1)
         found[1].append(float(share))
         found[2].append(float(winners.max()))
-        if not share > winners.max() * (1 + _ROUNDING):  # along one axis all remove the same
+        if not share > winners.max() * (1 + _ROUNDING):  # along a single axis all remove the same
             break
         found[0].append(best)
         unit = words[best] / lengths[best] ** 0.5

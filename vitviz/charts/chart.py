@@ -1,7 +1,7 @@
-"""Charts and matrices as data: what the browser draws (`frontend/chart.js`, `frontend/matrix.js`), and paper,
-a report and a notebook's cell.
+"""Charts and matrices as data, for the page, print, reports and notebooks.
 
-Nothing here draws. Texts are English and keys of their translations; those with values are Sentences.
+`frontend/chart.js` and `frontend/matrix.js` draw them in the browser; nothing here draws. Texts are English
+and serve as translation keys; texts with values are LocalizedText.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +13,11 @@ import numpy as np
 
 from vitviz.traces.localized_text import LocalizedText, fill
 
-BLUE, ORANGE = "#2f7fc0", "#c46a16"  # told apart with any colour vision, and both dark enough on white
-GREY = "#7d838e"  # of what others are compared with; reads on white and on black
+BLUE, ORANGE = "#2f7fc0", "#c46a16"  # distinguishable with any colour vision; both have contrast on white
+GREY = "#7d838e"  # for references; readable on white and on black
 RAMP = ((59, 143, 208), (138, 124, 195), (214, 98, 140), (224, 130, 44))  # first layer to last
-SEVERAL = (BLUE, ORANGE, "#2a8a63", "#a3528c", "#7a6a00")  # a few lines, told apart likewise
-MARKS = {  # what a mark that belongs to these is called
+SEVERAL = (BLUE, ORANGE, "#2a8a63", "#a3528c", "#7a6a00")  # for a few lines; distinguishable as above
+MARKS = {  # tooltip titles by the keys of `of`
     ("layer", "head"): "Layer {layer}, head {head}",
     ("layer",): "Layer {layer}",
     ("depth",): "Depth {depth}",
@@ -26,14 +26,13 @@ MARKS = {  # what a mark that belongs to these is called
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Points of a chart, as dots, as a line, or both; `band` is from where to where each y may lie,
-    drawn around a line as an area, around dots alone as bars.
+    """Points of a chart, drawn as dots, a line, or both.
 
-    `of` says which layer, head, depth or value of a setting each point belongs to (layers and heads from 1):
-    a click on it shows that; its `lit` is what is lit with it. Under the pointer stand its number (or its own
-    `said`), what it belongs to, and the lines `told`, whose {names} are filled from `of` and `also`. `dash`
-    is "", "dashed", "dotted" or "dash-dotted", `thick` the line's width in mm. A line with a `key` is lit
-    with whatever else on the page has it.
+    `band` is the lower and upper bound of every y, drawn as an area around a line or as error bars on dots.
+    `of` gives the layer, head, depth or setting value of every point (layers and heads from 1), which a click
+    selects. The tooltip shows the value (or the text in `said`), the entries of `of`, and the lines `told`,
+    whose {names} are filled from `of` and `also`. `dash` is "", "dashed", "dotted" or "dash-dotted"; `thick`
+    is the line width in mm. Lines and other marks of the page with the same `key` are highlighted together.
     """
 
     x: np.ndarray
@@ -54,7 +53,7 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """Bars of a chart from `low` to `high` around `x`; `of`, `said` and `told` as of a Series."""
+    """Bars of a chart from `low` to `high`, centred on `x`; `of`, `said`, `told` and `also` as in Series."""
 
     x: np.ndarray
     low: np.ndarray
@@ -68,13 +67,16 @@ class Bars:
 
     @property
     def y(self) -> np.ndarray:
-        """As high as each is."""
+        """Return the height of every bar."""
         return np.asarray(self.high) - np.asarray(self.low)
 
 
 @dataclass(frozen=True)
 class ReferenceLine:
-    """A dashed line at a value, upright where it marks a place on the x axis; `beyond` is its name off it."""
+    """Dashed line at a value of the y axis, or of the x axis if `upright`.
+
+    `beyond` is the legend entry if the value lies outside the axis and no line is drawn.
+    """
 
     value: float
     name: str
@@ -85,11 +87,12 @@ class ReferenceLine:
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """A chart with numbered axes of fixed ranges; x numbers whole things where `whole`, y shares of one where
-    `percent`; `unit` follows y under the pointer.
+    """Chart with two axes of fixed ranges.
 
-    `ticks` are places on the x axis with names, instead of numbers, and `y_ticks` on the y axis. Lines that
-    are `keyed` have their names at their ends, where there is room, and no legend below; `notes` stand there.
+    With `whole`, the x axis has integer ticks; with `percent`, y is a fraction of one shown in percent. The
+    tooltip appends `unit` to y. `ticks` and `y_ticks` are (position, name) pairs that replace the numbers of
+    the x and the y axis. With `keyed`, lines are labelled at their ends where space permits, and there is no
+    legend. `notes` are sentences below the chart.
     """
 
     x_label: str
@@ -104,18 +107,18 @@ class Chart:
     percent: bool = False
     aspect: float = 0.62
     ticks: tuple[tuple[float, str], ...] = ()
-    named: tuple[tuple[str, str], ...] = ()  # further entries of the legend: colour and name
+    named: tuple[tuple[str, str], ...] = ()  # additional legend entries: (colour, name)
     y_ticks: tuple[tuple[float, str], ...] = ()
     keyed: bool = False
-    square: bool = False  # whether both axes have one scale
-    question: str = ""  # what it is an answer to: over a film the scale of one question stands still
+    square: bool = False  # both axes have the same scale
+    question: str = ""  # charts of a training history with the same question share a scale
     unit: str = ""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A numbered scale of colours: `colours` names one of `vitviz.charts.colormaps.TABLES`, or is "grey"."""
+    """Colour scale from `low` to `high`; `colours` is a key of `vitviz.charts.colormaps.TABLES` or "grey"."""
 
     colours: str
     low: float
@@ -125,11 +128,12 @@ class Scale:
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """Numbers (row, col) as cells with both axes numbered from 1, every `step` at most, or with names.
+    """Matrix (row, col) drawn as cells.
 
-    A `column`, from 0, is framed. Under the pointer stand the sentences `told`, whose values may be tables:
-    a cell's own, a row's where they have one column, a column's where one row. A cell of which the first
-    says nothing is told nothing of. `question` and `notes` are those of a Chart.
+    Rows and columns are numbered from 1, with a label at most every `step` cells, or have the names `rows`
+    and `cols`. `column` (from 0) is framed. The tooltip shows the sentences `told`. Their values may be
+    tables: one entry per cell, per row (a single column) or per column (a single row). A cell whose first
+    sentence is empty has no tooltip. `question` and `notes` are as in Chart.
     """
 
     values: np.ndarray
@@ -137,19 +141,19 @@ class Matrix:
     x_label: str
     y_label: str
     title: str = ""
-    chosen: int | None = None  # a cell, counted row by row
+    chosen: int | None = None  # selected cell, counted row by row from 0
     step: int = 1
     rows: tuple[str, ...] = ()
     cols: tuple[str, ...] = ()
     told: tuple[LocalizedText, ...] = ()
     column: int | None = None
     question: str = ""
-    unscaled: bool = False  # whether the title says how far the colours go, and the page shows no bar
+    unscaled: bool = False  # the title states the range of the colours, and the page shows no colour bar
     notes: tuple[str, ...] = ()
 
 
 def ramp(place: int, count: int) -> str:
-    """A colour from first to last."""
+    """Return the colour of item `place` (from 0) of `count` along `RAMP`, as "#rrggbb"."""
     at, places = place / max(1, count - 1) * (len(RAMP) - 1), range(len(RAMP))
     return "#" + "".join(f"{round(np.interp(at, places, light)):02x}" for light in zip(*RAMP, strict=True))
 
@@ -158,12 +162,17 @@ def by_layer(
     values: np.ndarray, up: str, title: str = "", *, high: float | None = None, first: int = 1,
     error: np.ndarray | None = None, levels: tuple[ReferenceLine, ...] = (), **more: Any,
 ) -> Chart:  # fmt: skip
-    """A dot for each head above its layer and the mean of the heads as a line, or one number a layer as a
-    line.
+    """Return a chart of values by layer: one dot per head with the mean over heads as a line, or one line.
 
-    `values` (layer, head) or (layer,); the y axis holds zero and goes to `high`, or as far as they do.
-    `first` is what the first layer is called, `error` what each number's standard error is, and `more` are
-    further fields of the series: `unit`, `told`, `also`.
+    Args:
+        values: Shape (layer, head) or (layer,).
+        up: Label of the y axis.
+        title: Title of the chart.
+        high: Upper end of the y axis; None fits the values. The axis always includes zero.
+        first: Number of the first layer.
+        error: Standard errors, in the shape of `values`.
+        levels: Reference lines.
+        more: `unit` of the chart, and further fields of the series, such as `told` and `also`.
 
     >>> chart = by_layer(np.array([[20.0, 90.0], [110.0, 100.0]]), "px", high=120.0)
     >>> chart.series[0].x.tolist(), chart.series[1].y.tolist(), chart.x, chart.y
@@ -194,7 +203,7 @@ def by_layer(
 
 
 def with_error(value: float, error: float, unit: str = "") -> str:
-    """A number with its standard error.
+    """Return a number with its standard error as text.
 
     >>> with_error(12.3456, 0.5, "px"), with_error(2.0, 0.0)
     ('12.35 ± 0.5 px', '2')
@@ -203,7 +212,7 @@ def with_error(value: float, error: float, unit: str = "") -> str:
 
 
 def tooltip(chart: Chart, one: Series | Bars, i: int) -> list[str]:
-    """What stands under the pointer at one point, as `frontend/chart.js` says it."""
+    """Return the tooltip lines of point `i`, identical to those of `frontend/chart.js`."""
     of = {name: values[i] for name, values in one.of.items()}
     values = {**of, **{name: column[i] for name, column in one.also.items()}}
     times, unit = (100, " %") if chart.percent else (1, chart.unit and f" {chart.unit}")
@@ -213,12 +222,15 @@ def tooltip(chart: Chart, one: Series | Bars, i: int) -> list[str]:
 
 
 def table(values: np.ndarray, say: Callable[[float], str]) -> list[list[str]]:
-    """What is said of each number of a matrix, as a value of a sentence that it tells."""
+    """Return the text of every cell of a matrix, for use as a value in a tooltip sentence."""
     return [[say(one) for one in row] for row in values]
 
 
 def to_json(value: Any) -> Any:
-    """Either as JSON: sentences as {text, values}, what is no number as None, others with six digits."""
+    """Convert a chart or matrix to JSON types.
+
+    LocalizedText becomes {text, values}, NaN and infinity become None, floats are rounded to six digits.
+    """
     if is_dataclass(value):
         return {one.name: to_json(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):
@@ -233,7 +245,7 @@ def to_json(value: Any) -> Any:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """As a person reads it, and as `frontend/numbers.js` writes it.
+    """Format a number for display, identically to `frontend/numbers.js`.
 
     >>> number(-0.12345), number(1234.5), number(0.0), number(2e-6)
     ('−0.123', '1235', '0', '2.00 · 10⁻⁶')
@@ -255,19 +267,21 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def ends(values: np.ndarray) -> tuple[float, float]:
-    """The smallest and the largest of what is a number; (0, 0) where nothing is."""
+    """Return the smallest and largest finite value; (0, 0) if there is none."""
     known = np.asarray(values, float)[np.isfinite(values)]
     return (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
 
 
 def balanced(values: np.ndarray) -> float:
-    """How far a scale that is even about zero reaches."""
+    """Return the upper end of a scale that is symmetric about zero."""
     low, high = ends(values)
     return max(-low, high) or 1.0
 
 
 def roomy(values: np.ndarray, share: float) -> tuple[float, float]:
-    """From where to where an axis goes that holds values and zero, with a share of that on both sides.
+    """Return the range of an axis that includes all values and zero, with a margin on both sides.
+
+    The margin is the fraction `share` of the range.
 
     >>> roomy(np.array([1.0, 10.0]), 0.1)
     (-1.0, 11.0)
@@ -278,7 +292,7 @@ def roomy(values: np.ndarray, share: float) -> tuple[float, float]:
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """About `count` round numbers from low to high.
+    """Return about `count` round numbers from low to high.
 
     >>> ticks(0, 1, 4), ticks(-1, 1, 2)
     ([0.0, 0.25, 0.5, 0.75, 1.0], [-1.0, 0.0, 1.0])

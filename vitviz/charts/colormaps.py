@@ -1,6 +1,4 @@
-"""Colour maps: 256 RGB entries each, perceptually uniform, readable with any colour vision (cividis most of
-all).
-"""
+"""Colour maps of 256 RGB entries, perceptually uniform and readable with any colour vision (cividis best)."""
 
 import cv2
 import numpy as np
@@ -8,9 +6,10 @@ from jaxtyping import Float, UInt8
 
 
 def _balance() -> UInt8[np.ndarray, "256 3"]:
-    """Blue for against, light grey for zero, orange for: lightness falls alike on both sides, so that equal
-    amounts weigh alike, and blue from orange is told apart with any colour vision. Straight lines in OKLab
-    (Ottosson 2020).
+    """Return a diverging map: blue for negative, light grey for zero, orange for positive.
+
+    Lightness falls equally on both sides, so that equal magnitudes have equal visual weight. Blue and orange
+    are distinguishable with any colour vision. The colours are straight lines in OKLab (Ottosson 2020).
     """
     share = np.abs(np.linspace(-1, 1, 256))[:, None]
     light, blue, orange = np.array([[0.955, 0.0, 0.0], [0.46, -0.035, -0.145], [0.46, 0.105, 0.09]])
@@ -42,7 +41,7 @@ TABLES: dict[str, UInt8[np.ndarray, "256 3"]] = {
 def coloured(
     values: Float[np.ndarray, "*shape"], low: float, high: float, name: str = "viridis"
 ) -> UInt8[np.ndarray, "*shape 3"]:
-    """Numbers as colours: `low` and everything below it gets the first entry, `high` and above the last.
+    """Map numbers to RGB: values up to `low` get the first entry, values from `high` the last.
 
     >>> coloured(np.array([0.0, 1.0]), 0.0, 1.0, "viridis").tolist()
     [[68, 1, 84], [253, 231, 37]]
@@ -52,5 +51,5 @@ def coloured(
     span = high - low
     values = np.asarray(values, dtype=np.float64)
     levels = np.clip((values - low) / span, 0.0, 1.0) if span > 0 else np.zeros(values.shape)
-    # what has no number is hidden by whoever draws it
+    # NaN gets the first entry; the caller hides these cells
     return TABLES[name][np.rint(np.nan_to_num(levels) * 255).astype(np.uint8)]

@@ -1,4 +1,4 @@
-"""Pixels as a file."""
+"""Encoding of pixels as image files."""
 
 import cv2
 import numpy as np
@@ -6,7 +6,7 @@ from jaxtyping import UInt8
 
 
 def encoded(pixels: UInt8[np.ndarray, "height width 3"], ending: str) -> bytes:
-    """RGB pixels as a .png or .jpg file.
+    """Encode RGB pixels as the bytes of a .png or .jpg file.
 
     >>> encoded(np.zeros((2, 3, 3), np.uint8), ".png")[1:4]
     b'PNG'

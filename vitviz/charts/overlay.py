@@ -1,8 +1,8 @@
-"""A map of patches laid over its picture, as an array: what the page draws, for a notebook.
+"""Overlay of a patch map on its image as an array, identical to the drawing of the page, for notebooks.
 
-Two forms: a heat map, and the paper's own (figure 6), where map / max, enlarged smoothly, is the brightness
-of the picture. The map covers the crop that the model saw; the rest of the picture fades into the page (heat)
-or the dark (paper).
+There are two forms: a heat map, and the form of the paper (figure 6), where map / max, enlarged smoothly,
+is the brightness of the image. The map covers the crop that the model received. The rest of the image fades
+to white (heat) or to black (paper).
 """
 
 import cv2
@@ -13,7 +13,7 @@ from PIL import Image
 
 from vitviz.charts.colormaps import coloured
 
-# how far what the model did not see has faded, and into what: the light page, or the dark
+# fade outside the crop: (strength from 0 to 1, target grey level)
 _FADED = {"heat": (np.float32(0.62), 255.0), "paper": (np.float32(0.85), 0.0)}
 
 
@@ -22,11 +22,25 @@ def overlay(
     box: tuple[float, float, float, float] | None = None, form: str = "heat", opacity: float = 0.6,
     colours: str = "viridis", smooth: bool = True, low: float = 0.0, high: float | None = None,
 ) -> UInt8[np.ndarray, "height width 3"]:  # fmt: skip
-    """The picture with the map (row x col) over `box` (left, top, right, bottom in pixels; the whole picture
-    where None).
+    """Draw a patch map over its image.
 
-    `form` is "heat" or "paper". Colours run from `low` to `high`, the map's maximum where None. `opacity`,
-    `colours` and `low` belong to the heat map alone; the paper's form is map / high.
+    Args:
+        picture: RGB image of shape (height, width, 3), uint8, or a PIL image.
+        map: Values of shape (row, col).
+        box: Area of the image that the map covers: left, top, right, bottom in pixels; None for the whole
+            image.
+        form: "heat" (colours) or "paper" (brightness = map / `high`).
+        opacity: Opacity of the heat map, 0 to 1.
+        colours: Colour map of the heat map, a key of `vitviz.charts.colormaps.TABLES`.
+        smooth: Enlarge by bicubic interpolation instead of in squares.
+        low: Value at the lower end of the colours of the heat map.
+        high: Value at the upper end; None for the maximum of the map.
+
+    Returns:
+        RGB pixels of shape (height, width, 3), uint8.
+
+    Raises:
+        ValueError: For an invalid image, form, opacity, colour map or box.
 
     >>> grey = np.full((4, 4, 3), 200, np.uint8)
     >>> overlay(grey, np.array([[0.0, 1.0]]), form="paper", smooth=False)[0, :, 0].tolist()
@@ -62,7 +76,7 @@ def overlay(
 def faded(
     picture: UInt8[np.ndarray, "height width 3"], box: tuple[float, float, float, float] | None
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """The picture with what lies outside of `box` faded as in the heat map's form; all of it where None.
+    """Return the image faded outside `box`, as in the heat map; unchanged if `box` is None.
 
     >>> faded(np.zeros((1, 2, 3), np.uint8), (0, 0, 1, 1))[0, :, 0].tolist()
     [0, 158]
@@ -83,7 +97,7 @@ def _gone(picture: np.ndarray, form: str) -> np.ndarray:
 def enlarged(
     map: Float[np.ndarray, "row col"], size: tuple[int, int], smooth: bool = True
 ) -> Float[np.ndarray, "height width"]:
-    """The map at `size` (height, width): bicubic and kept within its own bounds, or in squares."""
+    """Enlarge the map to `size` (height, width): bicubic and clipped to its own range, or in squares."""
     values = np.ascontiguousarray(map, dtype=np.float32)
     how = cv2.INTER_CUBIC if smooth else cv2.INTER_NEAREST_EXACT
     return np.clip(cv2.resize(values, (size[1], size[0]), interpolation=how), values.min(), values.max())

@@ -1,4 +1,4 @@
-"""Checkpoints and what happens inside them. The only room that knows timm and the hub."""
+"""Load checkpoints and run models. Only this package imports timm and huggingface_hub."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -33,23 +33,39 @@ def load(
     block: str | None = None, weights: str | None = None, labels: Sequence[str] | None = None,
     head_type: HeadType | None = None,
 ) -> Inspector:  # fmt: skip
-    """Loads a checkpoint and puts it on a device, ready to be looked into.
+    """Load a checkpoint, move it to a device and return its `Inspector`.
 
-    `name` is one of `checkpoints()`, a timm name with or without its tag, a hub id, a folder in timm's
-    local-dir or Hugging Face's form, or a .safetensors, .pth or .npz file; `architecture` is timm's name
-    where the file does not tell. `folder` is where checkpoints are looked for (default: weights/). A name
-    that comes from a stranger is not `trusted`: it can only be one of those listed. `dtype` is the precision
-    in which the model computes, "float32" or "bfloat16", whose distance is each trace's `deviation`.
+    A file often omits part of its model's configuration. The keyword arguments `heads` to `head_type` supply
+    it. vitviz warns (AssumedWarning) about every value that it has to assume; `inspector.checkpoint.assumed`
+    lists these values.
 
-    What a bare file does not say is told by the rest: `heads`, `mean` and `std` (of values from 0 to 1),
-    `crop_pct`, `crop_mode`, `interpolation`, `activation`, `epsilon` of the norms, `pool` (what the
-    classifier reads: "class", "average" of the patches, "average of all" tokens, "max", "average and max"),
-    `block` ("pre-norm", "res-post-norm" or "post-norm": where the norms stand), `weights` (which of several
-    sets in one file, such as "model" or "model_ema"), `labels`, `head_type` ("softmax", "sigmoid" for several
-    labels or the logit of a yes or no, "value" for regression: what the outputs are). Where something had to
-    be assumed, an AssumedWarning says what, and `inspector.checkpoint.assumed` holds it. Sentences behind
-    `text=` ("my-clip?text=a cat|a dog&template=a photo of {}.") are its classes, by `vitviz.text`.
-    Raises CheckpointError, UnsupportedModel, HubError, OutOfMemory, or VitvizError for a device or dtype.
+    Args:
+        name: A name of `checkpoints()`, a timm name with or without its tag, a hub id, a folder in timm's
+            local-dir or Hugging Face's form, or a .safetensors, .pth or .npz file. Sentences behind `text=`
+            ("my-clip?text=a cat|a dog&template=a photo of {}.") become the classes, by `vitviz.text`.
+        architecture: timm's name, where the file does not give one.
+        device: "auto", "cpu", "cuda", "cuda:N" or "mps".
+        dtype: Precision of the computation, "float32" or "bfloat16". The `deviation` of a trace is its
+            distance from float32.
+        folder: Folder that is searched for checkpoints (default: weights/).
+        trusted: False for a name that comes from a stranger: only listed names are then accepted.
+        progress: Called as `progress(done, total)` with the bytes of a download.
+        heads: Number of attention heads.
+        mean, std: Normalisation of pixel values from 0 to 1.
+        crop_pct, crop_mode, interpolation: Resize and crop, as in timm.
+        activation: Activation function of the MLPs.
+        epsilon: Epsilon of the norms.
+        pool: Tokens that the classifier reads: "class", "average" of the patches, "average of all" tokens,
+            "max", or "average and max".
+        block: Position of the norms: "pre-norm", "res-post-norm" or "post-norm".
+        weights: One of several sets of weights in a file, such as "model" or "model_ema".
+        labels: Labels of the classes.
+        head_type: Meaning of the outputs: "softmax", "sigmoid" for several labels or the logit of a yes or
+            no, or "value" for regression.
+
+    Raises:
+        CheckpointError, UnsupportedModel, HubError, OutOfMemory: The checkpoint cannot be loaded.
+        VitvizError: The device or dtype is not available.
 
     >>> load("vitviz-tiny").grid().prefix_names
     ('class',)
@@ -79,10 +95,11 @@ def load(
 
 
 def training_snapshots(name: str | PathLike, *, folder: str | PathLike | None = None) -> list[Snapshot]:
-    """The moments of a checkpoint's training that were kept, first step first, with what each could do then.
+    """Return the snapshots of a checkpoint's training, first step first, with losses and accuracy.
 
-    Empty for a checkpoint without a film; that of vitviz-tiny lies in the repository and not in what pip
-    installs, being large. `vitviz.load(frame.name)` loads one. Raises CheckpointError for an unknown name.
+    The list is empty for a checkpoint without snapshots. Those of vitviz-tiny are in the repository but,
+    because of their size, not in the installed package. `vitviz.load(snapshot.name)` loads a snapshot. Raises
+    CheckpointError for an unknown name.
 
     >>> [frame.name for frame in training_snapshots("vitviz-tiny")][-1:]
     ['vitviz-tiny']

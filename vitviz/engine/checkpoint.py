@@ -1,4 +1,4 @@
-"""What a checkpoint is, before and after it is loaded."""
+"""Describe a checkpoint, before and after loading."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,9 +12,9 @@ from vitviz.traces.head_type import HeadType
 
 @dataclass(frozen=True)
 class Identity:
-    """What was in a checkpoint's files when it was loaded: equal for equal contents, whatever their times.
+    """Contents of a checkpoint's files at loading time; equal for equal contents, whatever the files' times.
 
-    `digest` is the SHA-256 of weights and configs; `stamps` tells cheaply whether a file has been touched.
+    `digest` is the SHA-256 of weights and configs. `stamps` detects cheaply that a file has been touched.
     """
 
     digest: str
@@ -23,11 +23,11 @@ class Identity:
 
 @dataclass(frozen=True)
 class Assumption:
-    """What a file does not say, and what was taken for it.
+    """A setting that a file omits, and the value that was assumed.
 
     `name` is one of weights, heads, pool, block, head_type, normalisation, crop_pct, interpolation,
-    activation, epsilon and mapping; `taken` and the `choices` are texts as a checkpoint's name carries them
-    ("heads=6"); both are empty for a mapping, which a file of its own answers.
+    activation, epsilon and mapping. `taken` and `choices` have the form of a checkpoint's name ("heads=6").
+    Both are empty for a mapping, which needs a file of its own.
     """
 
     name: str
@@ -37,9 +37,10 @@ class Assumption:
 
 @dataclass(frozen=True)
 class Checkpoint(NotebookDisplay):
-    """Trained weights that can be picked: shipped with vitviz, put beside it by the user, or on the hub.
+    """Trained weights to load: shipped with vitviz, added by the user, or on the hub.
 
-    `name` is what `vitviz.load` and the page's picker take; `location` a folder or file, or the hub's id.
+    `name` is the argument of `vitviz.load` and the entry of the page's picker; `location` is a folder, a
+    file, or the hub's id.
     """
 
     name: str
@@ -53,15 +54,15 @@ class Checkpoint(NotebookDisplay):
     paper: str = ""
     note: str = ""  # one sentence that the page shows, such as the accuracy
     on_disk: bool = True
-    identity: Identity | None = None  # once it is loaded
-    assumed: tuple[Assumption, ...] = ()  # what the file does not say, once it is loaded
-    projects: bool = False  # its last layer leads into a space shared with texts, as its files say
-    replaced: bool = False  # whether this server had loaded other weights under the same name before
+    identity: Identity | None = None  # None before loading
+    assumed: tuple[Assumption, ...] = ()  # settings that the file omits; filled in by loading
+    projects: bool = False  # the files declare a projection into a space shared with texts
+    replaced: bool = False  # this server loaded other weights under the same name before
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model with its trained weights in evaluation mode on the CPU, and how pictures reach it."""
+    """A model with its trained weights in evaluation mode on the CPU, and its preprocessing."""
 
     checkpoint: Checkpoint
     model: nn.Module = field(repr=False)

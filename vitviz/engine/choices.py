@@ -1,8 +1,8 @@
-"""What a picture's answer becomes with each choice for what a checkpoint's file does not say.
+"""Predictions for an image under each choice of a setting that a checkpoint's file omits.
 
-One forward pass a choice, of a model that shares every weight: only heads, activation, epsilon, pooling or
-the place of the norms are exchanged, or the picture is resized and normalised otherwise. Another set of
-weights in the same file is read for its answer alone.
+Each choice takes one forward pass of a model that shares every weight. Only heads, activation, epsilon,
+pooling or the position of the norms are exchanged, or the image is resized and normalised differently.
+Another set of weights in the same file is loaded for its prediction alone.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,12 @@ from vitviz.errors import VitvizError
 def outcomes(
     inspector: Inspector, picture: Image.Image, assumed: tuple[Assumption, ...], size: tuple[int, int]
 ) -> Iterator[tuple[str, str, tuple[str, float] | None]]:
-    """(assumption's name, choice, likeliest label with its score) for each choice, at a (height, width).
+    """Yield (assumption's name, choice, likeliest label with its score) for every choice.
 
-    None for a choice that cannot be: heads that do not divide the width. The rest stays as it is.
+    `size` is the input size (height, width).
+
+    The last entry is None for an impossible choice, such as heads that do not divide the width. All other
+    settings stay unchanged.
     """
     for one in assumed:
         for choice in one.choices:
@@ -38,7 +41,7 @@ def outcomes(
 def _answer(
     inspector: Inspector, picture: Image.Image, given: Overrides, size: tuple[int, int]
 ) -> tuple[str, float] | None:
-    if given.weights is not None:  # other tensors, for as long as it takes
+    if given.weights is not None:  # other tensors, loaded for this pass alone
         name = inspector.checkpoint.name
         asked = f"{name}{'&' if '?' in name else '?'}{given.text()}"
         other = load(replace(inspector.checkpoint, name=asked, architecture=None, note="", assumed=()))

@@ -1,7 +1,8 @@
-"""The head of given classes: a picture's embedding compared with each, in the place of a model's own head.
+"""A classification head of given classes: cosines of an image's embedding with each class's vector.
 
-The embedding is what the model's last projection gives (CLIP's), or what its classifier would be given where
-there is none (SigLIP's). Its length is divided out by a reciprocal root, which a held pass holds as a norm's.
+The embedding is the output of the model's last projection (CLIP) or, for a model without one, the input of
+its classifier (SigLIP). The embedding is divided by its length with a reciprocal square root, which analyses
+can hold fixed like a norm.
 """
 
 import torch
@@ -16,7 +17,7 @@ UNPOOLED = "{name} embeds every token by itself, so a picture has no one vector 
 
 
 class CosineHead(nn.Module):
-    """scale <z, t_c> / |z| + bias of the embedding z = P y + b that the model's own head gives."""
+    """Compute scale <z, t_c> / |z| + bias for the output z = P y + b of the model's own head."""
 
     def __init__(self, own: nn.Module, classes: Classes):
         super().__init__()
@@ -32,7 +33,7 @@ class CosineHead(nn.Module):
 
 
 def install_classes(model: nn.Module, classes: Classes, name: str, tokens: int) -> None:
-    """Puts classes in the place of a model's own head. VitvizError, with both figures, for another width."""
+    """Replace a model's head by given classes. VitvizError, with both widths, if the widths differ."""
     if classes.model not in (None, name):
         raise VitvizError(f"Given classes of {classes.model} for {name}. Choose those made with it.")
     if hasattr(model, "head_dist") or not hasattr(model, "head"):

@@ -1,4 +1,4 @@
-"""Where the model runs, and what to say when that place is too small."""
+"""Choose the device and precision of the model, and report a lack of memory."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,7 +13,9 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def pick_device(wish: str = "auto") -> torch.device:
-    """CUDA if there is one, else Apple's, else the CPU; or what the user wishes, e.g. 'cuda:1'.
+    """Return the requested device, such as 'cuda:1'; for "auto" CUDA, else Apple's GPU, else the CPU.
+
+    Raises VitvizError for a device that is not available.
 
     >>> pick_device("cpu")
     device(type='cpu')
@@ -34,7 +36,7 @@ def pick_device(wish: str = "auto") -> torch.device:
 
 
 def pick_dtype(wish: str | torch.dtype, device: torch.device) -> torch.dtype:
-    """float32 or bfloat16; VitvizError for anything else, and for a device that cannot compute in it.
+    """Return float32 or bfloat16; VitvizError for another type or a device that cannot compute in it.
 
     >>> pick_dtype("bfloat16", torch.device("cpu")) is pick_dtype(torch.bfloat16, torch.device("cpu"))
     True
@@ -51,14 +53,14 @@ def pick_dtype(wish: str | torch.dtype, device: torch.device) -> torch.dtype:
 
 
 def name_of(device: torch.device) -> str:
-    """The device in words, for the page."""
+    """Return the device's name for the page."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return {"mps": "Apple GPU"}.get(device.type, "CPU")
 
 
 def synchronise(device: torch.device) -> None:
-    """Waits until the device has done what it was asked, so that a clock tells the truth."""
+    """Wait until the device has finished its queued work, so that timings are correct."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type == "mps":
@@ -66,31 +68,36 @@ def synchronise(device: torch.device) -> None:
 
 
 def exactly(device: torch.device) -> AbstractContextManager[None]:
-    """float32 as float32: CUDA's convolutions, as the patch embedding, would keep ten bits of it (TF32)."""
+    """Return a context for exact float32; CUDA convolutions (patch embedding) keep only ten bits (TF32)."""
     return whole_convolutions() if device.type == "cuda" else nullcontext()
 
 
 @contextmanager
 def plainly(device: torch.device) -> Iterator[None]:
-    """As a model answers: no gradients, its own precision whatever autocast says, float32 as float32."""
+    """Compute predictions: no gradients, the model's own precision whatever autocast says, exact float32."""
     with torch.no_grad(), torch.autocast(device.type, enabled=False), exactly(device):
         yield
 
 
 def compute_alone() -> None:
-    """One CPU thread from here on: a forked process lacks its parent's, and may wait for them for ever."""
+    """Limit this process to one CPU thread.
+
+    A forked process lacks its parent's threads and could wait for them for ever.
+    """
     torch.set_num_threads(1)
 
 
 def threads() -> int:
-    """On how many CPU threads this one computes."""
+    """Return the number of CPU threads that this thread computes on."""
     return torch.get_num_threads()
 
 
 @contextmanager
 def on_threads(count: int) -> Iterator[None]:
-    """Inside, this thread computes on `count` CPU threads. For what is computed where others compute, too:
-    a thread that torch has not met yet has as many as any was given last.
+    """Compute on `count` CPU threads inside the block.
+
+    Needed where other threads compute as well: torch gives a thread that it has not seen before the count
+    that any thread was given last.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(count)
@@ -102,7 +109,7 @@ def on_threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def memory_guard(device: torch.device, what: str) -> Iterator[None]:
-    """Turns running out of memory into a sentence, and gives the device's memory back."""
+    """Raise OutOfMemory with a message where memory runs out, and free the device's cached memory."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

@@ -1,7 +1,8 @@
-"""What a forked process has to have anew: locks, and torch's threads.
+"""Renew locks and torch's threads in a forked process.
 
-The thread that held a lock when the process was forked does not exist there, so nobody would open it. Neither
-do the threads that torch computed with, but a child's first pass would wait for them for ever.
+A thread that held a lock at the fork does not exist in the child, so the lock would never be released. The
+threads that torch computed with do not exist there either; the child's first pass would wait for them for
+ever.
 """
 
 import os
@@ -15,7 +16,7 @@ _owners: WeakKeyDictionary[object, str] = WeakKeyDictionary()
 
 
 def lock_of(owner: object, name: str = "_lock") -> AbstractContextManager:
-    """A lock to be kept as this attribute of its owner, where a forked process finds a new one, open."""
+    """Return a lock to store as this attribute of its owner; a forked process replaces it by a new one."""
     _owners[owner] = name
     return threading.RLock()
 
@@ -23,8 +24,8 @@ def lock_of(owner: object, name: str = "_lock") -> AbstractContextManager:
 def _renew() -> None:
     for owner, name in list(_owners.items()):
         setattr(owner, name, threading.RLock())
-    if _owners:  # something may have been computed
-        torch.set_num_threads(1)  # then nobody is waited for
+    if _owners:  # the parent may have computed on several threads
+        torch.set_num_threads(1)
 
 
 if hasattr(os, "register_at_fork"):

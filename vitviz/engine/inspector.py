@@ -1,4 +1,4 @@
-"""A loaded model that can be looked into: pictures go in, traces come out."""
+"""The `Inspector`: a loaded model that turns images into traces."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ from vitviz.traces.runs import Ablation
 from vitviz.traces.text_classes import plain
 from vitviz.traces.trace import ModelInput, Trace
 
-# the classes that a trace was last asked about, and what it then answered
+# trace -> classes of the last `answered` call, and the trace that it returned
 _answered: WeakKeyDictionary[Trace, tuple[Classes | None, Trace]] = WeakKeyDictionary()
-TABLES = ("pos_embed", "position_embeddings")  # the ends of its names in files
+TABLES = ("pos_embed", "position_embeddings")  # how the names of position tables end in files
 
 
 class Inspector(NotebookDisplay):
-    """One checkpoint on one device. Safe to use from several threads: their passes run beside each other.
+    """One checkpoint on one device. Thread-safe: passes of several threads run concurrently.
 
-    It holds `forward`, the passes, which hold `placed`, the model. It can be pickled, without its hooks.
+    `forward` runs the passes; its `placed` holds the model. An Inspector can be pickled; its hooks are
+    dropped.
     """
 
     placed = property(attrgetter("forward.placed"))
@@ -60,7 +61,7 @@ class Inspector(NotebookDisplay):
 
     @property
     def head_type(self) -> HeadType:
-        """What its outputs are: "softmax", "sigmoid" or "value"; of given classes as these have it."""
+        """Meaning of the outputs: "softmax", "sigmoid" or "value"; given classes define their own."""
         return self.placed.head_type if self.classes is None else self.classes.score
 
     def __init__(self, loaded: Loaded, device: str = "auto", dtype: str = "float32"):
@@ -74,14 +75,30 @@ class Inspector(NotebookDisplay):
         name: str | None = None, device: str = "auto", dtype: str = "float32",
         head_type: HeadType | None = None,
     ) -> Inspector:  # fmt: skip
-        """A model in memory as it is now: timm's, transformers' (ViT, DeiT, DINOv2, …), or a PyTorch module.
+        """Return an Inspector of a model in memory.
 
-        A copy is looked into, and training goes on undisturbed; it is proven to answer as the model does.
-        `mean` and `std` (of values from 0 to 1) are what the model's pictures are normalised with: needed
-        for a module of one's own, else its configuration's. `mapping` is the path of a mapping file for a
-        module whose names leave it open. `head_type` ("softmax", "sigmoid" or "value") is what its outputs
-        are: needed for one output, else transformers' configuration's, else "softmax".
-        UnsupportedModel for no plain ViT, VitvizError for what is unsaid.
+        The model is timm's, transformers' (ViT, DeiT, DINOv2, …), or a PyTorch module.
+
+        The Inspector holds a copy in the model's present state, so training can continue. The copy is checked
+        to give the model's outputs.
+
+        Args:
+            model: The model.
+            mean, std: Normalisation of pixel values from 0 to 1. Required for a custom module; otherwise read
+                from the model's configuration.
+            size: Input size in pixels, one number or (height, width).
+            interpolation, crop_pct, crop_mode: Resize and crop, as in timm.
+            labels: Labels of the classes.
+            heads: Number of attention heads.
+            mapping: Path of a mapping file, for a module whose parameter names are ambiguous.
+            name: Name of the checkpoint.
+            device, dtype: As for `vitviz.load`.
+            head_type: Meaning of the outputs: "softmax", "sigmoid" or "value". Required for a single output;
+                otherwise read from transformers' configuration, else "softmax".
+
+        Raises:
+            UnsupportedModel: The model is not a plain ViT.
+            VitvizError: A required argument is missing.
 
         >>> import timm
         >>> model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1)
@@ -99,25 +116,32 @@ class Inspector(NotebookDisplay):
         return f"Inspector({self.checkpoint.name!r}, device={str(self.device)!r}, dtype={self.dtype!r})"
 
     def on(self, device: str) -> Inspector:
-        """A twin on another device, with its own lock and without hooks; this one stays where it is.
+        """Return a copy on another device, with its own lock and without hooks; this one stays unchanged.
 
-        A twin in bfloat16 knows its distance from float32 if this one does.
+        A copy in bfloat16 takes over the measured deviation from float32.
         """
         return self.with_runner(self.forward.on(device))
 
     def with_runner(self, forward: ForwardRunner) -> Inspector:
-        """An inspector of other passes."""
+        """Return a copy that uses another `ForwardRunner`."""
         twin = copy.copy(self)
         twin.forward = forward
         return twin
 
     def with_classes(self, classes: Classes, scale: float | None = None) -> Inspector:
-        """An inspector of the same weights that answers by the cosine of its embedding with given classes.
+        """Return a copy whose logits are cosines of the embedding with given classes.
 
-        `scale` takes the place of the classes' own. A trace made before needs no second pass: it is read
-        anew (`answered`) by whatever asks about it. This inspector stays as it is. Raises VitvizError, with
-        both figures, for classes of another width or model, and in another precision than float32;
-        UnsupportedModel where a picture has no one embedding.
+        The copy shares all weights; this Inspector stays unchanged. An earlier trace needs no second pass:
+        `answered` recomputes its logits.
+
+        Args:
+            classes: Labels with their vectors, one vector a class, as wide as the embedding.
+            scale: Factor of the cosines, instead of `classes.scale`.
+
+        Raises:
+            VitvizError: The classes have another width or belong to another model, or the precision is not
+                float32.
+            UnsupportedModel: The model gives no single embedding for an image.
 
         >>> import vitviz
         >>> inspector = vitviz.load("vitviz-tiny")
@@ -139,9 +163,10 @@ class Inspector(NotebookDisplay):
         return self.with_runner(self.forward.with_classes(classes))
 
     def answered(self, trace: Trace) -> Trace:
-        """A trace of this checkpoint with the answer that this inspector gives, read from its last tokens.
+        """Return a trace with this Inspector's logits, computed from the trace's last tokens.
 
-        No pass is made; of the same classes, it is the trace itself. VitvizError for another checkpoint's.
+        No pass is run. A trace of the same classes is returned itself. Raises VitvizError for a trace of
+        another checkpoint.
         """
         if trace.classes == self.classes:
             return trace
@@ -160,36 +185,46 @@ class Inspector(NotebookDisplay):
         return found
 
     def grid(self, size: tuple[int, int] | None = None) -> Grid:
-        """The patch grid at the checkpoint's own input size, or at another (height, width)."""
+        """Return the patch grid at the checkpoint's own input size, or at a (height, width) in pixels."""
         return self.placed.grid(size)
 
     def view(self, image, size: int | tuple[int, int] | None = None) -> ModelInput:
-        """The picture as the model gets it, in whole patches, and its place in the upload, without a pass.
+        """Return the model's input image, cut to whole patches, with its box on the upload; no pass is run.
 
-        `image` and `size` as for `trace`, whose `view` it is. Raises ImageError, and VitvizError for a size.
+        `image` and `size` are those of `trace`; the result is the `view` of that trace. Raises ImageError for
+        a bad image and VitvizError for a size that does not fit.
         """
         prepared, seen = self.forward.prepare(image, size)
         return tracing.covered(prepared.view, self.grid(seen))
 
     def demand(self, size: int | tuple[int, int] | None = None) -> MemoryDemand:
-        """How many tokens and multiplications a picture takes at a size; nothing is made or refused."""
+        """Return the tokens, multiplications and memory of an image at a size; nothing is refused."""
         return demand_of(self.model, self.grid(), asked_size(size, self.preprocessing.size))
 
     @renamed_parameters
     def trace(
         self, image, size: int | tuple[int, int] | None = None, ablation: Ablation | None = None, other=None
     ) -> Trace:
-        """The record of one forward pass on a picture (a path, PIL image, or array).
+        """Run one forward pass on an image and return its record.
 
-        `size` is the input in pixels, or (height, width): multiples of the patch. The position embedding is
-        then interpolated (section 3.2 of the paper), by the rule of the library that the model comes from.
-        Raises ImageError for a bad picture, UnsupportedModel where the attention cannot be captured
-        truthfully, OutOfMemory, and VitvizError for a size that does not fit; Stopped, in the middle, where
-        nobody waits for it (`vitviz.stopping`).
+        Args:
+            image: A path, PIL image, or array.
+            size: Input size in pixels, one number or (height, width): multiples of the patch. At another size
+                than the checkpoint's own the position embedding is interpolated (section 3.2 of the paper),
+                by the rule of the library that the model comes from.
+            ablation: Heads, MLPs or patches to ablate, and their replacement. The model stays unchanged.
+            other: Image for `ablation.other`; None: `ablation.other` names one of vitviz's samples.
 
-        `ablation` says what is taken away from the pass, and what stands in its place; `other` is the picture
-        that `without.other` names (without it, that is one of vitviz's samples). The model stays as it is.
-        VitvizError for a head, MLP, layer or patch there is not; UnsupportedModel where none can be left out.
+        Returns:
+            The trace. `.attention(layer)` is (head, query, key) with layers from 0; `.logits` is (class,), or
+            None for a model without a classifier.
+
+        Raises:
+            ImageError: The image cannot be read.
+            UnsupportedModel: The attention cannot be captured truthfully, or patches cannot be removed.
+            OutOfMemory: The pass does not fit into memory.
+            VitvizError: The size does not fit, or a head, MLP, layer or patch does not exist.
+            Stopped: The request was cancelled during the pass (`vitviz.traces.cancellation`).
 
         >>> without = vitviz.Ablation(heads=[(7, 1)], patches=[0, 17])  # doctest: +SKIP
         >>> inspector.trace(image, ablation=without).top(3)  # doctest: +SKIP
@@ -203,7 +238,10 @@ class Inspector(NotebookDisplay):
     def traces(
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool = False
     ) -> list[Trace]:
-        """Traces of prepared pictures in one pass at a (height, width), on the CPU or this device."""
+        """Run one pass on prepared images at a (height, width) and return their traces.
+
+        Traces are on the CPU, or with `keep_on_device` on the Inspector's device.
+        """
         return self.forward.traces(prepared, size, keep_on_device)
 
     def effects(
@@ -211,12 +249,24 @@ class Inspector(NotebookDisplay):
         mlps: bool = True, other=None, batch: int = sweeps.BATCH,
         progress: Callable[[int, int], bool | None] | None = None,
     ) -> AblationEffects:  # fmt: skip
-        """What a target's logit loses when each head, and each layer's MLP, is taken away: with - without it.
+        """Ablate each head and MLP in turn; return the drop of a target's logit (with - without it).
 
-        `target`: a class, or (a, b) for a rather than b; `heads_as` and `other` as for `Ablation` and
-        `trace`. Each change is computed from its layer on, `batch` of them at once. `progress(done, of)` is
-        told after each batch, and ends the sweep by returning False; what was not reached is NaN. The user's
-        hooks do not hold in it. Raises as `trace`. Beside the account: `vitviz.analyses.agreement`.
+        Each change is computed from its layer on, `batch` changes at once. User hooks are disabled. Compare
+        with direct attribution by `vitviz.analyses.agreement`.
+
+        Args:
+            image, size, other: As for `trace`.
+            target: A class (its number from 0 or its label), or (a, b) for the logit of a minus that of b.
+            heads_as: Replacement of the output, as for `Ablation`: "mean", "tokens", "zero" or "other".
+            mlps: False to ablate heads alone.
+            batch: Number of ablations in one pass.
+            progress: Called as `progress(done, of)` after each batch; False ends the sweep.
+
+        Returns:
+            `.heads` (layer, head) and `.mlps` (layer,) in logits; NaN for parts that were not reached.
+
+        Raises:
+            As `trace`.
 
         >>> inspector.effects(image, target=3).heads  # (layer, head), in logits  # doctest: +SKIP
         """
@@ -228,11 +278,19 @@ class Inspector(NotebookDisplay):
     def layer_effects(
         self, image, layer: int, heads_as: str = "mean", size: int | tuple[int, int] | None = None
     ) -> Float[Tensor, "part class"]:
-        """The same of one layer (from 0) on all classes: its heads', then its MLP's, NaN where it has none.
+        """Ablate each head and the MLP of one layer (from 0); return the drop of every logit, (part, class).
 
-        `image` as for `trace`, or the View of a trace, taken as it is. `heads_as`: "mean", "tokens" or
-        "zero". Linear in the classes: the effect on a rather than b is the difference of two columns. Raises
-        IndexError for such a layer, otherwise as `effects`.
+        Rows are the heads, then the MLP; a row is NaN where the layer has no MLP. The result is linear in the
+        classes: the effect on a rather than b is the difference of two columns.
+
+        Args:
+            image: As for `trace`, or the `ModelInput` of a trace, which is used unchanged.
+            layer: The layer, from 0.
+            heads_as: Replacement of the output: "mean", "tokens" or "zero".
+            size: As for `trace`.
+
+        Raises:
+            IndexError: The layer does not exist. Otherwise as `effects`.
 
         >>> inspector.layer_effects(image, 7)[:, 3]  # on the logit of class 3  # doctest: +SKIP
         """
@@ -240,16 +298,25 @@ class Inspector(NotebookDisplay):
         return sweeps.of_layer(self.forward, prepared, seen, layer, heads_as)
 
     def reference(self, size: int | tuple[int, int] | None = None) -> MeanOutputs:
-        """The means that take the place of heads and MLPs, and (`.sentence`) of which pictures they are."""
+        """Return the mean outputs that replace heads and MLPs; `.sentence` names the images of the mean."""
         return self.forward.reference(self.placed.size(size))
 
     def experiment(
         self, image, size: int | tuple[int, int] | None = None, *, shuffle: int | None = None, positions=True
     ) -> Trace:
-        """The trace of a picture with its patches shuffled (by a seed), or without position embeddings.
+        """Return the trace of an image with its patches shuffled (by a seed), or without position embeddings.
 
-        `image` as for `trace`, or the View of a trace, taken as it is. The weights stay as they are and the
-        result is kept nowhere. VitvizError where `positions=False` and these are not a learned table alone.
+        The weights stay unchanged; the result is not cached.
+
+        Args:
+            image: As for `trace`, or the `ModelInput` of a trace, which is used unchanged.
+            size: As for `trace`.
+            shuffle: Seed of the order of the patches; None keeps the order.
+            positions: False sets the position embeddings to zero.
+
+        Raises:
+            VitvizError: `positions=False` for a model whose positions are not a learned table alone.
+                Otherwise as `trace`.
 
         >>> inspector.experiment(image, shuffle=1, positions=False).top(3)  # doctest: +SKIP
         """
@@ -261,11 +328,15 @@ class Inspector(NotebookDisplay):
         return self.forward.traces([prepared], seen, change=change)[0]
 
     def hook(self, point: str, fn: TensorChange) -> AbstractContextManager[None]:
-        """Calls `fn` with a tensor "batch token width" of each pass inside the `with`, to read or replace it.
+        """Call `fn` with one tensor of each pass inside the `with` block, to read or replace it.
 
-        `point` is blocks.N.input, blocks.N.attn, blocks.N.mlp (both before LayerScale) or blocks.N.output, N
-        from 0. What `fn` returns, unless None, takes the tensor's place. Closed on exit and on error.
-        Meanwhile it holds for passes that other threads begin here, too; not for those that had begun.
+        The hook is removed on exit and on error. It also applies to passes that other threads begin
+        meanwhile, not to passes that have already begun.
+
+        Args:
+            point: blocks.N.input, blocks.N.attn, blocks.N.mlp (both before LayerScale) or blocks.N.output,
+                with N from 0.
+            fn: Called with a tensor (batch, token, width). Its result replaces the tensor, unless it is None.
 
         >>> with inspector.hook("blocks.3.mlp", lambda tensor: tensor * 0):  # doctest: +SKIP
         ...     without_mlp = inspector.trace(image)
@@ -273,19 +344,28 @@ class Inspector(NotebookDisplay):
         return self.placed.hooks.asked(self.model, point, fn, self.checkpoint.name)
 
     def patch_filters(self) -> Float[Tensor, "width channel height2 width2"] | None:
-        """The linear embedding's weights E as D filters of C x P x P; None where none are cut from pixels."""
+        """Return the linear embedding's weights E as D filters of C x P x P.
+
+        None if patches are not cut from pixels.
+        """
         return tracing.patch_filters(self.model)
 
     def stem_filters(self) -> Float[Tensor, "width channel height2 width2"] | None:
-        """The first convolution of a hybrid's stem; None where there is no stem."""
+        """Return the first convolution of a hybrid's stem; None if there is no stem."""
         return tracing.stem_filters(self.model)
 
     def position_table(self, size: tuple[int, int] | None = None) -> Float[Tensor, "patch width"] | None:
-        """The learned absolute position embeddings of the patches (no prefix), interpolated to a size."""
+        """Return the learned absolute position embeddings of the patches (no prefix), interpolated to a size.
+
+        None for a model without such a table.
+        """
         return tracing.position_table(self.placed.at(self.placed.size(size)))
 
     def position_tables(self, size: tuple[int, int] | None = None) -> list[Float[Tensor, "patch width"]]:
-        """The same of this model and of every moment of its training that was kept."""
+        """Return the `position_table` of this model and of every training snapshot.
+
+        The list is empty for a model without such a table.
+        """
         table = self.position_table(size)
         if table is None:
             return []
@@ -293,15 +373,18 @@ class Inspector(NotebookDisplay):
         return [table, *tracing.resized(self.model, self.placed.at(self.placed.size(size)), kept)]
 
     def position_kind(self) -> str:
-        """How the model knows where a patch is: learned, rotary, relative, several joined by +, or none."""
+        """Return the kind of position encoding: learned, rotary, relative, several joined by +, or none."""
         return tracing.position_kind(self.model)
 
     def parts(self, size: tuple[int, int] | None = None) -> parts.ModelParts:
-        """The weights that equations 1 to 4 name, at an input size: E, the class token, E_pos, the head."""
+        """Return the weights of equations 1 to 4 at an input size: E, the class token, E_pos, the head."""
         return parts.parts_of(self.placed.at(self.placed.size(size)))
 
     def tail(self, size: tuple[int, int] | None = None, device=readout_stages.CPU) -> ReadoutStage:
-        """What stands between heads and logits at a size, on a `device`; UnsupportedModel says why not."""
+        """Return the computation between heads and logits at a size, on a `device`.
+
+        Raises UnsupportedModel, with the reason, for a model whose computation is not understood.
+        """
         with self.placed.lock:
             return readout_stages.tail_of(
                 self.placed.at(self.placed.size(size)), self.checkpoint.name, device
@@ -310,32 +393,39 @@ class Inspector(NotebookDisplay):
     def read_now(
         self, tokens: Float[Tensor, "token width"], size: tuple[int, int]
     ) -> Float[Tensor, " class"]:
-        """What the model's final norm, pooling and head say to tokens of any depth, in a pass's shapes."""
+        """Apply the model's final norm, pooling and head to tokens of any layer; return logits (class,).
+
+        `tokens` has the shape of the tokens in a pass at `size`, (height, width) in pixels.
+        """
         with self.placed.lock:
             return readout_stages.read_now(self.placed.at(size), tokens)
 
     @in_float32()
     def readout(self, trace: Trace) -> Float[Tensor, " feature"]:
-        """What the classifier is given (y of equation 4) for a trace of this checkpoint; else VitvizError."""
+        """Return the classifier's input (y of equation 4) for a trace of this checkpoint.
+
+        Raises VitvizError for a trace of another checkpoint.
+        """
         y = readout_stages.read_now(
             self._behind(trace, "norm and pooling are"), trace.tokens[-1], pre_logits=True
         )
         if y.ndim == 1:
             return y
-        # nothing is pooled: as 'auto'
+        # nothing is pooled: follow the query 'auto' of rollout
         return y[0] if "class" in trace.grid.prefix_names else y[trace.grid.prefix :].mean(dim=0)
 
     def final_norm(self, trace: Trace, layer: int) -> Float[Tensor, "token width"]:
-        """One depth's tokens of this checkpoint's trace through its own final norm, each by itself, float32.
+        """Return one layer's tokens of a trace, each normalised by the model's final norm, in float32.
 
-        `layer` as in `vitviz.token_similarity`. Where the model norms only the mean of its tokens, it is that
-        norm. VitvizError for another checkpoint's trace, UnsupportedModel for a model without a final norm.
+        `layer` as in `vitviz.token_similarity`. A model that normalises only the mean of its tokens is read
+        with that norm. Raises VitvizError for a trace of another checkpoint, UnsupportedModel for a model
+        without a final norm.
         """
         model = self._behind(trace, "final norm is")
         return parts.final_norm(model, trace.tokens[layer], self.checkpoint.name)
 
     def _behind(self, trace: Trace, applied: str) -> nn.Module:
-        """The model that made a trace; VitvizError where it was another checkpoint's."""
+        """Return the model that made a trace; VitvizError if that was another checkpoint's."""
         if plain(trace.checkpoint) != plain(self.checkpoint.name):
             raise VitvizError(
                 f"Given a trace of {trace.checkpoint}; expected one of {self.checkpoint.name}, whose"

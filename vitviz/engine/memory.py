@@ -1,4 +1,4 @@
-"""How much memory there is, and how much a checkpoint or a picture will take: said before it is too late."""
+"""Estimate free memory and the memory of a checkpoint or an image, to refuse requests before they fail."""
 
 import os
 import re
@@ -14,7 +14,7 @@ SMALLER = "Choose a smaller checkpoint or a smaller size."
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """What the device (of a CPU: the machine, or container) can still give; None where that is not known."""
+    """Return the free bytes of a device (for a CPU: of the machine or container); None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     known = _free_in_the_machine(), free_in_the_container(_CONTROL_GROUPS)
@@ -22,10 +22,10 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def free_in_the_container(root: Path) -> int | None:
-    """What a container's limit leaves; None without a limit.
+    """Return the bytes that a container's limit leaves; None without a limit.
 
-    A Space is a container of 16 GB on a machine of many more, and what the machine has free is then of no
-    use. Pages of files read lately count as used there, but are dropped as soon as the room is needed.
+    A Space is a container of 16 GB on a much larger machine, whose free memory does not help. Recently read
+    file pages count as used but are dropped as soon as memory is needed.
     """
     for group, limit, used, dropped in (  # control groups of the second version, and of the first
         (root, "max", "current", "inactive_file"),
@@ -35,25 +35,25 @@ def free_in_the_container(root: Path) -> int | None:
             most, taken, stat = ((group / f"memory.{one}").read_text() for one in (limit, used, "stat"))
             most, taken = int(most), int(taken)
             pages = re.search(rf"^{dropped} (\d+)$", stat, re.MULTILINE)
-        except (OSError, ValueError):  # not there, or "max"
+        except (OSError, ValueError):  # missing, or "max"
             continue
         return max(0, most - taken + (int(pages[1]) if pages else 0))
     return None
 
 
 def bytes_of_a_picture(tokens: int, width: int, layers: int) -> int:
-    """About what a picture takes: its record (q, k, v, tokens of every layer), and N x N for one view.
+    """Estimate the bytes of an image: its trace (q, k, v, tokens of every layer) and N x N for one view.
 
     >>> bytes_of_a_picture(197, 768, 12) // 10**6
     39
     """
     record = layers * tokens * width * 4 * 4
-    passing = tokens * width * 4 * 6  # the MLP's four widths and what stands beside them
+    passing = tokens * width * 4 * 6  # six widths: the MLP's four and two others
     return int(1.2 * (record + passing) + 8 * tokens**2)
 
 
 def operations_of_a_picture(tokens: int, width: int, layers: int) -> int:
-    """About how many multiplications a picture takes: of tokens by the weights, and of tokens by tokens.
+    """Estimate the multiplications of an image: tokens by weights, and tokens by tokens.
 
     >>> round(operations_of_a_picture(197, 768, 12) / 1e9, 1)
     17.4
@@ -62,12 +62,12 @@ def operations_of_a_picture(tokens: int, width: int, layers: int) -> int:
 
 
 def bytes_to_load(parameters: int) -> int:
-    """What reading a checkpoint takes of the machine at its peak.
+    """Return the peak bytes of main memory for loading a checkpoint.
 
-    The file's tensors and the model stand beside each other until the last one has been copied: twice 4 bytes
-    a parameter. Measured with ViT-L/16 (304 million random parameters): the peak over what Python and torch
-    had taken before was 2.02 x 4 bytes a parameter for a .pth file in float32, 2.02 for float16 .safetensors
-    (widened to float32 first) and 2.02 for float32 .safetensors, half of it pages that can be dropped.
+    The file's tensors and the model coexist until the last tensor has been copied: twice 4 bytes a parameter.
+    Measured with ViT-L/16 (304 million random parameters): the peak over what Python and torch had taken
+    before was 2.02 x 4 bytes a parameter for a .pth file in float32, 2.02 for float16 .safetensors (widened
+    to float32 first) and 2.02 for float32 .safetensors, half of it pages that can be dropped.
 
     >>> bytes_to_load(304_326_632) / 1e9
     2.434613056
@@ -76,7 +76,7 @@ def bytes_to_load(parameters: int) -> int:
 
 
 def require(needed: int, device: torch.device, what: str, advice: str = SMALLER) -> None:
-    """Raises OutOfMemory, with both figures, where something needs more than four fifths of what is free."""
+    """Raise OutOfMemory, with both figures, if more than four fifths of the free memory are needed."""
     free = free_bytes(device)
     if free is not None and needed > 0.8 * free:
         spare = "" if needed > free else ", a fifth of which is kept for the rest"
@@ -87,9 +87,9 @@ def require(needed: int, device: torch.device, what: str, advice: str = SMALLER)
 
 
 def require_to_load(name: str, parameters: int | None, device: torch.device = CPU, itemsize: int = 4) -> None:
-    """OutOfMemory where so many parameters (None: unknown) fit neither this machine nor the device.
+    """Raise OutOfMemory if this many parameters (None: unknown) fit neither this machine nor the device.
 
-    `itemsize`: bytes of a parameter on the device, where it is another: there the model alone has to stand.
+    `itemsize` is the bytes of a parameter on a CUDA device, which holds the model alone.
     """
     if parameters is None:
         return
@@ -103,7 +103,7 @@ def require_to_load(name: str, parameters: int | None, device: torch.device = CP
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether an error tells that memory was refused; torch's for the machine's own is a RuntimeError."""
+    """Return True if an error reports a lack of memory; torch raises a RuntimeError for main memory."""
     told = re.search(r"DefaultCPUAllocator|not enough memory|alloc_cpu", str(error)) is not None
     kinds = (MemoryError, torch.OutOfMemoryError, *([RuntimeError] if told else []))
     return isinstance(error, kinds)

@@ -1,7 +1,6 @@
-"""What of a model's own weights stands in equations 1 to 4: E, the class token, E_pos, the head.
+"""The model's weights that appear in equations 1 to 4: E, the class token, E_pos, the head.
 
-Whether E and the head are the linear maps that they seem to be, the reader checks against the trace; a
-hybrid's E reads features.
+The caller checks against the trace that E and the head are linear maps. A hybrid's E reads features.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ class Linear:
 
 @dataclass(frozen=True)
 class ModelParts:
-    """Weights by their names in the paper; None for what a model does not have in that form."""
+    """Weights by their names in the paper; None for a part that the model lacks or has in another form."""
 
     embedding: Linear | None  # E: a flattened patch (row, column, channel) -> a vector of D numbers
-    prefix: Float[Tensor, "prefix width"]  # x_class and what else stands before the patches, before E_pos
+    prefix: Float[Tensor, "prefix width"]  # x_class and all other prefix tokens, before E_pos
     # E_pos; with a row for each prefix token, or for patches alone
     positions: Float[Tensor, "row width"] | None
-    why_positions: str | None  # why these positions cannot be taken away; None where they can
+    why_positions: str | None  # why the positions cannot be removed; None if they can
     mlp: int | None  # the width of an MLP's hidden layer
     plain_blocks: bool  # norm, attention, add; norm, MLP, add: equations 2 and 3
     layer_scale: bool  # each result is multiplied by learned numbers before it is added
@@ -50,7 +49,7 @@ class ModelParts:
 
 @in_float32()
 def parts_of(model: nn.Module) -> ModelParts:
-    """The parts of a model at its present input size."""
+    """Return the parts of a model at its present input size."""
     filters = tracing.patch_filters(model)
     flat = None if filters is None else rearrange(filters, "width channel row col -> width (row col channel)")
     head, classes = getattr(model, "head", None), int(getattr(model, "num_classes", 0) or 0)
@@ -77,7 +76,7 @@ def parts_of(model: nn.Module) -> ModelParts:
 def final_norm(
     model: nn.Module, tokens: Float[Tensor, "token width"], name: str
 ) -> Float[Tensor, "token width"]:
-    """As `Inspector.final_norm`; the norm of a model that pools first is timm's fc_norm."""
+    """Apply the final norm to each token, as `Inspector.final_norm`; fc_norm for a model that pools first."""
     norms = [getattr(model, which, None) for which in ("norm", "fc_norm")]
     norm = next((one for one in norms if one is not None and not isinstance(one, nn.Identity)), None)
     if norm is None:

@@ -1,4 +1,4 @@
-"""A checkpoint's model where it stands: on one device, in one precision, at checked input sizes."""
+"""A checkpoint's model on one device, in one precision, at checked input sizes."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ NOT_WHOLE = (
 
 @dataclass(frozen=True)
 class MemoryDemand:
-    """What one picture takes."""
+    """Tokens, operations and memory of one image."""
 
     tokens: int
     operations: int  # multiplications of a pass
-    nbytes: int  # of its record, and of what it takes meanwhile
+    nbytes: int  # memory of the trace and of the pass
 
 
 def demand_of(model: nn.Module, grid: Grid, size: tuple[int, int]) -> MemoryDemand:
-    """At a size, from the grid at any other, so that nothing need be made for it."""
+    """Return the demand at a size; `grid` may have any size, so no model is built."""
     tokens = (size[0] // grid.patch[0]) * (size[1] // grid.patch[1]) + grid.prefix
     layers = len(capture.transformer_blocks(model))
     asked = tokens, model.embed_dim, layers
@@ -46,7 +46,7 @@ def demand_of(model: nn.Module, grid: Grid, size: tuple[int, int]) -> MemoryDema
 
 
 def asked_size(size: int | tuple[int, int] | None, own: tuple[int, int]) -> tuple[int, int]:
-    """(height, width) of what was asked for, the model's own for None; VitvizError for what is no size."""
+    """Return the requested (height, width), the model's own for None; VitvizError for an invalid size."""
     if size is None:
         return own
     try:
@@ -62,7 +62,10 @@ def asked_size(size: int | tuple[int, int] | None, own: tuple[int, int]) -> tupl
 def require_size(
     size: tuple[int, int], grid: Grid, model: nn.Module, device: torch.device, name: str
 ) -> None:
-    """VitvizError, with the nearest, for a size the patch does not divide; OutOfMemory for large ones."""
+    """Check an input size: VitvizError, with the nearest valid size, if patches do not divide it.
+
+    Raises OutOfMemory for a size that does not fit into memory.
+    """
     (height, width), (rows, cols) = size, grid.patch
     if height < rows or width < cols or height % rows or width % cols:
         near = tuple(max(p, round(s / p) * p) for s, p in ((height, rows), (width, cols)))
@@ -76,7 +79,7 @@ def require_size(
 class PlacedModel:
     """One checkpoint on one device, and its variants for other input sizes, which share its weights.
 
-    It can be pickled and copied; what belongs to one process or one device is not taken along.
+    Can be pickled and copied, without locks, hooks and other state of one process or device.
     """
 
     def __init__(self, loaded: Loaded, device: str = "auto", dtype: str = "float32"):
@@ -85,30 +88,30 @@ class PlacedModel:
         self.labels = tuple(require_unicode(one, "the label") for one in loaded.labels)
         self.head_type = loaded.head_type
         require_unicode(self.checkpoint.name, "the checkpoint's name")
-        self.classes: Classes | None = None  # given in the place of the model's own
+        self.classes: Classes | None = None  # replace the model's own classes
         self.device = pick_device(device)
-        self.dtype = str(dtype).removeprefix("torch.")  # torch's own is as good as its name
+        self.dtype = str(dtype).removeprefix("torch.")
         with memory_guard(self.device, f"Loading {self.checkpoint.name}"):
             kind = pick_dtype(dtype, self.device)
             in_full = kind == torch.float32
-            loaded.model.float()  # whatever torch's default was when it was built
+            loaded.model.float()  # torch's default may have been another type when the model was built
             if in_full:
                 self.model = loaded.model.to(self.device).eval()
             else:
                 self.model = copies.placed_copy(loaded.model, self.device, kind)
-        # In float32 on the CPU, until the first picture has been compared.
+        # in float32 on the CPU; dropped after the first image has been compared
         self.exact = None if in_full else loaded.model
         self.hooks = Hooks()
         capture.transformer_blocks(self.model)
         self.sizes = self._built(self.model)
-        self.lock = lock_of(self, "lock")  # of the variants for other sizes; never held during a pass
+        self.lock = lock_of(self, "lock")  # guards `sizes`; never held during a pass
 
     def grid(self, size: tuple[int, int] | None = None) -> Grid:
-        """The patch grid at the checkpoint's own input size, or at another (height, width)."""
+        """Return the patch grid at the checkpoint's own input size, or at another (height, width)."""
         return tracing.grid_of(self.at(self.size(size)))
 
     def on(self, device: str) -> PlacedModel:
-        """The same on another device, with its own lock and without hooks; this one stays where it is."""
+        """Return a copy on another device, with its own lock and without hooks; this one stays unchanged."""
         there = copy.copy(self)
         there.device = pick_device(device)
         with memory_guard(there.device, f"Moving {self.checkpoint.name}"):
@@ -117,7 +120,7 @@ class PlacedModel:
         return there
 
     def with_classes(self, classes: Classes) -> PlacedModel:
-        """The same with given classes in the place of its own; it shares every weight."""
+        """Return a copy with given classes instead of its own; all weights are shared."""
         twin = copy.copy(self)
         name = plain(self.checkpoint.name)
         twin.checkpoint, tokens = replace(self.checkpoint, name=name), tracing.grid_of(twin.model).tokens
@@ -127,8 +130,8 @@ class PlacedModel:
         return twin
 
     def __getstate__(self) -> dict:
-        """All but what belongs to one process or one device."""
-        model = copies.lending(self.model)  # without what stands there for passes that run just now
+        """Return the state without anything that belongs to one process or one device."""
+        model = copies.lending(self.model)  # without changes by passes that are running
         here = {"model": model, "sizes": self._built(model), "exact": None}
         return {**vars(self), **here, "lock": None, "hooks": None}
 
@@ -136,19 +139,22 @@ class PlacedModel:
         vars(self).update(state, lock=lock_of(self, "lock"), hooks=Hooks())
 
     def _built(self, model: nn.Module) -> dict[tuple[int, int], nn.Module]:
-        """The model by the size that it was built for: every other is resized from its trained tables."""
+        """Return {original size: model}; all other sizes are resized from its trained tables."""
         return {copies.size_of(model, self.preprocessing.size): model}
 
     def size(self, asked: int | tuple[int, int] | None) -> tuple[int, int]:
-        """The (height, width) asked for, or the checkpoint's own; VitvizError where it does not fit."""
+        """Return the requested (height, width) or the checkpoint's own; VitvizError if it does not fit."""
         found = asked_size(asked, self.preprocessing.size)
-        if found != self.preprocessing.size:  # its own is one whether the patch divides it or not
+        if found != self.preprocessing.size:  # the own size is valid even if patches do not divide it
             require_size(found, self.grid(), self.model, self.device, self.checkpoint.name)
         return found
 
     def at(self, size: tuple[int, int]) -> nn.Module:
-        """The model at an input size; variants share every weight but the interpolated position embedding."""
-        found = self.sizes.get(size)  # a size that is there does not wait for one that is being made
+        """Return the model at an input size.
+
+        Variants share every weight but the interpolated position embedding.
+        """
+        found = self.sizes.get(size)  # no lock: an existing size need not wait for a new one
         if found is not None:
             return found
         with self.lock:
@@ -158,7 +164,7 @@ class PlacedModel:
                         f"{self.checkpoint.name} has a fixed input of {self.preprocessing.size[0]} x"
                         f" {self.preprocessing.size[1]} pixels."
                     )
-                if len(self.sizes) > 3:  # the own size, the built one and the last few are kept
+                if len(self.sizes) > 3:  # keep the own size, the original one and the last few
                     kept = (self.preprocessing.size, *self._built(self.model))
                     self.sizes.pop(next(key for key in self.sizes if key not in kept))
                 self.sizes[size] = copies.resized_copy(self.model, size)

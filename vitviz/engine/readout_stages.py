@@ -1,7 +1,8 @@
-"""A model's readout as a frozen value, found part by part; refused where one is not understood.
+"""Extract a model's readout (all computation between heads and logits) as a frozen value, part by part.
 
-What stands between a head and the residual stream differs from family to family. Which parts those are is
-told by the classes of timm's blocks; whether they are understood, by a logit's account, which has to balance.
+The computation between a head and the residual stream differs between model families. The classes of timm's
+blocks tell which parts it has. A logit's attribution, which must sum to the logit, tells whether these parts
+are understood. Models that are not understood are refused.
 """
 
 from weakref import WeakKeyDictionary
@@ -37,11 +38,12 @@ CPU = torch.device("cpu")
 
 
 def tail_of(model: nn.Module, name: str, device: torch.device = CPU) -> ReadoutStage:
-    """The readout at a model's present input size; UnsupportedModel, "not applicable, because ...", for none.
+    """Return the readout at a model's present input size; cached for each model and device.
 
-    It shares weights that are float32 on the CPU; made once a model and device, that of the trace read.
+    The result shares weights that are float32 on the CPU. Raises UnsupportedModel, "not applicable, because
+    ...", for a model that is not understood.
     """
-    # the user may put in others
+    # weights may have been replaced or changed
     weights = tuple((one.data_ptr(), one._version) for one in model.parameters())
     if model not in _known or _known[model][0] != weights:
         try:
@@ -60,9 +62,9 @@ def tail_of(model: nn.Module, name: str, device: torch.device = CPU) -> ReadoutS
 
 
 def pooling_or_none(model: nn.Module) -> Pooling | None:
-    """How the classifier reads the tokens; None where that, or a block, is not understood.
+    """Return the pooling of the classifier; None if the pooling, or a block, is not understood.
 
-    Found out once a model: a GPU would copy weights each pass.
+    Cached for each model, because a GPU would otherwise copy weights in each pass.
     """
     if model not in _poolings:
         try:
@@ -75,7 +77,7 @@ def pooling_or_none(model: nn.Module) -> Pooling | None:
 
 
 def pooling_of(model: nn.Module) -> Pooling:
-    """How the classifier reads the tokens, in the order of timm's own `forward_head`."""
+    """Return the pooling of the classifier, in the order of timm's own `forward_head`."""
     norm, fc_norm = norm_of(getattr(model, "norm", None)), norm_of(getattr(model, "fc_norm", None))
     prefix, kind = int(getattr(model, "num_prefix_tokens", 0)), getattr(model, "global_pool", "") or ""
     include, attention = bool(getattr(model, "pool_include_prefix", False)), getattr(model, "attn_pool", None)
@@ -104,7 +106,7 @@ def pooling_of(model: nn.Module) -> Pooling:
 
 
 def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
-    """The linear classifier, or the cosines of given classes; None for a model without either."""
+    """Return the linear classifier, or the cosines of given classes; None for a model without either."""
     head = getattr(model, "head", None)
     if not getattr(model, "num_classes", 0) or isinstance(head, nn.Identity) or head is None:
         return None
@@ -129,7 +131,7 @@ def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
 
 
 def projection_of(block: nn.Module) -> Projection:
-    """What stands between a block's heads and the residual stream."""
+    """Return the computation between a block's heads and the residual stream."""
     kind = type(block).__name__
     if kind == PARALLEL:
         if block.attn_out_proj is None:
@@ -150,7 +152,10 @@ def projection_of(block: nn.Module) -> Projection:
 
 
 def reader_of(block: nn.Module) -> Reader:
-    """What a block's attention makes of the tokens that enter it; `projection_of` has understood its kind."""
+    """Return the queries', keys' and values' maps of a block's attention.
+
+    The block's kind must be one that `projection_of` accepts.
+    """
     parallel, attention = type(block).__name__ == PARALLEL, getattr(block, "attn", block)
     norm = block.in_norm if parallel else None if type(block).__name__ in POST_NORM else block.norm1
     if parallel or getattr(attention, "qkv", None) is not None:
@@ -174,7 +179,7 @@ def reader_of(block: nn.Module) -> Reader:
 
 
 def attention_pooling_of(model: nn.Module) -> AttentionPooling:
-    """The weights of attention pooling with a learned query."""
+    """Return the weights of attention pooling with a learned query."""
     pool = model.attn_pool
     inner, projected = pool.kv.weight.shape[0] // 2, isinstance(pool.proj, nn.Linear)
     return AttentionPooling(
@@ -187,8 +192,9 @@ def attention_pooling_of(model: nn.Module) -> AttentionPooling:
 
 
 def read_now(model: nn.Module, tokens: Tensor, pre_logits: bool = False) -> Tensor:
-    """The model's answer to tokens as if from its last block: final norm, pooling, head, of one picture; what
-    the head is given where asked for `pre_logits`.
+    """Apply final norm, pooling and head to one image's tokens; return its logits.
+
+    `pre_logits` returns the head's input instead.
     """
     weights = next(model.parameters())
     with plainly(weights.device):
@@ -197,7 +203,7 @@ def read_now(model: nn.Module, tokens: Tensor, pre_logits: bool = False) -> Tens
 
 
 def norm_of(module: nn.Module | None) -> Norm | None:
-    """As a value; None where there is none."""
+    """Return a norm as a value; None for no norm."""
     if module is None or isinstance(module, nn.Identity):
         return None
     if isinstance(module, nn.LayerNorm):
@@ -209,14 +215,14 @@ def norm_of(module: nn.Module | None) -> Norm | None:
 
 
 def scale_of(part: nn.Module | nn.Parameter | None) -> Tensor | None:
-    """LayerScale, as a module or as the bare parameter."""
+    """Return LayerScale's factors, stored as a module or as a bare parameter."""
     if part is None or isinstance(part, nn.Identity):
         return None
     return frozen_copy(part if isinstance(part, Tensor) else part.gamma)
 
 
 def frozen_copy(weight: Tensor | None) -> Tensor | None:
-    """A weight for reading alone: in float32 (or more) on the CPU, not copied where it is so already."""
+    """Return a read-only weight in at least float32 on the CPU; copied only if it is not so already."""
     return None if weight is None else at_least_float32(weight.detach().cpu())
 
 
@@ -225,4 +231,4 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 
 
 class _NotUnderstood(Exception):
-    """The rest of a sentence that begins with "not applicable, because"."""
+    """The end of a sentence that begins with "not applicable, because"."""

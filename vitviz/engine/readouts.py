@@ -1,4 +1,4 @@
-"""Which readout a model has: by its family and settings, and proven on random tokens."""
+"""Determine a model's readout from its family and settings, and verify it on random tokens."""
 
 from dataclasses import replace
 from typing import Literal
@@ -21,9 +21,9 @@ _KINDS = {"avg": "average", "max": "max", "avgmax": "average and max", "map": "a
 
 
 def readout_of(model: nn.Module, grid: Grid, name: str) -> Readout:
-    """What a model's classifier reads; a model without a classifier follows the same rule.
+    """Return the tokens that a model's classifier reads; a model without a classifier follows the same rule.
 
-    Raises UnsupportedModel where that is not known, or nothing is pooled though there is a classifier.
+    Raises UnsupportedModel if that is unknown, or if a model with a classifier pools nothing.
     """
     readout = Readout.by_name(_name(model, grid, name), grid, _norm(model))
     if readout.name == "attention" and _reads_prefix(model):
@@ -46,7 +46,7 @@ def _name(model: nn.Module, grid: Grid, name: str) -> str:
             )
         return "none"
     if isinstance(model, Beit | VisionTransformerRelPos):
-        kind = "avg" if kind == "avg" else "token"  # whatever else it says, they read the first token
+        kind = "avg" if kind == "avg" else "token"  # for any other setting these models read the first token
     if kind == "token" and grid.prefix_names[:1] == ("class",):
         return "class"
     if kind not in _KINDS:
@@ -59,7 +59,7 @@ def _name(model: nn.Module, grid: Grid, name: str) -> str:
 
 
 def _reads_prefix(model: nn.Module) -> bool:
-    """Whether what is pooled are all tokens, and not the patches alone."""
+    """Return True if all tokens are pooled, and not the patches alone."""
     if isinstance(model, Eva):
         return model.attn_pool is not None
     return bool(getattr(model, "pool_include_prefix", False))
@@ -73,9 +73,9 @@ def _norm(model: nn.Module) -> Literal["before", "after", "both", "none"]:
 
 @in_float32()
 def prove(model: nn.Module, readout: Readout, grid: Grid, name: str) -> None:
-    """UnsupportedModel unless the model makes of random tokens what its readout says.
+    """Raise UnsupportedModel unless the model reads random tokens as its readout declares.
 
-    Attention pooling is seen by the recorder itself, and not proven here.
+    Attention pooling is recorded directly and not tested here.
     """
     if not readout.summaries or any(one.how == "attention" for one in readout.summaries):
         return
@@ -97,7 +97,7 @@ def prove(model: nn.Module, readout: Readout, grid: Grid, name: str) -> None:
 def read(
     model: nn.Module, readout: Readout, last: Float[Tensor, "batch token width"]
 ) -> Float[Tensor, "batch token"] | None:
-    """How much of y each token of a batch's pictures is, by the last output; None: fixed, or attention's."""
+    """Return each token's weight in y for a batch of images; None if fixed, or given by attention pooling."""
     if readout.linear or any(one.how == "attention" for one in readout.summaries):
         return None
     with torch.no_grad():
@@ -105,5 +105,5 @@ def read(
 
 
 def queries_read(model: nn.Module) -> int | None:
-    """How many of attention pooling's queries, from the first, its answer is made of; None for all."""
+    """Return how many of attention pooling's queries, from the first, reach the output; None for all."""
     return 1 if getattr(getattr(model, "attn_pool", None), "pool", "") == "token" else None

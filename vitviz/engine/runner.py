@@ -1,7 +1,7 @@
-"""The forward passes that are made with one checkpoint on one device.
+"""Run and record the forward passes of one checkpoint on one device.
 
-A pass is made at an input size, recorded through the seam (`passes.capture`), and refused where what was seen
-is not what the model went on with. What is asked of it stands in `vitviz.engine.inspector`.
+A pass runs at an input size and is recorded by `forward.capture`. The result is refused if the recorded
+attention is not the attention that the model used. `vitviz.engine.inspector` is the public interface.
 """
 
 from __future__ import annotations
@@ -33,47 +33,47 @@ ModelChange = Callable[[nn.Module], nn.Module]
 
 
 class ForwardRunner:
-    """Passes of one placed checkpoint, safe to make from several threads: they run beside each other.
+    """Forward passes of one placed checkpoint. Thread-safe: passes of several threads run concurrently.
 
-    `elsewhere(forward, prepared, size)`, where it is set, is asked for traces first: another process may
-    lend its device. None from it means that they are to be made here.
+    `elsewhere(forward, prepared, size)`, where set, is called for traces first: another process may lend its
+    device. None from it means that the pass is run here.
     """
 
     elsewhere: Callable[[ForwardRunner, list[Prepared], tuple[int, int]], list[Trace] | None] | None = None
 
     def __init__(self, placed: PlacedModel, deviation: Deviation | None = None):
         self.placed = placed
-        self.deviation = deviation  # from float32, once the first picture has been seen
-        self.references = MeanOutputCache()  # what takes the place of heads and MLPs
+        self.deviation = deviation  # from float32; measured on the first image
+        self.references = MeanOutputCache()  # replacements of ablated heads and MLPs
         self.truthful: set[tuple[int, int]] = set()  # sizes at which the capture has been checked
-        self.leaving: set[tuple[int, int]] = set()  # those at which patches were seen left out truthfully
-        self._comparing = lock_of(self, "_comparing")  # of `deviation`
+        self.leaving: set[tuple[int, int]] = set()  # sizes at which patch removal has been checked
+        self._comparing = lock_of(self, "_comparing")  # guards `deviation`
 
     def __reduce__(self) -> tuple:
         return ForwardRunner, (self.placed, self.deviation)
 
     def on(self, device: str) -> ForwardRunner:
-        """The same on another device; these stay. bfloat16 twins know their distance if these do."""
+        """Return a copy on another device, with the measured deviation from float32."""
         return ForwardRunner(self.placed.on(device), self.deviation)
 
     def with_classes(self, classes: Classes) -> ForwardRunner:
-        """The same passes with given classes in the place of the model's own, knowing what these know."""
+        """Return passes with given classes instead of the model's own; caches and checks are shared."""
         twin = ForwardRunner(self.placed.with_classes(classes))
         twin.references, twin.truthful, twin.leaving = self.references, self.truthful, self.leaving
         return twin
 
     def reference(self, size: tuple[int, int]) -> MeanOutputs:
-        """The means that take the place of heads and MLPs at an input size."""
+        """Return the mean outputs that replace heads and MLPs at an input size."""
         return self.references.of(self, size)
 
     def traces(
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device=False,
         change: ModelChange | None = None, edit: interventions.Edit | None = None,
     ) -> list[Trace]:  # fmt: skip
-        """The traces of pictures that are prepared already, in one pass at an input size (height, width).
+        """Run one pass on prepared images at an input size (height, width) and return their traces.
 
-        Kept on the CPU, or on the inspector's device. `change` makes a variant of the model for an
-        experiment, `edit` is what the pass does otherwise.
+        Traces are on the CPU, or with `keep_on_device` on the model's device. `change` returns a variant of
+        the model for an experiment; `edit` is an intervention in this pass.
         """
         hooked, plain = self.placed.hooks.changes(), change is None and edit is None
         traces = self.elsewhere(self, prepared, size) if self.elsewhere is not None and plain else None
@@ -94,11 +94,11 @@ class ForwardRunner:
             model = placed.at(size)
             pixels = self.pixels(prepared)
             first, kept = checking, None if edit is None else edit.kept
-            # What hooks, experiments and edits do to the model is not to be checked.
+            # Check the plain model, without hooks, experiments and edits.
             if checking and (hooked or change is not None or edit is not None):
                 self._check_truth(model, pixels[:1], size)
                 checking = False
-            if change is not None:  # an experiment's variant of the model
+            if change is not None:
                 model = change(model)
             recording, logits, milliseconds = self.run(model, pixels, checking, hooked, edit)
             if first:
@@ -143,7 +143,7 @@ class ForwardRunner:
     def watched(
         self, prepared: Prepared, size: tuple[int, int], kept: tuple[int, ...] | None = None
     ) -> interventions.Outputs:
-        """What heads, MLPs and layers hand on in a pass without the user's hooks."""
+        """Return the outputs of heads, MLPs and layers in a pass without the user's hooks."""
         with self._looking(size):
             model = self.placed.at(size)
             edit, seen = interventions.watching(tracing.grid_of(model), len(model.blocks), kept=kept)
@@ -151,7 +151,7 @@ class ForwardRunner:
         return seen
 
     def _compare(self, trace: Trace, prepared: Prepared, size: tuple[int, int]) -> None:
-        """Finds out, once, how far the precision takes the model from float32."""
+        """Measure, once, the deviation of the model's precision from float32."""
         placed = self.placed
         with (
             self._comparing,
@@ -178,7 +178,7 @@ class ForwardRunner:
         return recording, logits, milliseconds
 
     def _check_truth(self, model: nn.Module, pixels: Tensor, size: tuple[int, int]) -> None:
-        """The check in a pass of its own."""
+        """Check the recorded attention in a separate pass."""
         recording, _, _ = self.run(model, pixels, check=True)
         grid, cpu = tracing.grid_of(model), torch.device("cpu")
         layers = [
@@ -194,7 +194,10 @@ class ForwardRunner:
         self.truthful.add(size)
 
     def prepare(self, image, size: int | tuple[int, int] | None) -> tuple[Prepared, tuple[int, int]]:
-        """A picture, or the View of a trace as it is, made ready for the model; and the input's size."""
+        """Return an image prepared for the model, and the input size.
+
+        The `ModelInput` of a trace is used unchanged.
+        """
         placed = self.placed
         size = image.picture.shape[:2] if isinstance(image, ModelInput) else size
         preprocessing = placed.preprocessing.with_size(placed.size(size))

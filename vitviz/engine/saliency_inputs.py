@@ -1,7 +1,7 @@
-"""One picture and one target, with the passes that a method of relevance asks for: made once, when wanted.
+"""The passes that saliency methods need for one image and one target, each run once and on demand.
 
-It stands for `analyses.relevance.passes.Passes`. Nothing of it stays on the model, and it belongs to whoever
-made it; two visitors have two of them, and their passes run beside each other.
+Implements `analyses.saliency.passes.Passes`. Nothing is stored on the model, and no instance is shared:
+passes of two visitors run concurrently.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ NO_CLASSIFIER = (
 
 
 def scored(model: nn.Module, trace: Trace, target: TargetLike) -> Callable[[Tensor], Tensor]:
-    """From pixels, "batch channel height width", to one number a picture, with its gradient.
+    """Return a differentiable function from pixels (batch, channel, height, width) to one score an image.
 
-    `target`: a class, (a, b), or a direction of what the classifier is given; VitvizError for none.
+    `target`: a class, (a, b), or a direction of the classifier's input. Raises VitvizError for an
+    invalid target.
     """
 
     def project(pixels: Tensor) -> Tensor:
-        """What the classifier is given, along the direction."""
+        """Return the projection of the classifier's input on the direction."""
         read = model.forward_head(model.forward_features(pixels), pre_logits=True)
         if target.shape != read.shape[1:] or not target.is_floating_point():
             raise VitvizError(
@@ -63,7 +64,7 @@ def scored(model: nn.Module, trace: Trace, target: TargetLike) -> Callable[[Tens
 
 
 class _Handing:
-    """A pass through the last block whose heads hand on what was given; keeps what its branch adds."""
+    """A pass through the last block with given head outputs; records what the attention branch adds."""
 
     def __init__(self, handed: Tensor):
         self._handed, self.added = handed, None
@@ -76,7 +77,7 @@ class _Handing:
         return self._handed[None]
 
 
-GradientCache = Callable[[str, Callable[[], Gradients]], Gradients]  # keeps a pass for who looks again
+GradientCache = Callable[[str, Callable[[], Gradients]], Gradients]  # caches a pass by name
 
 NO_NORM = "no norm stands before the last block's attention, and behind it no patch has a gradient"
 UNSEEN = "it attends in a way that no gradient was seen of; choose another method"
@@ -86,15 +87,16 @@ OTHERWISE = (
 )
 FLOAT32 = "Given {checkpoint} in {dtype}; maps are computed in float32. Load it with dtype='float32'."
 
-_BATCH = 8  # pictures of a path, or of answers, at a time
-TOLERANCE = 1e-4  # by how much of the largest logit a pass in the open may differ from the trace
+_BATCH = 8  # images at a time, on a path or with patches removed
+# of the largest logit: allowed difference between a pass with explicit attention and the trace
+TOLERANCE = 1e-4
 
 
 class SaliencyInputs:
-    """A picture (path, PIL image, array, or its trace) and a target.
+    """Passes of an image (path, PIL image, array, or its trace) and a target.
 
     The target is a class, (a, b) for a rather than b, or a direction. Raises ImageError, VitvizError for a
-    target that does not exist, UnsupportedModel where attention cannot be captured.
+    target that does not exist, UnsupportedModel if attention cannot be captured.
     """
 
     def __init__(
@@ -143,7 +145,7 @@ class SaliencyInputs:
         tokens, weights = self.trace.tokens, next(self.model.parameters())
         with plainly(weights.device):
             last = tokens[-1].to(weights) if handed is None else self._behind_last(handed.to(weights), alone)
-            # as if every token of its sequence were this one, whichever of them is read
+            # repeat each patch at every position that may be read, so that pooling reads this patch alone
             each = self.model.norm(last)[:, None].expand(-1, self.trace.grid.prefix + 1, -1)
             if isinstance(self.target, Tensor):
                 found = self.model.forward_head(each, pre_logits=True) @ self.target.to(weights)[:, None]
@@ -154,9 +156,9 @@ class SaliencyInputs:
     def _behind_last(
         self, handed: Float[Tensor, "head token dim"], alone: bool
     ) -> Float[Tensor, "token width"]:
-        """What the last block makes of its tokens; `alone`: what its attention adds, and no more.
+        """Return the last block's output; `alone`: only what its attention adds.
 
-        Neither a table of positions nor a mask is handed to it, which only the scores would need.
+        Position tables and masks are not passed on; only the attention scores would need them.
         """
         one, block = _Handing(handed), self.blocks[-1]
         with capture.listening(self.model, self.blocks, one):
@@ -208,7 +210,7 @@ class SaliencyInputs:
         asked += [] if activation is None else [activation]
         device = self.inspector.device
         with memory_guard(device, f"The gradient of {self.trace.checkpoint}"), exactly(device):
-            found = torch.autograd.grad(answer, asked, materialize_grads=True)  # zero for what is not used
+            found = torch.autograd.grad(answer, asked, materialize_grads=True)  # zero for unused tensors
         slopes = {id(tensor): slope for tensor, slope in zip(asked, found, strict=True)}
         tokens = [product(token, slopes[id(token)]).sum(dim=-1)[0] for token in one.tokens]
         constants = {kind: torch.zeros(len(tokens) + 1, dtype=torch.float64) for kind in KINDS}
@@ -238,12 +240,12 @@ class SaliencyInputs:
             return one.tokens[-1]
         if place == "the tokens that attention pooling reads":
             if isinstance(getattr(self.model, "norm", None), nn.Identity):
-                return one.tokens[-1]  # a norm behind the pooling is none of it
+                return one.tokens[-1]  # a norm after the pooling does not belong to the pooled tokens
             return one.normed.get(len(self.blocks), one.tokens[-1])
         return one.normed.get(len(self.blocks) - 1)
 
     def _check(self, one: gradients.GradientPass, answer: Tensor, held: bool) -> None:
-        """A pass in the open must say what the plain pass said, and have met one attention in every block."""
+        """Check a pass with explicit attention: it has the plain pass's score and one attention a block."""
         if not held and any(len(calls) != 1 for calls in one.attentions):
             raise UnsupportedModel(not_applicable(self.trace.checkpoint, LocalizedText(UNSEEN)))
         if not abs(answer.item() - self.answer) <= TOLERANCE * max(abs(self.answer), self.trace.size):
@@ -251,7 +253,7 @@ class SaliencyInputs:
             raise UnsupportedModel(LocalizedText(OTHERWISE, checkpoint=self.trace.checkpoint, **told))
 
     def _plain(self) -> float:
-        """The answer as the model gave it, without a gradient."""
+        """Return the model's score from a pass without gradients."""
         if not isinstance(self.target, Tensor):
             classes = classes_of(self.trace, self.target)
             first, *second = self.trace.logits[classes].double().tolist()
@@ -260,14 +262,14 @@ class SaliencyInputs:
             return self._score(self.pixels).item()
 
     def _by_patch(self, pixels: Tensor) -> Tensor:
-        """Numbers of pixels summed within each patch; a rim that no patch is cut from adds nothing."""
+        """Sum pixel values within each patch; pixels beyond the last whole patch are left out."""
         grid = self.trace.grid
         height, width = grid.patch
         whole = pixels.detach().double()[0, :, : grid.pixels[0], : grid.pixels[1]].sum(dim=0)
         return whole.unflatten(1, (grid.cols, width)).unflatten(0, (grid.rows, height)).sum(dim=(1, 3)).cpu()
 
     def _require_room(self, attentions: bool, batch: int = 1) -> None:
-        """OutOfMemory, with both figures, where a pass with gradients would not fit."""
+        """Raise OutOfMemory, with both figures, if a pass with gradients does not fit."""
         tokens, width = self.trace.tokens[0].shape
         layers, heads = len(self.trace.layers), self.trace.layers[0].heads
         needed = gradients.bytes_of_gradients(layers, heads, tokens, width, attentions, batch)

@@ -1,4 +1,4 @@
-"""Figures for print of every view, without a page, each with its caption; films of them, and of videos.
+"""Figures for print of every view with captions, and videos over layers, training snapshots and video files.
 
 >>> import vitviz
 >>> inspector = vitviz.load("vitviz-tiny")

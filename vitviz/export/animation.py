@@ -1,9 +1,9 @@
-"""`vitviz.animation`: a view's figure as a film, over the steps of a training or growing over the layers.
+"""`vitviz.animation`: a view's figure as a video over training snapshots or over layers.
 
-Every frame is a figure for print. Scales and axes have one range over all frames, and everything stands in
-one place, so that what moves is the model. As MP4 (H.264) it is encoded by imageio-ffmpeg, which brings its
-own encoder, as GIF by Pillow: a GIF has 256 colours in all, the same for every frame; an MP4 has all of them,
-but half as fine as its light.
+Every frame is a figure for print. Scales and axes have one range over all frames, and the layout is fixed, so
+that only the model's numbers change. imageio-ffmpeg, which includes its own encoder, encodes MP4 (H.264);
+Pillow encodes GIF. A GIF has 256 colours, shared by all frames. An MP4 has full colour, but at half the
+resolution of its brightness.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ MISSING = (
 )
 FAILED = "The encoder of MP4 failed here; its own words stand in the log. A GIF needs none."
 FORMATS = ("mp4", "gif")
-RATE = 10  # pictures a second of an MP4: what stands longer is repeated, as players expect an even pace
-HELD = 3  # times as long as the others the last frame stands
-SEEN = 5  # frames that a GIF's colours are found from, and as many pixels across, at most
+RATE = 10  # frames per second of an MP4; longer frames are repeated, because players expect a constant rate
+HELD = 3  # duration of the last frame, relative to the others
+SEEN = 5  # frames sampled for the palette of a GIF, each reduced to about WIDE pixels across
 WIDE = 400
-FAITHFUL = [  # nearly without loss, with the colours of any screen, and playable before all of it is there
+FAITHFUL = [  # nearly lossless, BT.709 colours, playable while it downloads
     *("-crf", "14", "-preset", "medium", "-tune", "stillimage", "-threads", "2"),
     *("-vf", "scale=out_color_matrix=bt709:out_range=tv", "-color_range", "tv", "-colorspace", "bt709"),
     *("-color_primaries", "bt709", "-color_trc", "bt709", "-movflags", "+faststart"),
@@ -66,7 +66,7 @@ OnFrame = Callable[[int, int], None]
 
 
 def checked(form: str, seconds: float) -> None:
-    """VitvizError for a form or time that does not exist."""
+    """Raise VitvizError for an unknown format or an invalid duration."""
     if form not in FORMATS:
         raise VitvizError(f"There is no film as {quoted(form)}; expected one of {', '.join(FORMATS)}.")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0.1 <= seconds <= 5:
@@ -85,7 +85,7 @@ def _mp4(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> b
         from imageio_ffmpeg import get_ffmpeg_exe, write_frames
 
         get_ffmpeg_exe()
-    except (ImportError, RuntimeError):  # not there, or without an encoder for this machine
+    except (ImportError, RuntimeError):  # not installed, or no encoder for this machine
         raise VitvizError(MISSING) from None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "film.mp4"
@@ -97,10 +97,10 @@ def _mp4(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> b
             for frame, count in zip(_each(reel, told), times, strict=True):
                 for _ in range(count):
                     encoder.send(np.ascontiguousarray(frame))
-        except OSError as error:  # there is none, or it has ended
+        except OSError as error:  # the encoder did not start, or ended early
             raise VitvizError(FAILED) from error
         finally:
-            encoder.close()  # which waits for the encoder to end
+            encoder.close()  # waits for the encoder to end
         if not path.is_file() or not path.stat().st_size:
             raise VitvizError(FAILED)
         return path.read_bytes()
@@ -108,7 +108,7 @@ def _mp4(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> b
 
 def _gif(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> bytes:
     colours = _colours(reel)
-    none = Image.Dither.NONE  # dots would be read as numbers
+    none = Image.Dither.NONE  # dithering dots would look like data
     drawn = (Image.fromarray(frame).quantize(palette=colours, dither=none) for frame in _each(reel, told))
     file = io.BytesIO()
     lasting = [round(1000 * count / rate) for count in times]
@@ -117,7 +117,7 @@ def _gif(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> b
 
 
 def _colours(reel: FrameRenderer) -> Image.Image:
-    """256 colours for all frames, found from a few of them, the first and the last among these."""
+    """Return a palette of 256 colours for all frames, computed from a few, including the first and last."""
     seen = sorted({round(at) for at in np.linspace(0, len(reel) - 1, SEEN)})
     step = max(1, -(-reel.size[0] // WIDE))
     found = [reel[number][::step, ::step] for number in seen]
@@ -125,7 +125,7 @@ def _colours(reel: FrameRenderer) -> Image.Image:
 
 
 OVER = ("training", "layers")
-PIXELS = (320, 1920)  # across
+PIXELS = (320, 1920)  # allowed widths of a video
 OF_A_FILM = (
     "A film of {count} frames, from {first} to {last}; scales and axes are the same in all of them. What is"
     " said above is of the last one."
@@ -135,30 +135,35 @@ NO_FILM = "{checkpoint} has no film of its training: no snapshots lie beside its
 
 @dataclass(frozen=True, eq=False)
 class Animation:
-    """A film. `frames` are its figures, all with the same scales and axes; `labels` says what each is."""
+    """Video whose frames are figures with the same scales and axes; `labels` are the titles of the frames."""
 
     frames: tuple[Figure, ...]
     labels: tuple[str, ...]
-    name: str  # view, checkpoint and settings: a file's name without its ending
-    caption: str  # of the last frame, and what the film goes over
-    rate: float = 0.0  # frames a second of a video, which has its own pace; 0 of any other film
+    name: str  # file name without suffix: view, checkpoint and settings
+    caption: str  # caption of the last frame, with the range of the frames
+    rate: float = 0.0  # frames per second if made from a video file, otherwise 0
 
     def mp4(self, width: int = 960, seconds: float = 0.8) -> bytes:
-        """H.264, `width` pixels across; each frame stands for `seconds`, the last three times as long."""
+        """Return H.264 bytes, `width` pixels wide; a frame lasts `seconds`, the last three times as long."""
         return self.file("mp4", width, seconds)
 
     def gif(self, width: int = 960, seconds: float = 0.8) -> bytes:
-        """The same as a GIF of 256 colours, which begins anew at its end."""
+        """Return a looping GIF of 256 colours; `width` and `seconds` as for `mp4`."""
         return self.file("gif", width, seconds)
 
     def file(
         self, form: str, width: int = 960, seconds: float = 0.8, told: OnFrame = lambda done, of: None
     ) -> bytes:
-        """Any of them by its name, and "txt" for the caption; VitvizError for what does not exist, and where
-        there is no encoder.
+        """Return the bytes of the video, or of its caption.
 
-        `width` is even, from 320 to 1920 pixels; `seconds` 0.1 to 5, in tenths. `told` hears how many frames
-        are done, of how many.
+        Args:
+            form: "mp4", "gif", or "txt" for the caption.
+            width: Width in pixels, even, 320 to 1920.
+            seconds: Duration of a frame, 0.1 to 5, in tenths of a second.
+            told: Progress function of (frames done, frames).
+
+        Raises:
+            VitvizError: For an unknown format, width or duration, and if there is no encoder.
         """
         if form == "txt":
             return self.caption.encode()
@@ -169,13 +174,14 @@ class Animation:
         return (_mp4 if form == "mp4" else _gif)(reel, times, self.rate or RATE, told)
 
     def picture(self, number: int, width: int = 960) -> UInt8[np.ndarray, "tall wide 3"]:
-        """A frame, counted from 0, as it stands in the film."""
+        """Return the RGB pixels of a frame, counted from 0."""
         return self._reel(width)[number]
 
     def save(self, path: str | Path, width: int = 960, seconds: float = 0.8) -> Path:
-        """Writes a .mp4 or .gif, and the caption beside it as .txt; returns the film's path.
+        """Write a .mp4 or .gif, and the caption next to it as .txt; return the path of the video.
 
-        VitvizError for any other ending, width or time, and where there is no encoder.
+        Raises:
+            VitvizError: For another suffix, an invalid width or duration, and if there is no encoder.
         """
         return saved(
             path, self.file(Path(path).suffix.lower().removeprefix("."), width, seconds), self.caption
@@ -198,12 +204,23 @@ def animation(
     dark: bool = False, language: str = "en", size: int | tuple[int, int] | None = None, ablation: Any = None,
     **settings: Any,
 ) -> Animation:  # fmt: skip
-    """The film of one view: `over` the "training" of its checkpoint, or growing over its "layers".
+    """Make a video of one view over the training snapshots of its checkpoint or over its layers.
 
-    `view`, `settings`, `detail`, `dark` and `language` are those of `vitviz.figure`; `picture` is a path, PIL
-    image or array, which filters, positions and compared do not need; `size` and `ablation` are those of
-    `Inspector.trace`. Over the layers there are "rollout", "evidence", "tokens" and "explorer". Raises
-    VitvizError where a view or a checkpoint has no such film, with the reason.
+    Args:
+        view: Slug of the view, as for `vitviz.figure`. Over layers: "rollout", "evidence", "tokens" and
+            "explorer".
+        inspector: The model.
+        picture: Image as a path, PIL image or array; not needed for filters, positions and compared.
+        over: "training" or "layers".
+        detail: As for `vitviz.figure`, like `dark`, `language` and `settings`.
+        size: Input size, as for `Inspector.trace`.
+        ablation: Ablation, as for `Inspector.trace`.
+
+    Returns:
+        The video, with one frame per snapshot or layer.
+
+    Raises:
+        VitvizError: If the view or the checkpoint has no such video, with the reason.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -234,7 +251,7 @@ def animation(
 
 
 def explained(subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, str]:
-    """The class that is explained, as a setting where none was chosen: over a training it stays."""
+    """Return the predicted class as a `target` setting if none was chosen, so that all frames explain it."""
     unsaid = (
         settings.get("target") == "top" and subject.trace is not None and subject.trace.logits is not None
     )
@@ -242,7 +259,7 @@ def explained(subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, st
 
 
 def checked_width(width: int) -> None:
-    """VitvizError for a width that films do not have."""
+    """Raise VitvizError for an invalid width of a video."""
     low, high = PIXELS
     if isinstance(width, bool) or not isinstance(width, int) or not low <= width <= high or width % 2:
         wanted = f"an even number of pixels from {low} to {high}"
@@ -250,7 +267,7 @@ def checked_width(width: int) -> None:
 
 
 def check_axis(over: str) -> str:
-    """What a film goes over; VitvizError for anything else."""
+    """Return `over` if it is "training" or "layers"; otherwise raise VitvizError."""
     if over not in OVER:
         raise VitvizError(f"There is no film over {quoted(over)}; expected one of {', '.join(OVER)}.")
     return over
@@ -259,7 +276,7 @@ def check_axis(over: str) -> str:
 def over_training(
     checkpoint: str, moments: Sequence[Snapshot], figure_of: Callable[[str], Figure]
 ) -> Animation:
-    """The film over a training's moments, `figure_of` the name of each; VitvizError where there are none."""
+    """Return the video over training snapshots, with `figure_of(name)` for each; VitvizError without any."""
     if not moments:
         raise VitvizError(LocalizedText(NO_FILM, checkpoint=checkpoint))
     figures = [figure_of(moment.name) for moment in moments]
@@ -270,7 +287,11 @@ def over_layers(
     view: View, subject: ViewContext, settings: Mapping[str, Any], detail: bool,
     figure_of: Callable[[Mapping[str, Any]], Figure],
 ) -> Animation:  # fmt: skip
-    """The film over the layers, `figure_of` the settings of each frame; VitvizError where nothing grows."""
+    """Return the video over layers, with `figure_of(settings)` for each frame.
+
+    Raises:
+        VitvizError: If the view has no layers to go over.
+    """
     told = each_layers(view, subject, settings)
     figures = [figure_of(each) for _, each in told]
     name = f"{name_of(view, subject, settings, detail)}_over-layers"
@@ -278,7 +299,7 @@ def over_layers(
 
 
 def each_layers(view: View, subject: ViewContext, settings: Mapping[str, Any]) -> FrameSettings:
-    """What each frame over the layers is called, and its settings; VitvizError where nothing grows."""
+    """Return the label and settings of each frame over layers; VitvizError if the view has none."""
     found = view.over_layers(settings, subject.about)
     if not found:
         raise VitvizError(LocalizedText(NOTHING_GROWS, view=view.title))
@@ -286,7 +307,7 @@ def each_layers(view: View, subject: ViewContext, settings: Mapping[str, Any]) -
 
 
 def assembled(figures: Sequence[Figure], labels: Sequence[str], name: str) -> Animation:
-    """The film of figures, all with the widest range of any."""
+    """Return a video of the figures, with scales and axes widened to their range over all frames."""
     cancellation.check()
     plates = steady([figure.plate for figure in figures])
     frames = tuple(replace(figure, plate=plate) for figure, plate in zip(figures, plates, strict=True))
@@ -296,7 +317,7 @@ def assembled(figures: Sequence[Figure], labels: Sequence[str], name: str) -> An
 
 
 def _label(moment: Snapshot) -> str:
-    """A moment of a training as its frame calls it."""
+    """Return the frame label of a training snapshot."""
     step = LocalizedText("Finished model")
     if moment.step is not None:
         step = LocalizedText("Training step {step}", step=f"{moment.step:,}")

@@ -1,10 +1,9 @@
-"""Several ES modules as one script, so that a page can carry them: it has no address to import them from.
+"""Bundle of several ES modules as one script, for HTML documents that have no address to import modules from.
 
-Each module becomes an async function of its exports, run when another first asks for it. Names of the bundle
-begin with $, which no module's does. Only what our own modules use is understood (named, default and star
-imports at the top, exports of declarations, `import()` of a relative path); anything else is refused here
-rather than misread in a browser. Modules that import each other in a circle would wait for each other for
-ever, so a circle is refused too.
+Each module becomes an async function of its exports, which runs on its first import. Names of the bundle
+begin with $; no module uses such names. The bundler supports only the syntax of vitviz's own modules (named,
+default and star imports at the top, exports of declarations, `import()` of a relative path) and rejects
+anything else. Circular imports would deadlock and are rejected too.
 """
 
 import json
@@ -34,8 +33,15 @@ const $load = (path) => ($made[path] ??= (async () => {
 
 
 def bundled(sources: Mapping[str, str], wanted: Iterable[str], also: Iterable[str] = ()) -> str:
-    """A script that begins with `$load(path)`, a promise of a module's exports, for `wanted`, all that these
-    import, and `also`, which only `import()` asks for. ValueError for a module that cannot be carried so.
+    """Return a script that defines `$load(path)`, a promise of the exports of a module.
+
+    Args:
+        sources: Source text by module path.
+        wanted: Modules to include, with all modules that they import.
+        also: Further modules, which only `import()` loads.
+
+    Raises:
+        ValueError: For an unknown module, circular imports or unsupported syntax.
     """
     found: dict[str, str] = {}
     for path in (*also, *wanted):
@@ -57,7 +63,7 @@ def _gather(path: str, sources: Mapping[str, str], found: dict[str, str], above:
 
 
 def _function(path: str, text: str) -> str:
-    """One module as a function of (exports, load, importing)."""
+    """Return a module as an async function of ($exports, $load, $import)."""
 
     def imported(one: re.Match) -> str:
         whole = f"await $load({json.dumps(_resolved(path, one['path']))})"

@@ -1,5 +1,6 @@
-"""`vitviz.figure`: a view's figure for print, from the same items as its figure on the page; with a caption
-for a paper, and a file's name that says what it is of.
+"""`vitviz.figure`: a view's figure for print, with a caption for a paper and a descriptive file name.
+
+The figure is made from the same items as the view on the page.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
 
 
 RETOUCHED = "The photograph was retouched: {what}."
-LONGEST = 140  # characters of a file's name
+LONGEST = 140  # maximum length of a file name
 
 
 def _caption(
     view: View, subject: ViewContext, settings: Mapping[str, Any], asked: PrintStyle, plate: FigureSpec,
     second: ViewContext | None,
 ) -> str:  # fmt: skip
-    """What is shown, of which picture: panels, settings, definition (LaTeX), limits, source, citation."""
+    """Return the caption: panels, image, checkpoint, settings, definition (LaTeX), limits and sources."""
     say = partial(translated, tag=asked.language)
     shown = [panel.title for row in plate.rows for panel in row if getattr(panel, "title", "")]
     checkpoint, trace, grid = subject.inspector.checkpoint, subject.trace, subject.grid
@@ -51,7 +52,7 @@ def _caption(
     size = LocalizedText("Input {height} × {width} px, {rows} × {cols} patches", **told)
     assumed = ", ".join(one.taken or one.name for one in checkpoint.assumed)
     without, chosen = "", _settings(view, subject, settings, say) or say("none")
-    if trace is not None:  # patches counted as the figure and the page count them
+    if trace is not None:  # patches count from 1, as in the figure and on the page
         without = replace(trace.without, patches=tuple(patch + 1 for patch in trace.without.patches)).text()
     strokes = trace.view.retouched.text() if view.needs is Needs.RUN and trace is not None else ""
     cited = [one for one in (view.words.cites, view.words.source) if one]
@@ -79,7 +80,7 @@ def _caption(
 
 
 def _photograph(subject: ViewContext, picture: str) -> LocalizedText:
-    """Which photograph it is of: a sample with its credit, or by its name, and its size."""
+    """Return the caption line of the image: title, credit of a sample, and size."""
     width, height = subject.trace.view.upload
     size = {"width": width, "height": height}
     sample = next((one for one in samples() if one.name == picture), None)
@@ -92,7 +93,7 @@ def _photograph(subject: ViewContext, picture: str) -> LocalizedText:
 
 
 def _known(subject: ViewContext) -> str:
-    """What is known of a checkpoint; a survey alone tells nothing but its name."""
+    """Return architecture, training data, licence and paper of a checkpoint; "–" for a survey alone."""
     if subject.inspector is None:
         return "–"
     one = subject.inspector.checkpoint
@@ -101,7 +102,7 @@ def _known(subject: ViewContext) -> str:
 
 
 def _dtype(view: View, subject: ViewContext) -> str:
-    """In which the model computed; what is of the weights alone is read in float32."""
+    """Return the dtype of the computation; views of the weights alone use float32."""
     source = subject.trace or subject.survey
     if source is None:
         return str(subject.inspector.dtype) if view.needs is Needs.SET else "float32"
@@ -112,7 +113,10 @@ def name_of(
     view: View, subject: ViewContext, settings: Mapping[str, Any], detail: bool,
     second: ViewContext | None = None, picture: str = ""
 ) -> str:  # fmt: skip
-    """View, picture, checkpoint, shown `second`, and what is not as by default; safe on every disk."""
+    """Return a file name: view, image, checkpoint, `second` and all settings that are not defaults.
+
+    The name is valid on every file system.
+    """
     filed = view.filed(settings, subject.grid)
     changed = [
         f"{control.name}-{spelled(control, filed[control.name])}"
@@ -127,7 +131,7 @@ def name_of(
 
 
 def _used_settings(view: View) -> list[Control]:
-    """The settings that a figure shows something of."""
+    """Return the settings that affect a figure."""
     return [one for one in view.controls if not (isinstance(one, IntSetting) and one.passing)]
 
 
@@ -136,7 +140,7 @@ def _default(control: Control, subject: ViewContext) -> Any:
 
 
 def _settings(view: View, subject: ViewContext, settings: Mapping[str, Any], say) -> str:
-    """Every setting as the page words it, where it has a field; of the others what is not as ever."""
+    """Return the settings as text: all with a field on the page, and of the others those not at default."""
     found, filed = [], view.filed(settings, subject.grid)
     for control in _used_settings(view):
         value = filed[control.name]
@@ -157,7 +161,7 @@ def _settings(view: View, subject: ViewContext, settings: Mapping[str, Any], say
 
 
 def spelled(control: Control | None, value: Any) -> str:
-    """A setting as a link spells it: several numbers with dots, a pair of layers or classes with a dash."""
+    """Return a setting as in a link: lists of numbers with dots, pairs of layers or classes with a dash."""
     if isinstance(value, list | tuple):
         return ("." if isinstance(control, IntListSetting) else "-").join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -167,7 +171,7 @@ MISSING = "Figures for print are drawn by matplotlib, which is not installed: pi
 
 
 def paper(name: str) -> ModuleType:
-    """A module of those that draw on paper; VitvizError where matplotlib is not installed."""
+    """Import a module of `vitviz.charts.mpl`; raise VitvizError if matplotlib is not installed."""
     try:
         return importlib.import_module(f"vitviz.charts.mpl.{name}")
     except ModuleNotFoundError as error:
@@ -178,39 +182,53 @@ def paper(name: str) -> ModuleType:
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """A figure for print. `plate` holds its numbers and words; what is drawn of it is the same every time."""
+    """Figure for print. `plate` holds its values and texts; rendering is deterministic."""
 
     plate: FigureSpec
-    name: str  # view, checkpoint and settings: a file's name without its ending
+    name: str  # file name without suffix: view, checkpoint and settings
     caption: str  # definition, settings, source and citation
     title: str
     dark: bool = False
     language: str = "en"
 
     def svg(self, width: float | None = None) -> bytes:
-        """`width` mm wide, by default as wide as it needs; text stays text."""
+        """Return SVG bytes, `width` mm wide (None for the figure's own width); text stays selectable."""
         return self.file("svg", width)
 
     def pdf(self, width: float | None = None) -> bytes:
-        """The same as PDF."""
+        """Return PDF bytes, `width` mm wide (None for the figure's own width)."""
         return self.file("pdf", width)
 
     def png(self, width: float | None = None, dpi: int = 300) -> bytes:
-        """The same as round(width / 25.4 · dpi) pixels across, at 150, 300 or 600 dpi."""
+        """Return PNG bytes of round(width / 25.4 · dpi) pixels across, at 150, 300 or 600 dpi."""
         return self.file("png", width, dpi)
 
     def file(self, form: str, width: float | None = None, dpi: int = 300) -> bytes:
-        """Any of them by its name, and "txt" for the caption; VitvizError for what does not exist."""
+        """Return the bytes of the figure, or of its caption.
+
+        Args:
+            form: "svg", "pdf", "png", or "txt" for the caption.
+            width: Width in mm, 40 to 400; None for the figure's own.
+            dpi: Resolution of a PNG, 150, 300 or 600.
+
+        Raises:
+            VitvizError: For an unknown format, width or resolution, and if matplotlib is not installed.
+        """
         if form == "txt":
             return self.caption.encode()
         told = (self.dark, self._say, self.language, self.title, self.caption.partition("\n")[0])
         return paper("page").render(self.plate, form, width, dpi, *told, cancellation.check)
 
     def save(self, path: str | Path, width: float | None = None, dpi: int = 300) -> Path:
-        """Writes a .svg, .pdf or .png, and the caption beside it as .txt; returns the figure's path.
+        """Write a .svg, .pdf or .png, and the caption next to it as .txt; return the path of the figure.
 
-        `width` is in mm (40 to 400), `dpi` 150, 300 or 600. VitvizError for any other ending, width or
-        resolution.
+        Args:
+            path: File with the suffix .svg, .pdf or .png.
+            width: Width in mm, 40 to 400; None for the figure's own.
+            dpi: Resolution of a PNG, 150, 300 or 600.
+
+        Raises:
+            VitvizError: For another suffix, width or resolution, and if the file cannot be written.
         """
         return saved(path, self.file(Path(path).suffix.lower().removeprefix("."), width, dpi), self.caption)
 
@@ -218,7 +236,7 @@ class Figure:
         return self.svg().decode()
 
     def pixels(self, width: float | None = None, dpi: int = 300) -> int:
-        """How many a PNG of it has; nothing is drawn for that."""
+        """Return the number of pixels of a PNG, without drawing it."""
         return paper("page").pixels(self.plate, width, dpi, self._say, self.language)
 
     def _say(self, text: str) -> str:
@@ -226,7 +244,7 @@ class Figure:
 
 
 def saved(path: str | Path, data: bytes, caption: str) -> Path:
-    """Write a file with its caption beside it; VitvizError where that cannot be."""
+    """Write a file and its caption next to it as .txt; raise VitvizError if that fails."""
     path = Path(path)
     try:
         path.write_bytes(data)
@@ -237,7 +255,7 @@ def saved(path: str | Path, data: bytes, caption: str) -> Path:
 
 
 def unwritable(path: Path, error: Exception) -> VitvizError:
-    """Return what is said of a file that cannot be written."""
+    """Return the error for a file that cannot be written."""
     return VitvizError(
         f"{path.name[:200]} cannot be written: {first_line(error)}. Name a file in a folder that exists and"
         f" may be"
@@ -250,25 +268,28 @@ def figure(
     dark: bool = False, language: str = "en", picture: Any = None, second: Inspector | Survey | None = None,
     before: Trace | None = None, **settings: Any,
 ) -> Figure:  # fmt: skip
-    """The figure of one view for print.
+    """Return the figure of one view for print.
 
-    `view` is its name in the page's links, such as "explorer"; filters and positions need no trace.
-    `settings` are those of the page, by the names in its links: layers and heads count from 1, patches from
-    0. `detail` adds what stands beside the figure there. `picture` is the upright photograph (path, PIL image
-    or array) behind the trace, for a figure at its own resolution, up to 3,200 pixels a side; without it the
-    model's input is shown.
-    Light on white unless `dark`; `language` is "en", "zh-CN" or "ko" (English where the machine has no font
-    for it).
+    The Similarity view covers a set of images: the 20 crops of the sample images, which are traced by this
+    call at the input size of `trace` if there is one, or the images of a survey that measured
+    `vitviz.surveys.LAYERS`. The views Attention distance and Faithfulness also accept a survey.
 
-    Of `before`, the trace of the picture as it was, `difference="on"` shows the difference.
+    Args:
+        view: Slug of the view in the page's links, such as "explorer".
+        inspector: The model.
+        trace: Trace of an image, or a survey. Views of the weights alone (filters, positions) need none.
+        detail: Add the detail panels that the page shows next to the figure.
+        dark: Use light text on a dark ground.
+        language: "en", "zh-CN" or "ko"; texts stay English if the machine has no font for the language.
+        picture: The upright image of the trace (path, PIL image or array), drawn at its own resolution of up
+            to 3,200 pixels a side. None draws the model's input.
+        second: Second checkpoint for the Similarity view: an inspector, or a survey of the same images.
+        before: Trace of the unedited image; with `difference="on"`, the figure shows the difference.
+        settings: Settings of the page by their names in links. Layers and heads count from 1, patches from 0.
 
-    Compared is over a set of pictures: the 20 parts of the sample photographs, which are looked at now, at a
-    trace's input size where one is handed in; or in place of the trace a survey with what
-    `vitviz.surveys.LAYERS` measures. `second` is the checkpoint beside it: an inspector, or a survey of the
-    same pictures. Distance and Trial, too, can be of a survey.
-
-    Raises VitvizError for a view or setting that does not exist, for what does not fit together, and where
-    the view is not applicable to the model, with the reason.
+    Raises:
+        VitvizError: For an unknown view or setting, for arguments that do not match, and if the view does
+            not apply to the model, with the reason.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -283,7 +304,7 @@ def figure(
 
 
 def view_called(slug: str) -> View:
-    """A view by its slug; VitvizError for another."""
+    """Return the view with the given slug; raise VitvizError if there is none."""
     found = next((one for one in VIEWS if one.slug == slug), None)
     if found is None:
         raise Unknown(f"There is no view {quoted(slug)}; there are {', '.join(one.slug for one in VIEWS)}.")
@@ -294,7 +315,11 @@ def looked_at(
     view: str, inspector: Inspector, of: Trace | Survey | None, second: Inspector | Survey | None = None,
     before: Trace | None = None,
 ) -> tuple[View, ViewContext]:  # fmt: skip
-    """A view by its slug, and what it looks at; VitvizError for another, and where it needs more."""
+    """Return a view and its context.
+
+    Raises:
+        VitvizError: For an unknown view, and if the view needs a trace or survey that is missing.
+    """
     found = view_called(view)
     made: dict[str, Any] = {}
 
@@ -306,7 +331,7 @@ def looked_at(
     if found.needs is Needs.SET:
         return found, over_a_set.subject_over(inspector, of, second, once)
     if second is not None:
-        raise VitvizError(f"{found.title} is of one checkpoint: `second` is for Compared.")
+        raise VitvizError(f"{found.title} is of one checkpoint: `second` is for Similarity.")
     if isinstance(of, over_a_set.Survey):
         if not found.averages:
             raise VitvizError(f"{found.title} is of one picture, and no average over a survey's.")
@@ -330,18 +355,18 @@ def looked_at(
 
 
 def read(view: View, subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as Python hands them in, checked, with the defaults of all others."""
+    """Return validated settings from Python values, with defaults for all others."""
     return view.settings(as_linked(view, settings), subject.about)
 
 
 def as_linked(view: View, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Settings as Python hands them in, each as a link spells it."""
+    """Return settings from Python values as their texts in a link."""
     controls = {control.name: control for control in view.controls}
     return {name: spelled(controls.get(name), value) for name, value in settings.items()}
 
 
 def printed(view: View, subject: ViewContext, settings: Mapping[str, Any], asked: PrintStyle) -> Figure:
-    """The same for a view, a subject and settings that are at hand."""
+    """Return the figure of a view, given its context and validated settings."""
     language = asked.language
     if language not in NAMES:
         raise VitvizError(f"There is no language {quoted(language)}; expected one of {', '.join(NAMES)}.")
@@ -356,8 +381,10 @@ def printed(view: View, subject: ViewContext, settings: Mapping[str, Any], asked
 
 
 def upload_of(picture: Any, trace: Trace | None) -> np.ndarray | None:
-    """The upright photograph in RGB, if there is one, no larger than what is drawn; VitvizError for another
-    size than the trace's.
+    """Return the upright image in RGB, reduced to the size that is drawn; None without an image.
+
+    Raises:
+        VitvizError: If the size differs from that of the traced image.
     """
     if picture is None:
         return None

@@ -1,4 +1,4 @@
-"""What a figure over a set of pictures looks at: those that come with vitviz, or surveys that were made."""
+"""Context of a figure over a set of images: the sample images, or existing surveys."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 def subject_over(
     inspector: Inspector, of: Trace | Survey | None, second: Inspector | Survey | None, once: ComputeOnce
 ) -> ViewContext:
-    """A checkpoint, and the `second` beside it, over a set. Nothing is looked at before a view asks for it.
+    """Return the context of a checkpoint, and of a `second` one, over a set of images.
 
-    A survey is of the pictures of its own, and the second one's is a survey of the same ones; else it is the
-    parts of the sample photographs, at the input size of a trace, where there is one. VitvizError where a
-    survey and checkpoints do not fit together.
+    The set is that of the surveys. Without surveys, it consists of the crops of the sample images, at the
+    input size of the trace if there is one. Nothing is computed before a view requests it.
+
+    Raises:
+        VitvizError: If surveys and checkpoints do not match.
     """
     if isinstance(of, Survey) or isinstance(second, Survey):
         if not isinstance(of, Survey) or not isinstance(second, Survey | None):
@@ -36,7 +38,7 @@ def subject_over(
                 "The two surveys are of different pictures, or measure different things: expected the same"
                 " pictures in the same order and batches, and the same measures."
             )
-        # a survey tells nothing of its checkpoint but a name
+        # a survey knows only the name of its checkpoint
         beside = ViewContext(lambda: None, survey=second)
         return ViewContext(fitting(inspector, of), survey=of, beside=beside)
     size = None if of is None or of.grid == inspector.grid() else of.grid.pixels
@@ -50,7 +52,7 @@ def subject_over(
 
 
 def fitting(inspector: Inspector, survey: Survey) -> Inspector:
-    """The inspector; VitvizError where the survey is another checkpoint's."""
+    """Return the inspector; raise VitvizError if the survey belongs to another checkpoint."""
     if survey.checkpoint != inspector.checkpoint.name:
         raise VitvizError(
             f"The survey is of {survey.checkpoint}, the inspector of {inspector.checkpoint.name}. Hand in the"
@@ -60,14 +62,14 @@ def fitting(inspector: Inspector, survey: Survey) -> Inspector:
 
 
 def comparable(survey: Survey) -> tuple:
-    """What two surveys have in common that can be compared."""
+    """Return image identifiers and measure names, which two comparable surveys must share."""
     return [one.pictures for one in survey.grams], {one.name for one in survey.measures}
 
 
 def over_samples(
     inspector: Inspector, size: tuple[int, int] | None = None, measures: Iterable | None = None
 ) -> Survey:
-    """The survey of the parts of the sample photographs; all that checkpoints are compared by."""
+    """Return the survey of the crops of the sample images, by default with all measures in `LAYERS`."""
     from vitviz.surveys import LAYERS, in_batches, parts_of_samples, surveying
 
     pictures = parts_of_samples()
@@ -77,7 +79,7 @@ def over_samples(
 
 
 def over_training(inspector: Inspector, size: tuple[int, int] | None = None) -> dict[int, Survey]:
-    """The similarity at every step of a checkpoint's training, first step first; empty without a film."""
+    """Return a survey of "similarity" by training step, in order; empty if there are no snapshots."""
     from vitviz import engine
     from vitviz.engine.hub.snapshots import folder_of, frames
 

@@ -1,8 +1,8 @@
-"""A view of the page in an output cell: its script, its settings and all its numbers in one piece of HTML.
+"""A view of the page as standalone HTML for an output cell: script, settings and all numbers in one document.
 
-The frame stands by itself: no server, no kernel, no network (its own policy forbids any request). What may be
-changed in it was computed beforehand, so it is a choice: settings of which every value is held are live, the
-others are fixed and named. What it does not hold it says.
+The document needs no server, no kernel and no network; its content security policy forbids all requests. All
+numbers are computed beforehand. A setting is live if the document contains the numbers for each of its
+values. The other settings are fixed and listed. Requests for missing numbers show a message.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from vitviz.views.subject import ViewContext
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
 
-MOST = 1_000  # values of a setting that may be live by default
-SettingTexts = Mapping[str, str]  # every setting, as its text in an address
-Domains = dict[str, tuple[str, ...]]  # the values of settings that are live
+MOST = 1_000  # maximum number of values of a live setting
+SettingTexts = Mapping[str, str]  # text of every setting, as in an address
+Domains = dict[str, tuple[str, ...]]  # values of the live settings
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 STYLE = """
 :root { --body-text-color: #1f2937; --background-fill-primary: #fff; --border-color-primary: #d7dce3;
@@ -58,19 +58,19 @@ body > p { margin: 0 0 10px; max-width: 68ch; font-size: 13px; }
 
 @dataclass(frozen=True)
 class StandaloneView(NotebookDisplay):
-    """One view, ready to be shown. `page` is a whole HTML document that opens offline."""
+    """View as a complete HTML document (`page`) that opens offline and displays itself in a notebook."""
 
     view: str
     page: str = field(repr=False)
-    fixed: tuple[str, ...] = ()  # settings that cannot be changed in it
+    fixed: tuple[str, ...] = ()  # settings that cannot be changed in the document
 
     def frame(self) -> str:
-        """The document in a frame that becomes as high as it is."""
+        """Return an iframe with the document, whose height adapts to the content."""
         told = f'title="vitviz: {self.view}" style="width:100%;height:640px;border:0;border-radius:8px"'
         return f'<iframe {told} srcdoc="{html.escape(self.page)}"></iframe>'
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the document to a file, which any browser opens."""
+        """Write the document to an HTML file."""
         Path(path).write_text(self.page, encoding="utf-8")
 
 
@@ -79,15 +79,27 @@ def show(
     live: Iterable[str] | None = None, language: str = "en", megabytes: float = 12, seconds: float = 60,
     before: Trace | None = None, **settings: Any,
 ) -> StandaloneView:  # fmt: skip
-    """One of the page's views, to be moved about in a notebook's output cell without a server.
+    """Return an interactive view of the page for a notebook's output cell, without a server.
 
-    `view`: its name in the page's links, such as "explorer"; `of`: a trace, or a survey where the view can be
-    averaged; none for views of the weights alone. `image`: the picture that was traced, to be shown whole;
-    without it, what the model saw of it. `settings` are the page's and its links': layers and heads from 1.
-    `live` names those that can be changed in the cell, by default as many as `megabytes` and `seconds` of
-    computing allow; the others stay fixed. `language`: "en", "zh-CN" or "ko"; `before` as for `figure`.
-    Raises VitvizError for a view, setting or language that does not exist, and with the reason where the view
-    is not applicable.
+    Args:
+        view: Slug of the view in the page's links, such as "explorer".
+        inspector: The model.
+        of: Trace of an image, or a survey if the view can be averaged; None for views of the weights alone.
+        image: The traced image, to be shown whole; None shows the crop that the model received.
+        live: Settings that can be changed in the cell. None selects as many as `megabytes` and `seconds`
+            allow. The other settings are fixed.
+        language: "en", "zh-CN" or "ko".
+        megabytes: Maximum size of the numbers if `live` is None.
+        seconds: Maximum time to compute the numbers if `live` is None.
+        before: Trace of the unedited image, as for `vitviz.figure`.
+        settings: Settings of the page by their names in links. Layers and heads count from 1.
+
+    Returns:
+        The view as an HTML document that displays itself.
+
+    Raises:
+        VitvizError: For an unknown view, setting or language, and if the view does not apply to the model,
+            with the reason.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -105,14 +117,14 @@ def cell_of(
     shown: View, subject: ViewContext, given: Mapping[str, str], image: Any = None,
     live: Iterable[str] | None = None, language: str = "en", megabytes: float = 12, seconds: float = 60,
 ) -> StandaloneView:  # fmt: skip
-    """The same of a view and a subject that are at hand; settings as their texts in an address."""
+    """Return the standalone view of a view and its context; settings are texts as in an address."""
     if language not in NAMES:
         raise VitvizError(f"Given language={quoted(language)}; expected one of {', '.join(NAMES)}.")
     upload, subject = pictures(subject, image)
     texts, domains, fixed = _choose_live(shown, subject, given, live, megabytes * 2**20, seconds)
     told = {**framed(subject, shown.slug), **declared(shown, subject), "key": "cell", "scene": "cell"}
     told |= {"files": [], "summary": shown.summary(subject)}
-    for one in told["controls"]:  # which begin with what is given
+    for one in told["controls"]:  # the controls start at the given settings
         text = texts[one["name"]]
         one["default"] = float(text) if one["kind"] in ("slider", "whole") else text
     strokes = subject.seen.retouched.text() if subject.seen else ""
@@ -124,7 +136,7 @@ def cell_of(
 
 
 def _page(slug: str, data: dict[str, Any], language: str) -> str:
-    """The document. Nothing in it can end a script early: every < of the data is written as an escape."""
+    """Return the HTML document. Every < of the data is escaped, so that no data can close the script."""
     sources = {**scripts.files(".js"), **scripts.generated()}
     spoken = f"server/i18n/{language}.js"
     sources[spoken] = f"export default {json.dumps(texts(language), ensure_ascii=False)};"
@@ -151,8 +163,13 @@ def _choose_live(
     view: View, subject: ViewContext, given: SettingTexts, live: Iterable[str] | None, room: float,
     seconds: float
 ) -> tuple[SettingTexts, Domains, tuple[str, ...]]:  # fmt: skip
-    """Every setting, those that are live as far as `room` (bytes) and `seconds` allow, and those that an item
-    depends on but are held at one value. VitvizError for a setting or value that is none.
+    """Return the texts of all settings, the values of the live ones, and the names of the fixed ones.
+
+    Settings are live as far as `room` (bytes) and `seconds` allow. Fixed settings are those that an item
+    depends on but that keep one value.
+
+    Raises:
+        VitvizError: For an unknown setting or an invalid value.
     """
     about = subject.about
     view.settings(given, about)
@@ -172,21 +189,25 @@ def _choose_live(
 def _parts(
     view: View, subject: ViewContext, given: SettingTexts, domains: Domains
 ) -> dict[str, dict[str, Any]]:
-    """Every address that the script can ask, with its array, or with the sentence that refuses it."""
+    """Return, for every address that the script can request, the array or the error message."""
     found = {}
     for item in _drawn_items(view, subject, given):
         for values in product(*(domains.get(name, (given[name],)) for name in item.depends)):
             asked = dict(zip(item.depends, values, strict=True))
             query = "&".join(f"{name}={value}" for name, value in asked.items())
             array = _array(view, subject, item, {**given, **asked})
-            # as frontend/standalone_html.js names it
+            # the key must match frontend/standalone_html.js
             found[f"cell/{view.slug}/{item.name}?{query}"] = _encode_array(array)
     return found
 
 
 def pictures(subject: ViewContext, image: Any) -> tuple[dict[str, dict[str, Any]], ViewContext]:
-    """The pictures that scripts ask for, and the subject with the upload that they show: the given image,
-    else what the model saw. VitvizError for an image of another size than was traced.
+    """Return the images that the scripts request, and the context whose upload they show.
+
+    The upload is the given image, otherwise the crop that the model received.
+
+    Raises:
+        VitvizError: If the size of the image differs from that of the traced image.
     """
     if subject.trace is None:
         return {}, subject
@@ -204,7 +225,7 @@ def pictures(subject: ViewContext, image: Any) -> tuple[dict[str, dict[str, Any]
 
 
 def _drawn_items(view: View, subject: ViewContext, given: SettingTexts) -> list[Item]:
-    """What it is drawn from under the given settings."""
+    """Return the items that the view draws with the given settings."""
     every = view.drawn_from(subject)
     return [one for one in every if all(given[name] == value for name, value in one.only_when)]
 
@@ -212,7 +233,7 @@ def _drawn_items(view: View, subject: ViewContext, given: SettingTexts) -> list[
 def _fitting(
     view: View, subject: ViewContext, given: SettingTexts, domains: Domains, room: float, seconds: float
 ) -> Domains:
-    """Without the settings of most values, until all that is live fits."""
+    """Drop the live settings with the most values until the numbers fit into `room` and `seconds`."""
     cost = {}
     for item in _drawn_items(view, subject, given):
         begun = time.monotonic()
@@ -231,7 +252,11 @@ def _fitting(
 
 
 def _domain(control: Control | None, name: str, about: ModelShape, asked: bool) -> tuple[str, ...]:
-    """Every value of a setting as its text; none of too many, VitvizError where they were `asked` for."""
+    """Return all values of a setting as texts; empty if there are more than `MOST`.
+
+    Raises:
+        VitvizError: If the setting was `asked` for and has no such list of values.
+    """
     values: Iterable[Any] = ()
     if isinstance(control, Choice):
         values = [value for value, _ in control.options]

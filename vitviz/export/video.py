@@ -1,12 +1,14 @@
-"""`vitviz.video`: a view of every frame of a video, one frame's result after the other.
+"""`vitviz.video`: a view of every frame of a video, yielded frame by frame.
 
-What moves is the picture: all frames have one scale, the widest so far (in a film that of all), components
-have one basis, fitted to all frames before the first is given, and the class asked for, unless one is named,
-is the first frame's answer. Nothing is smoothed. How much a map changes is a number,
+Only the image changes between frames. All frames share one scale: the widest so far, or in an exported video
+the widest of all. Components share one basis, fitted to all frames before the first one is yielded. The
+explained class, unless it is given, is the prediction for the first frame. Nothing is smoothed. The change of
+a map is
 
     flicker = mean over the patches of |map_t - map_(t-1)|,    in the map's own unit,
 
-which does not tell whether the picture or the model is what changed. Nothing is kept but the frame before.
+which does not distinguish a change of the image from a change of the model's response. Only the previous
+frame is kept in memory.
 """
 
 from __future__ import annotations
@@ -37,27 +39,29 @@ if TYPE_CHECKING:
     from vitviz.engine import Inspector
     from vitviz.traces.trace import Trace
 
-FASTEST = 60.0  # frames a second of a film
-SIDE = 640  # pixels of the pictures that a film keeps to its end
+FASTEST = 60.0  # maximum frames per second of an exported video
+SIDE = 640  # maximum side in pixels of the images that an exported video keeps in memory
 
 
 @dataclass(frozen=True, eq=False)
 class VideoFrame:
-    """What `video` finds of a frame; its `figure` has the widest scale of all frames so far, its map's
-    `scale`. None is what does not exist: without a map, a classifier, a frame before.
+    """Result of one video frame.
+
+    `figure` and `scale` use the widest range of all frames so far. Fields are None if there is no map, no
+    classifier or no previous frame.
     """
 
-    number: int  # in the file, from 0
-    seconds: float  # at which it is shown
+    number: int  # position in the file, from 0
+    seconds: float  # display time
     picture: UInt8[np.ndarray, "height width 3"]
     trace: Trace
     figure: Figure
-    map: Float[np.ndarray, "row col"] | None  # the numbers that the figure lays over the picture
-    scale: tuple[float, float] | None
-    answer: str | None  # the likeliest class
+    map: Float[np.ndarray, "row col"] | None  # values that the figure draws over the image
+    scale: tuple[float, float] | None  # range of the colours, in the unit of the map
+    answer: str | None  # predicted class
     probability: float | None
-    flicker: float | None
-    value: float | None = None  # of a head of values the largest, whose name is the answer
+    flicker: float | None  # mean absolute change since the previous frame, in the unit of the map
+    value: float | None = None  # largest output of a head of values; `answer` is its name
 
 
 @renamed_parameters
@@ -67,17 +71,33 @@ def video(
     detail: bool = False, dark: bool = False, language: str = "en", size: int | tuple[int, int] | None = None,
     ablation: Any = None, **settings: Any,
 ) -> Iterator[VideoFrame]:  # fmt: skip
-    """A view of every `step`-th frame of a video file from `start` to before `stop` (in seconds), one
-    `VideoFrame` after the other: number, time, picture, trace, figure, map, answer, flicker.
+    """Yield a view of every `step`-th frame of a video file, as `VideoFrame` objects.
 
-    MP4, MOV, WebM, MKV and AVI need 'vitviz[film]', GIF and animated WebP do not. `view`, `settings`,
-    `detail`, `dark` and `language` are those of `vitviz.figure`; `size` and `ablation` those of
-    `Inspector.trace`. All of it is decoded once before the first frame is given, so that what is too long or
-    damaged is known at once; for components every frame has two passes. `vitviz.export.film_of` makes a film.
+    MP4, MOV, WebM, MKV and AVI require 'vitviz[film]'; GIF and animated WebP do not. The whole file is
+    decoded once before the first frame is yielded, so that a file that is too long or damaged fails at once.
+    For components, every frame needs two forward passes. `vitviz.export.film_of` exports the frames as a
+    video. Source: see the module.
 
-    Raises, when a frame is asked for, VitvizError for a view, setting or time that does not exist, ImageError
-    for what is no video, damaged or too large, TooMuch beyond `most_seconds` or `most_frames`. Source: see
-    the module.
+    Args:
+        source: Path of the video file.
+        inspector: The model.
+        view: Slug of the view, as for `vitviz.figure`.
+        start: First time in seconds.
+        stop: End time in seconds, exclusive; None for the end of the file.
+        step: Yield every `step`-th frame.
+        most_seconds: Maximum length in seconds, counted from `start`.
+        most_frames: Maximum number of frames.
+        detail: As for `vitviz.figure`, like `dark`, `language` and `settings`.
+        size: Input size, as for `Inspector.trace`.
+        ablation: Ablation, as for `Inspector.trace`.
+
+    Yields:
+        Number, time, image, trace, figure, map, prediction and flicker of every frame.
+
+    Raises:
+        VitvizError: For an unknown view or setting and invalid times, on the first iteration.
+        ImageError: If the file is not a video, damaged or too large.
+        TooMuch: If the video exceeds `most_seconds` or `most_frames`.
 
     >>> import vitviz
     >>> next(vitviz.video("nowhere.mp4", vitviz.load("vitviz-tiny")))
@@ -96,7 +116,7 @@ def video(
             " and a whole number of frames from 1."
         )
     settings = {**found.video_defaults, **settings}
-    asked = read(found, ViewContext(inspector), settings)  # which tells mistakes before anything is decoded
+    asked = read(found, ViewContext(inspector), settings)  # reports invalid settings before decoding
     frames = partial(frames_of, source, start, stop, int(step), most_seconds, most_frames)
     trace_of = partial(inspector.trace, size=size, ablation=ablation)
     for _ in frames(glance=True):
@@ -120,7 +140,7 @@ def video(
             subject.fitted = fit_once
             wanted = PrintStyle(detail, for_drawing(picture), Path(source).stem, dark, language)
             figure = printed(found, subject, read(found, subject, settings), wanted)
-            if before is not None:  # which has the widest scale of all before it
+            if before is not None:  # its figure has the widest scale of all earlier frames
                 figure = replace(figure, plate=steady([before.figure.plate, figure.plate])[-1])
             over, values = map_of(figure)
             changed = before and over and flicker(before.map, values)
@@ -133,27 +153,33 @@ def video(
 
 
 def map_of(figure: Figure) -> tuple[Map, Float[np.ndarray, "row col"]] | tuple[None, None]:
-    """The first map of a figure, and the numbers that it lays over the picture; None twice without one."""
+    """Return the first map of a figure and its values; (None, None) if there is no map."""
     panels = (panel for row in figure.plate.rows for panel in row)
     over = next((one for one in panels if isinstance(one, Map) and one.values is not None), None)
     return (over, np.asarray(over.values, float)) if over else (None, None)
 
 
 def flicker(before: Float[np.ndarray, "row col"], after: Float[np.ndarray, "row col"]) -> float:
-    """How much a map changes from one frame to the next, in its own unit. Source: see the module."""
+    """Return the mean absolute change of a map between frames, in its own unit. Source: see the module."""
     return float(np.nanmean(np.abs(after - before)))
 
 
 def film_of(frames: Iterable[VideoFrame]) -> Animation:
-    """The film of a video's frames at its own mean pace, all with one scale: `.save("x.mp4")` or .gif.
+    """Return the frames as a video at their mean frame rate, with one scale: `.save("x.mp4")` or .gif.
 
-    It keeps a figure of every frame. VitvizError where there is no frame.
+    The video keeps a figure of every frame in memory.
+
+    Args:
+        frames: Results of `vitviz.video`.
+
+    Raises:
+        VitvizError: If there is no frame.
     """
     return paced((one.number, one.seconds, one.figure) for one in frames)
 
 
 def paced(frames: Iterable[tuple[int, float, Figure]]) -> Animation:
-    """The same of each frame's number, second and figure."""
+    """Return a video of (number, seconds, figure) triples, at their mean frame rate."""
     figures, labels, times = [], [], []
     for number, seconds, figure in frames:
         figures.append(replace(figure, plate=_lighter(figure.plate)))
@@ -167,7 +193,7 @@ def paced(frames: Iterable[tuple[int, float, Figure]]) -> Animation:
 
 
 def _lighter(plate: FigureSpec) -> FigureSpec:
-    """The same with smaller pictures, of at most SIDE pixels."""
+    """Return the figure with its images reduced to at most SIDE pixels."""
 
     def lighter(panel: Any) -> Any:
         if not isinstance(panel, Map) or panel.picture is None or max(panel.picture.shape) <= SIDE:

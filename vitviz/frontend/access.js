@@ -1,4 +1,4 @@
-// What Gradio's own components lack for the keyboard and for who listens to the page.
+// Keyboard and screen-reader support that Gradio's own components lack.
 
 import { el, origin, seek, seekAll } from './elements.js';
 import { t } from './i18n.js';

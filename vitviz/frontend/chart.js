@@ -10,11 +10,11 @@ import { number, ticks } from './numbers.js';
 import { follow, ringed } from './pointer.js';
 import { still } from './shared_scale.js';
 
-/** Colours of the description that the page has a light and a dark one of; others read on both. */
+/** Colours that have a light and a dark variant on the page; others are legible on both. */
 export const INKS = { '#2f7fc0': 'var(--vv-blue)', '#c46a16': 'var(--vv-orange)', '#7d838e': 'currentColor' };
 const DASHES = { dashed: '6 4', dotted: '2 3', 'dash-dotted': '6 3 2 3' };
 const LETTER = 7; // px, as wide as one is
-/** What a mark is called that belongs to these. */
+/** Names of marks, by what they belong to. */
 const MARKS = {
   'layer head': (of) => t('Layer {layer}, head {head}', of),
   layer: (of) => t('Layer {layer}', of),
@@ -22,11 +22,11 @@ const MARKS = {
 };
 
 const ink = (colour) => INKS[colour] ?? colour;
-/** How a line is drawn. */
+/** SVG attributes of a line. */
 export const stroked = ({ colour, dash }) => ({ stroke: ink(colour), 'stroke-dasharray': DASHES[dash] });
 const said = (value, percent) => (percent ? `${number(100 * value)} %` : number(value));
 
-/** What stands under the pointer at point `i` of a series, or of bars. */
+/** Tooltip lines of point `i` of a series or of bars. */
 export function told(chart, one, i) {
   const of = nth(one.of, i);
   const value = one.y ? one.y[i] : one.high[i] - one.low[i];
@@ -56,7 +56,7 @@ function entry({ name, colour, line, dots, square, dash }) {
   return el('span', { class: 'vv-legend' }, mark, span(t(name)));
 }
 
-/** Of many series of one chart every fourth. */
+/** Legend entries; of more than 12 series every fourth. */
 function entries({ series, named, levels, keyed, x, y }) {
   const found = keyed ? [] : series.filter((one) => one.name);
   const shown = found.filter(
@@ -75,7 +75,7 @@ function entries({ series, named, levels, keyed, x, y }) {
   ].map(entry);
 }
 
-/** Places on an axis with what stands there: names, whole numbers, or round ones. */
+/** Axis ticks: [position, label] with names, integers or round numbers. */
 function places(names, range, { whole = false, percent = false, count }) {
   if (names.length) return names.map(([at, name]) => [at, t(name)]);
   const [low, high] = range;
@@ -229,13 +229,13 @@ export function chart(self, { pick = null } = {}) {
     under.forget();
   }
 
-  /** Where on the x axis the pointer is. */
+  /** The pointer's position on the x axis. */
   const at = (event) => reached(event.clientX - plot.getBoundingClientRect().left);
   const up = (event) => level(event.clientY - plot.getBoundingClientRect().top);
   return { node, draw, plot, at, up };
 }
 
-/** A chart beside a view's figure, with a room of its own: `draw(chart, width, tall)`. */
+/** A chart beside a view's figure, with its own size: `draw(chart, width, tall)`. */
 export function chartBeside(self, options = {}) {
   const side = Object.create(self);
   const { draw, ...drawn } = chart(side, options);
@@ -246,7 +246,7 @@ export function chartBeside(self, options = {}) {
   return { ...drawn, draw: beside };
 }
 
-/** From one place of an axis to the next. */
+/** The distance between two ticks. */
 const apart = (found) => (found.length > 1 ? found[1][0] - found[0][0] : 1);
 
 export default (slug) => ({

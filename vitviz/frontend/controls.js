@@ -72,7 +72,7 @@ function query(control, self, change, output) {
   ];
   const buttons = names.map(([value, text]) => button(text, () => change(value), { 'data-value': value }));
   const group = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t(control.label) }, ...buttons);
-  const hint = el('p', { class: 'vv-hint', text: t('Or click a patch in the picture.') });
+  const hint = el('p', { class: 'vv-hint', text: t('Or click a patch in the image.') });
   const show = (value) => {
     buttons.forEach((one) => one.setAttribute('aria-pressed', one.dataset.value === value));
     const asks = value === 'auto' && auto ? t(auto) : '';

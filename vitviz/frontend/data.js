@@ -1,4 +1,4 @@
-// Arrays and pictures from the server: fetched once, kept in a budget, given up when nobody waits any more.
+// Arrays and images from the server: fetched once, cached within a budget, aborted when no view waits.
 
 import { sheet } from './elements.js';
 import { t } from './i18n.js';
@@ -7,7 +7,7 @@ const kept = new Map(); // address -> entry, oldest first
 const budget = 256 * 2 ** 20;
 let held = 0;
 
-/** Carries the server's own sentence. */
+/** An error with the server's message. */
 export class Refusal extends Error {
   constructor(sentence) {
     super(typeof sentence === 'string' ? sentence : sentence.text);
@@ -127,7 +127,7 @@ export async function file(path, signal) {
   return { blob: await response.blob(), name };
 }
 
-/** An answer in JSON, as it is at this moment. */
+/** A JSON response, not cached. */
 export async function answers(path, signal) {
   return (await answer(address(path), signal)).json();
 }
@@ -164,12 +164,12 @@ export function put(path, value, bytes = value.width * value.height * 4) {
   held += bytes;
 }
 
-/** Forgets all that has been fetched of a key. */
+/** Removes everything cached for a key. */
 export function forget(key) {
   for (const [url, entry] of kept) if (url.startsWith(address(`${key}/`)) && entry.done) drop(url, entry);
 }
 
-/** A picture as an ImageBitmap, its pixel values untouched. */
+/** An image as an ImageBitmap, with unchanged pixel values. */
 export function picture(path, signal) {
   return get(path, signal, async (response) => {
     const value = await createImageBitmap(await response.blob(), {

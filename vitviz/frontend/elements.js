@@ -41,17 +41,17 @@ export function fold(text, turned = (_open) => {}) {
   return made;
 }
 
-/** Says a text there, or hides where it would stand. */
+/** Shows a text in a node, or hides the node if the text is empty. */
 export const say = (node, text) => Object.assign(node, { textContent: text, hidden: !text });
 
 export const span = (text) => el('span', { text });
 
-/** Parts one below the other. */
+/** Parts stacked vertically. */
 export const stack = (...children) => div('vv-stack', ...children);
 
 export const figure = (canvas, text) => el('figure', {}, div('vv-plot', canvas), el('figcaption', { text }));
 
-/** A small picture to be chosen, its name below it. */
+/** A selectable thumbnail with its name below. */
 export const thumb = (drawn, text, run, attributes) =>
   button('', run, { class: 'vv-thumb', ...attributes }, drawn, span(text));
 
@@ -127,7 +127,7 @@ export function slider(
   return { head, input, show };
 }
 
-/** A share as a bar. */
+/** A fraction as a bar. */
 export const track = (share) =>
   el('span', { class: 'vv-track' }, el('span', { style: `width:${100 * share}%` }));
 
@@ -150,7 +150,7 @@ export function running(label, toggle) {
   const said = el('span', { class: 'vv-text vv-trying', role: 'status', ...quiet });
   const show = ({ on, whole, share, start, text }) => {
     go.hidden = whole && !on;
-    go.textContent = on ? t('Stop') : share ? t('Go on') : start;
+    go.textContent = on ? t('Stop') : share ? t('Continue') : start;
     bar.hidden = !on && (whole || !share);
     bar.value = share;
     say(said, text);

@@ -1,4 +1,4 @@
-// What lights together: marks, lines, rows and cells of one method or head, wherever they stand on the page.
+// Linked highlighting: marks, lines, rows and cells of one method or head, anywhere on the page.
 
 let now = '';
 

@@ -54,5 +54,5 @@ export function nameOf({ grid }, token) {
 
 /** Over which pictures of the visitor's own something is. */
 export function ofASet(count) {
-  return count === 1 ? t('Over a set of one picture.') : t('Over the set of {count} pictures.', { count });
+  return count === 1 ? t('Based on a set of one image.') : t('Based on a set of {count} images.', { count });
 }

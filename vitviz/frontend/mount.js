@@ -1,4 +1,4 @@
-// The life of a view: state from the component's value, data from the server, drawing at the size there is.
+// Life cycle of a view: state from the component's value, data from the server, drawing at the current size.
 
 import { toolbar } from './controls.js';
 import { Refusal } from './data.js';
@@ -95,7 +95,7 @@ export function mount(element, props, watch, trigger, view) {
     frame.hidden = aside.hidden = Boolean(value.message);
     if (value.message) {
       const painted = { heads: [], mlps: [], patches: [], patches_as: 'mean' };
-      const paint = button(t('Paint them instead'), () =>
+      const paint = button(t('Paint over them instead'), () =>
         document.dispatchEvent(new CustomEvent('vitviz:without', { detail: painted })),
       );
       note.replaceChildren(t(value.message), ' ', self.awaiting?.node || (value.paintable && paint) || '');
@@ -135,7 +135,7 @@ export function mount(element, props, watch, trigger, view) {
     foot.replaceChildren(...(view.bare ? [] : closing(self, reset)));
   }
 
-  /** Takes over the settings of the same view of another checkpoint beside it. */
+  /** Copies the settings of the same view of the other checkpoint. */
   function follow() {
     self.settings = remembered(self);
     bar?.show();

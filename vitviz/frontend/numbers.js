@@ -1,4 +1,4 @@
-// Numbers: their bounds and sums, and how a person reads them.
+// Numbers: bounds, sums and formatting.
 
 export function bounds(values, start = 0, stop = values.length) {
   let low = Infinity;

@@ -75,7 +75,7 @@ export function framing(self, plot) {
     frames(self, sheet, size, cells, box);
     if (missing) frameMissing(self, sheet.getContext('2d'), box);
     sheet.hidden = node.hidden = false;
-    node.textContent = t('Framed: patches above the limit in Tokens, depth {depth}: {count}', {
+    node.textContent = t('Framed: patches above the limit in Representations, depth {depth}: {count}', {
       count: cells.length,
       depth: what.depth,
     });

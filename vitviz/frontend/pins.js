@@ -1,4 +1,4 @@
-// Pinned tokens: up to four that stay while others are looked at, each in a colour of its own.
+// Pinned tokens: up to four that stay visible, each in its own colour.
 
 import { button, el, span } from './elements.js';
 import { t } from './i18n.js';
@@ -12,7 +12,7 @@ export const pinsOf = (self) => (self.settings.pins ? self.settings.pins.split('
 
 export const pinMarks = (plot) => pinColours.map((colour) => outline(plot, 'vv-mark', colour));
 
-/** Pins a token, or takes its pin away; a fifth pin drops the first. */
+/** Pins or unpins a token; a fifth pin drops the first. */
 export function togglePin(self, token) {
   const pins = pinsOf(self);
   const next = pins.includes(token)

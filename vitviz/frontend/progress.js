@@ -19,7 +19,7 @@ async function ask(key) {
 
 /** A bar that says how far the pass of `key` is, from now on until `end()`. */
 export function awaiting(key) {
-  const bar = el('progress', { 'aria-label': t('How far the pass is') });
+  const bar = el('progress', { 'aria-label': t('Progress of the forward pass') });
   const count = el('span', { class: 'vv-far' });
   const tell = (done, of) => {
     if (of) {
@@ -28,7 +28,7 @@ export function awaiting(key) {
     }
     count.textContent = of
       ? t('layer {done} of {of}', { done, of })
-      : t('the pass begins, or waits for its turn');
+      : t('the forward pass is starting or queued');
   };
   const first = !waiting.has(key);
   if (first) waiting.set(key, new Set());

@@ -26,7 +26,7 @@ export function drawCrop(self, canvas, width, height) {
   return { context, crop };
 }
 
-/** The crop's edge, so far inside of it. */
+/** The crop's edge, with an inset. */
 export function rim(context, crop, colour, line, inside) {
   const [x, y, width, height] = crop;
   context.strokeStyle = colour;
@@ -34,7 +34,7 @@ export function rim(context, crop, colour, line, inside) {
   context.strokeRect(x + inside, y + inside, width - 2 * inside, height - 2 * inside);
 }
 
-/** Hatches a place in which there is nothing. */
+/** Hatches an empty position. */
 function hatch(self, context, x, y, width, height) {
   context.save();
   context.fillStyle = self.colour('--vv-paper');
@@ -49,15 +49,15 @@ function hatch(self, context, x, y, width, height) {
   context.restore();
 }
 
-/** Whether something else stands in place of patches: it is in the picture of the model's input. */
+/** True if patches are replaced by other content in the model's input. */
 export const paintedOver = ({ value: { missing } }) =>
   Boolean(missing?.patches.length) && missing.as !== 'dropped';
 
-/** Whether a patch was left out of the sequence: it asks nothing, and nothing looks at it. */
+/** True if a patch was dropped from the sequence: it neither attends nor is attended to. */
 export const leftOut = ({ value: { missing } }, cell) =>
   missing?.as === 'dropped' && missing.patches.includes(cell);
 
-/** The nearest patch that the model was shown, by rows and columns. */
+/** The nearest patch in the model's input, by rows and columns. */
 export function nearestShown(self, cell) {
   const { rows, cols } = self.grid;
   const far = (other) =>

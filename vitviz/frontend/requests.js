@@ -28,7 +28,7 @@ export function addresses(self) {
   return items.map(([, name]) => self.item(name).slice(self.key.length + 1));
 }
 
-/** What `wanted` names, fetched: item or picture -> its value. */
+/** Fetches what `wanted` names: item or image -> its value. */
 export async function load(self, signal) {
   if (self.view.load) return self.view.load(self, signal);
   const asked = parts(self);

@@ -71,7 +71,7 @@ export function sane(control, value, about) {
   return fits?.() ? text : control.default;
 }
 
-/** What a setting says in a caption. */
+/** Text of a setting in a caption. */
 export function spoken(control, value, about) {
   if (control.kind === 'choice')
     return t(control.options.find(([name]) => name === value)?.[1] ?? String(value));

@@ -6,18 +6,18 @@ import { t } from './i18n.js';
 import { drawCrop, rim } from './removed_patches.js';
 
 export default () => ({
-  title: 'The picture and the crop that the model sees',
+  title: 'Image and the crop that the model receives',
   bare: true,
 
   build(self) {
     const canvas = el('canvas', { role: 'img' });
     const caption = el('p', { class: 'vv-text' });
-    const hint = el('div', { class: 'vv-drop', 'data-export': 'no', text: t('Drop the picture here') });
+    const hint = el('div', { class: 'vv-drop', 'data-export': 'no', text: t('Drop the image here') });
     const plot = div('vv-plot vv-stage', canvas, hint);
     const ask = (asked) => (event) =>
       event.currentTarget.dispatchEvent(new CustomEvent(`vitviz:${asked}`, { bubbles: true }));
     const tool = (text, name, asked) => button(text, ask(asked), { class: name });
-    const edit = tool(t('Edit the picture'), 'vv-edit-picture', 'board');
+    const edit = tool(t('Edit image'), 'vv-edit-picture', 'board');
     const tools = div('vv-tools', edit, tool(t('Camera'), 'vv-camera', 'camera'));
     self.figure.append(stack(plot, caption, tools));
     const over = (on) => (event) => {
@@ -72,12 +72,12 @@ export default () => ({
     const cut = size(across, Math.abs(across - down) < 1 ? across : down); // a square, but for its rounding
     const caption = crop
       ? t('{upload} px, crop {crop} → {input} for the model', { ...sizes, crop: cut })
-      : t('{upload} px, all of it → {input} for the model', sizes);
+      : t('{upload} px, uncropped → {input} for the model', sizes);
     self.ui.caption.textContent = told || caption;
     if (!told) self.ui.caption.style.minHeight = `${self.ui.caption.offsetHeight}px`;
     self.ui.canvas.setAttribute(
       'aria-label',
-      `${t('The picture with the crop that the model sees')}: ${caption}`,
+      `${t('Image with the crop that the model receives')}: ${caption}`,
     );
   },
 });

@@ -15,7 +15,9 @@ function answering(parts) {
     const asked = [...new URLSearchParams(query)].map((pair) => pair.join('=')).join('&');
     const found = parts[`${path}?${asked}`];
     if (!found)
-      return refusal({ text: t('This cell holds no numbers for that setting. Ask vitviz.show for it.') });
+      return refusal({
+        text: t('This cell has no data for this setting. Run vitviz.show again with the setting.'),
+      });
     if (found.said) return refusal(found.said);
     const described = { 'Content-Type': found.type, 'X-Shape': found.shape, 'X-Dtype': found.dtype };
     return new Response(bytesOf(found.data), { headers: described });

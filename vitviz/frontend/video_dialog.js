@@ -13,12 +13,12 @@ const chosen = { form: 'mp4', over: 'training', width: '960', seconds: '0.8', de
 
 /** The button that opens the dialog; null for a view without a figure for print. */
 export const filmButton = (self) =>
-  self.value.printable ? button(t('Film …'), () => open(self), { class: 'vv-filmed' }) : null;
+  self.value.printable ? button(t('Export video'), () => open(self), { class: 'vv-filmed' }) : null;
 
 async function open(self) {
   const over = choice(chosen, 'over', [
-    ['training', t('its training')],
-    ['layers', t('its layers')],
+    ['training', t('the training')],
+    ['layers', t('the layers')],
   ]);
   const form = choice(
     chosen,
@@ -27,13 +27,13 @@ async function open(self) {
   );
   const fields = [
     field(t('Format'), form),
-    field(t('The film goes over'), over),
+    field(t('Video over'), over),
     field(t('Width in pixels'), choice(chosen, 'width', ['640', '960', '1280'])),
-    field(t('Seconds for each frame'), choice(chosen, 'seconds', ['0.4', '0.8', '1.5', '3'])),
-    field(t('With its detail'), tick(chosen, 'detail')),
+    field(t('Seconds per frame'), choice(chosen, 'seconds', ['0.4', '0.8', '1.5', '3'])),
+    field(t('Include detail'), tick(chosen, 'detail')),
   ];
   const take = (signal, say) => download(self, signal, say);
-  const { go, say, signal } = dialog(self, t('The figure as a film'), fields, take);
+  const { go, say, signal } = dialog(self, t('Export the figure as a video'), fields, take);
   go.disabled = true;
   let offered;
   try {

@@ -17,9 +17,9 @@ function open(self) {
   const vectors = ['svg', 'pdf', 'png'].map((one) => [one, one.toUpperCase()]);
   const form = choice(chosen, 'form', [...vectors, ['txt', t('Caption (text)')]]);
   const dpi = field(t('Dots per inch'), choice(chosen, 'dpi', ['150', '300', '600']));
-  const size = { type: 'number', min: 40, max: 400, step: 1, placeholder: t('as it needs') };
+  const size = { type: 'number', min: 40, max: 400, step: 1, placeholder: t('automatic') };
   const width = keeping(el('input', size), chosen, 'width');
-  const text = t('At most {count} million pixels; SVG and PDF need none.', { count: PIXELS });
+  const text = t('At most {count} million pixels. SVG and PDF have no such limit.', { count: PIXELS });
   const most = el('p', { text });
   const shown = () => {
     dpi.hidden = chosen.form !== 'png';
@@ -27,7 +27,7 @@ function open(self) {
   };
   form.addEventListener('change', shown);
   shown();
-  const preview = el('img', { class: 'vv-print-preview', alt: t('The figure for print') });
+  const preview = el('img', { class: 'vv-print-preview', alt: t('Export the figure for print') });
   const written = { class: 'vv-print-caption', readonly: true, 'aria-label': t('Caption (text)') };
   const caption = el('textarea', written);
   const copied = async () => {
@@ -35,7 +35,7 @@ function open(self) {
     await navigator.clipboard.writeText(caption.value).catch(() => document.execCommand('copy'));
     shows.say(t('Copied.'));
   };
-  const copy = button(t('Copy the caption'), copied);
+  const copy = button(t('Copy caption'), copied);
   const detail = tick(chosen, 'detail');
   const fields = [
     div('vv-print-sides', preview, stack(caption, copy)),
@@ -43,15 +43,15 @@ function open(self) {
     field(t('Width in mm, 40 to 400'), width),
     dpi,
     most,
-    field(t('With its detail'), detail),
+    field(t('Include detail'), detail),
   ];
-  const shows = dialog(self, t('The figure for print'), fields, async (signal) => {
+  const shows = dialog(self, t('Export the figure for print'), fields, async (signal) => {
     const found = await asked(self, chosen.form, signal);
     save(found.blob, found.name || `vitviz-${self.name}.${chosen.form}`);
     if (caption.value) await copied(); // a figure for a paper needs both
     return true;
   });
-  shows.go.textContent = t('Download, and copy the caption');
+  shows.go.textContent = t('Download and copy caption');
   shows.node.classList.add('vv-print-dialog');
   const look = async () => {
     try {
@@ -99,7 +99,7 @@ export function closing(self, reset) {
       file(t(label), name, { class: 'vv-take', 'data-name': name }),
     ),
     button(t('Figure (PNG)'), () => shoot(self), { class: 'vv-png' }),
-    self.value.printable && button(t('For print …'), () => open(self), { class: 'vv-print' }),
+    self.value.printable && button(t('Export figure'), () => open(self), { class: 'vv-print' }),
     filmButton(self),
     file(t('Numbers (.npz)'), 'numbers.npz', { class: 'vv-npz' }),
   ].filter(Boolean);

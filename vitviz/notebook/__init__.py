@@ -1,10 +1,10 @@
-"""What results look like in a notebook: figures and tables as HTML, and the page's own canvas in a cell.
+"""Display of results in notebooks: figures and tables as HTML, and interactive views of the page.
 
-    html(result)                                        what `result._repr_html_()` gives
-    show("explorer", inspector, trace, layer=3)         a view of the page, in an output cell, offline
+    html(result)                                        the HTML of `result._repr_html_()`
+    show("explorer", inspector, trace, layer=3)         an interactive view in an output cell, offline
 
-Everything is one piece of HTML: no server, no request, no font. Text takes the notebook's own colour, so that
-it reads in light and in dark.
+All output is self-contained HTML, without server, requests or fonts. Text uses the notebook's own colour, so
+that it is readable in light and dark themes.
 """
 
 from typing import TYPE_CHECKING

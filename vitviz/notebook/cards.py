@@ -1,6 +1,6 @@
-"""How each kind of result looks: one small function a type, found by the type itself.
+"""HTML cards of results: one function per type, dispatched on the type.
 
-Layers, heads and patches count from 1 in what is read here, as on the page; in Python they count from 0.
+Layers, heads and patches count from 1 in the cards, as on the page; in Python they count from 0.
 """
 
 from collections.abc import Mapping
@@ -35,12 +35,16 @@ from vitviz.traces.grid import Grid
 from vitviz.traces.runs import Ablation
 from vitviz.traces.trace import Trace
 
-SHOWN = 12  # rows of long tables
+SHOWN = 12  # maximum number of rows of long tables
 
 
 @singledispatch
 def html(thing: Any) -> str:
-    """A result as one piece of HTML; TypeError for what is no result of vitviz."""
+    """Return a result of vitviz as self-contained HTML.
+
+    Raises:
+        TypeError: If `thing` is not a result of vitviz.
+    """
     raise TypeError(f"Given {type(thing).__name__}; expected a result of vitviz, such as a Trace.")
 
 
@@ -178,7 +182,7 @@ def _effects(effects: AblationEffects) -> str:
 
 
 def _who(one: Writer | None) -> str:
-    """A writer by its name; None for a head that was replaced."""
+    """Return the display name of a writer; None stands for a replaced head."""
     if one is None or one.layer is None:
         return "replaced" if one is None else one.kind
     part = f"head {one.head + 1}" if one.kind == "head" else {"mlp": "MLP"}.get(one.kind, one.kind)

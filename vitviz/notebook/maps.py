@@ -1,9 +1,8 @@
-"""The pieces that cards are made of: a frame with title and caption, tables, pictures, scales; and numbers of
-patches, layers and classes as figures, each with its scale.
+"""Building blocks of cards: frames, tables, images, colour scales and figures of patch, layer and class data.
 
-Colours are the notebook's own (`currentColor`), so that a card reads on a light and on a dark page; what is
-drawn in a colour of its own keeps 3 : 1 to white and to near-black. Texts that strangers may have chosen
-(labels, names of files) are escaped here and nowhere else.
+Text uses the notebook's own colour (`currentColor`), so that a card is readable on light and dark pages.
+Other colours keep a contrast of 3 : 1 to white and to near-black. Untrusted texts (labels, file names) are
+escaped here and nowhere else.
 """
 
 import base64
@@ -42,24 +41,24 @@ STYLE = """
 
 
 def text(value: Any) -> str:
-    """Any text as HTML."""
+    """Return any value as escaped HTML text."""
     return html.escape(str(value))
 
 
 def number(value: float | None) -> str:
-    """Four digits; a dash where there is none."""
+    """Format a number with four digits; a dash for None, NaN and infinity."""
     return "–" if value is None or not np.isfinite(value) else f"{value + 0.0:.4g}"
 
 
 def card(title: str, *body: str, caption: str = "") -> str:
-    """What a result looks like: its name, its figures, and a sentence on what is seen, in which unit."""
+    """Return the HTML card of a result: title, body and caption."""
     said = f"<p><small>{text(caption)}</small></p>" if caption else ""
     inside = f"<figcaption>{text(title)}</figcaption>{''.join(body)}{said}"
     return f'<div class="vitviz"><style>{STYLE}</style><figure>{inside}</figure></div>'
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Numbers stand at the right of their column, with four digits."""
+    """Return an HTML table; numbers are right-aligned, with four digits."""
     top = "".join(f"<th>{text(cell)}</th>" for cell in head)
     lines = ["".join(_cell(value) for value in row) for row in rows]
     headed = f"<thead><tr>{top}</tr></thead>" if any(head) else ""
@@ -75,14 +74,14 @@ def _cell(value: Any) -> str:
 
 
 def image(pixels: UInt8[np.ndarray, "height width 3"], said: str, width: int | None = None) -> str:
-    """Pixels as they are, `width` CSS pixels wide."""
+    """Return pixels as an img element, `width` CSS pixels wide."""
     data = base64.b64encode(encoded(pixels, ".png")).decode()
     size = f' style="width:{width}px"' if width else ""
     return f'<img alt="{text(said)}"{size} src="data:image/png;base64,{data}">'
 
 
 def scale(low: float, high: float, colours: str, said: str, width: int = 240) -> str:
-    """A colour bar with both ends, and zero where numbers are for and against."""
+    """Return a colour bar labelled at both ends, and at zero for a diverging scale."""
     ramp = coloured(np.linspace(0, 1, 256)[None].repeat(10, axis=0), 0.0, 1.0, colours)
     middle = "<span>0</span>" if low < 0 < high and colours == "balance" else ""
     ends = f"<span>{number(low)}</span>{middle}<span>{number(high)}</span>"
@@ -92,7 +91,7 @@ def scale(low: float, high: float, colours: str, said: str, width: int = 240) ->
 
 
 def bounds(values: np.ndarray, diverging: bool = False) -> tuple[float, float, str]:
-    """A scale over what is a number, its colours last; even about zero where numbers are for and against."""
+    """Return (low, high, colour map) over the finite values; symmetric about zero if `diverging`."""
     if diverging:
         most = balanced(values)
         return -most, most, "balance"
@@ -102,18 +101,18 @@ def bounds(values: np.ndarray, diverging: bool = False) -> tuple[float, float, s
 def squares(
     values: Float[np.ndarray, "*shape"], low: float, high: float, colours: str
 ) -> UInt8[np.ndarray, "*shape 3"]:
-    """A pixel a number; mid-grey where there is none."""
+    """Return one RGB pixel per number; mid-grey for NaN and infinity."""
     pixels = coloured(np.nan_to_num(values), low, high, colours)
     pixels[~np.isfinite(values)] = 128
     return pixels
 
 
-WIDTH = 224  # CSS pixels of a map
-STRIP = 72  # of one in a strip
+WIDTH = 224  # width of a map, CSS pixels
+STRIP = 72  # width of a map in a strip, CSS pixels
 
 
 def tensor_card(tensor: Any, what: TensorName) -> str:
-    """The card of a named tensor: by its axes; as text where a picture of it would mean nothing."""
+    """Return the card of a named tensor, drawn by its axes, or as text for other axes."""
     values = np.asarray(tensor, dtype=np.float64)
     draw = {
         "layer head": lambda values, what: by_layers(values, what.unit, what.first),
@@ -127,7 +126,7 @@ def tensor_card(tensor: Any, what: TensorName) -> str:
 
 
 def map_card(values: Any, said: str, picture: np.ndarray | None = None, diverging: bool = False) -> str:
-    """A map of patches with its colour bar: over its picture where that is known, else in squares."""
+    """Return a patch map with its colour bar, over its image if given, otherwise in squares."""
     values = np.asarray(values, dtype=np.float64)
     low, high, colours = look = bounds(values, diverging)
     pixels = squares(values, *look)
@@ -138,7 +137,7 @@ def map_card(values: Any, said: str, picture: np.ndarray | None = None, divergin
 
 
 def atlas(pictures: Float[np.ndarray, "count row col channel"]) -> str:
-    """Small pictures side by side, each stretched alone."""
+    """Return small images side by side, each scaled to its own range."""
     shown = np.rint(255 * display_scaled(pictures).numpy()).astype(np.uint8)
     if shown.shape[-1] != 3:
         shown = shown[..., :1].repeat(3, axis=-1)
@@ -147,19 +146,19 @@ def atlas(pictures: Float[np.ndarray, "count row col channel"]) -> str:
 
 
 def by_layers(values: Any, unit: str, first: int = 1, error: Any = None, up: str = "") -> str:
-    """Dots of heads by layer, or a line of one number a layer, as paper draws them."""
+    """Return a chart of values by layer: dots of heads, or a line of one number per layer."""
     return inlined(by_layer(np.asarray(values), up or unit, first=first, error=error, unit=unit))
 
 
 def inlined(chart: Chart) -> str:
-    """A chart as SVG."""
-    from vitviz.charts.mpl.page import inline  # with matplotlib
+    """Return a chart as SVG text."""
+    from vitviz.charts.mpl.page import inline  # imports matplotlib
 
     return inline(chart)
 
 
 def _strip(values: np.ndarray, what: TensorName) -> str:
-    """A small map a layer, all on one scale."""
+    """Return one small map per layer, all on one scale."""
     look = bounds(values, what.diverging)
     small = [
         f"<span>{image(squares(one, *look), f'layer {n}', STRIP)}{n}</span>"
@@ -169,7 +168,7 @@ def _strip(values: np.ndarray, what: TensorName) -> str:
 
 
 def _mosaic(values: np.ndarray, what: TensorName) -> str:
-    """Each patch's own map, where the patch stands."""
+    """Return one map per patch, at the position of the patch."""
     rows, cols = values.shape[:2]
     look = bounds(values)
     tiles = squares(rearrange(values, "row col row2 col2 -> (row col) row2 col2"), *look)
@@ -178,7 +177,7 @@ def _mosaic(values: np.ndarray, what: TensorName) -> str:
 
 
 def _matrix(values: np.ndarray, what: TensorName) -> str:
-    """Layers downwards, tokens across."""
+    """Return a matrix with layers as rows and tokens as columns."""
     look = bounds(values)
     tall = max(1, round(0.4 * values.shape[1] / len(values)))
     pixels = squares(values, *look).repeat(tall, axis=0)
@@ -186,13 +185,13 @@ def _matrix(values: np.ndarray, what: TensorName) -> str:
 
 
 def _square(values: np.ndarray, what: TensorName) -> str:
-    """A square a pair of depths, on a scale from 0 to 1."""
+    """Return a matrix with one square per pair of layers, on a scale from 0 to 1."""
     pixels = image(squares(values, 0.0, 1.0, "viridis"), f"{what.unit} by depth and depth", WIDTH)
     return f"{pixels}{scale(0.0, 1.0, 'viridis', what.unit, WIDTH)}"
 
 
 def _answers(values: np.ndarray, what: TensorName) -> str:
-    """The likeliest class at every depth, and what the last one's had there; of values each of them."""
+    """Return a table of the top class of every layer and the score of the final class; all values if such."""
     scores = scores_of(torch.from_numpy(values), what.head_type).numpy()
     of_values = what.head_type == "value"
     last = int(values[-1].argmax())
@@ -212,7 +211,7 @@ def _answers(values: np.ndarray, what: TensorName) -> str:
 
 
 def _tiled(tiles: np.ndarray, across: int, gap: int) -> np.ndarray:
-    """Pictures of one size in rows, with a grey line between them."""
+    """Return images of one size arranged in rows, with grey lines between them."""
     spare = ((0, -len(tiles) % across), (0, gap), (0, gap), (0, 0))
     spaced = np.pad(tiles, spare, constant_values=128)
     whole = rearrange(spaced, "(down across) row col rgb -> (down row) (across col) rgb", across=across)

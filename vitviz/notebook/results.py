@@ -1,10 +1,9 @@
-"""The public functions whose results are plain tensors, lists or arrays, with a name on what they return.
+"""Wrappers of public functions that return tensors, lists or arrays: the results display themselves.
 
-The analyses themselves stay pure and nameless; what is said here is what a notebook shows of them.
+The analyses return plain tensors. The wrappers add the title, axes and unit that a notebook shows.
 
-A `NamedTensor` is the tensor it was made from, with a title, its axes and its unit beside it. Whatever is
-computed with it is a plain tensor again, because nobody knows what that is; so is what it is pickled or
-copied to.
+A `NamedTensor` is a tensor with a title, axes and a unit. Every computation with a `NamedTensor`, and every
+copy or pickle of it, gives a plain tensor, because the title and unit may no longer apply.
 """
 
 from __future__ import annotations
@@ -29,38 +28,38 @@ from vitviz.traces.head_type import HeadType
 
 @dataclass(frozen=True)
 class TensorName:
-    """What a tensor's numbers are."""
+    """Title, axes, unit and display options of a tensor."""
 
     title: str
-    axes: str  # such as "layer head"
+    axes: str  # names of the axes, such as "layer head"
     unit: str = ""
     caption: str = ""
-    diverging: bool = False  # numbers for and against: the scale is symmetric about zero
-    first: int = 1  # how its first layer is called: 0 where that is what enters the first block
-    picture: UInt8[np.ndarray, "height width 3"] | None = None  # that a map lies over
-    labels: tuple[str, ...] = ()  # of classes
+    diverging: bool = False  # signed values: the scale is symmetric about zero
+    first: int = 1  # number of the first layer; 0 if the first layer is the input of block 1
+    picture: UInt8[np.ndarray, "height width 3"] | None = None  # image below a map
+    labels: tuple[str, ...] = ()  # class labels
     head_type: HeadType = "softmax"
 
 
 class NamedTensor(NotebookTable, Tensor):
-    """A tensor with its name as `.what`; in every other way the tensor that it was made from."""
+    """Tensor with a description in `.what`; all other behaviour is that of the original tensor."""
 
     what: TensorName
-    __torch_function__ = torch._C._disabled_torch_function_impl  # what is computed with it is a plain tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl  # computations return plain tensors
 
     @classmethod
     def wrap(cls, tensor: Tensor, name: TensorName) -> NamedTensor:
-        """The same numbers in the same memory."""
+        """Return a named view of the tensor that shares its memory."""
         found = tensor.as_subclass(cls)
         found.what = name
         return found
 
     def plain(self) -> Tensor:
-        """Without its name."""
+        """Return the tensor without its description."""
         return self.as_subclass(Tensor)
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row a number, with its place on each axis (from 0)."""
+        """Return one row per number, with its index on each axis (from 0)."""
         axes, numbers = self.what.axes.split(), np.ndenumerate(self.plain().numpy())
         return [{**dict(zip(axes, place, strict=True)), "value": float(one)} for place, one in numbers]
 
@@ -77,7 +76,7 @@ class NamedTensor(NotebookTable, Tensor):
 def _naming_results(
     function: Callable[..., Tensor], name_of: Callable[[dict[str, Any]], TensorName]
 ) -> Callable:
-    """The function, its results named by `name_of`, which is handed all arguments by their names."""
+    """Wrap a function so that `name_of(arguments by name)` describes its result."""
     signature = inspect.signature(function)
 
     @wraps(function)
@@ -151,7 +150,7 @@ def _lens(asked: dict[str, Any]) -> TensorName:
     )
     trace = asked["inspector"].answered(trace)
     about = {"labels": trace.labels, "head_type": trace.head_type}
-    return TensorName("The answer forming", "layer class", "logit", caption, first=0, **about)
+    return TensorName("Logit lens", "layer class", "logit", caption, first=0, **about)
 
 
 def _positions(asked: dict[str, Any]) -> TensorName:
@@ -181,19 +180,19 @@ token_similarity = _naming_results(analyses.token_similarity, _similarity)
 
 
 class RecordList(NotebookTable, list):
-    """A list of records that shows itself as a table."""
+    """List of records that displays itself as a table."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row each."""
+        """Return one row per record."""
         return [vars(one) for one in self]
 
 
 class ImageResult(NotebookDisplay, np.ndarray):
-    """Pixels that show themselves."""
+    """Pixels that display themselves as an image."""
 
 
 def _wrapping_results(function: Callable, shown: Callable[[Any], NotebookDisplay]) -> Callable:
-    """The function, its results as what shows itself."""
+    """Wrap a function so that its result displays itself in a notebook."""
     return wraps(function)(lambda *arguments, **more: shown(function(*arguments, **more)))
 
 

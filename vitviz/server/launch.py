@@ -48,7 +48,7 @@ class ProcessFolder:
         self.uploads.mkdir()  # after the lock: a folder without it is not looked at by others
 
     def remove(self) -> None:
-        """Removes it with everything in it."""
+        """Remove the folder with its contents."""
         self._own.cleanup()
 
 
@@ -80,7 +80,7 @@ class App:
         self.demo = build(self._studio)
 
     def serve(self) -> None:
-        """Serves until SIGTERM or Ctrl-C; ends with 130 where that cut a question off, else with 0."""
+        """Serve until SIGTERM or Ctrl-C. The exit status is 130 if a request was cut off, else 0."""
         from vitviz.server.page.build import launch
 
         demo, options = self.demo, self._options  # whose queue is made anew when it is launched
@@ -103,7 +103,7 @@ class App:
             self._leave(1)
 
     def _leave(self, status: int) -> NoReturn:
-        """Cleans up and ends at once, waiting for nobody: ending beneath a thread that computes aborts."""
+        """Clean up and exit at once, because a normal exit under a computing thread aborts."""
         from gradio.tunneling import CURRENT_TUNNELS
 
         for tunnel in CURRENT_TUNNELS:  # programs of their own, which would go on
@@ -115,7 +115,7 @@ class App:
 
 
 def _abandoned(folder: Path) -> bool:
-    """Whether it is that of an app of this user that no longer runs."""
+    """True if the folder belongs to an app of this user that no longer runs."""
     if not fcntl:
         return False
     try:

@@ -20,8 +20,8 @@ MB = 1_000_000
 # multiplications of a pass: a second or two on two cores; ViT-B/16 has 18e9 at 224 px, 55e9 at 384
 DEAR = 100e9
 TOO_MANY = (
-    "An input of {height} x {width} pixels has {tokens} tokens for {name}, and this server computes at most"
-    " {most}. {tall} x {wide} pixels would do."
+    "An input of {height} x {width} pixels has {tokens} tokens for {name}; this server allows "
+    "{most}. Try {tall} x {wide} pixels."
 )
 
 
@@ -101,14 +101,14 @@ def _up_to(most: int, said: str, kind: type = int, unit: int = 1) -> Callable[[A
     return read
 
 
-_WHOLE = _up_to(1_000_000, "is no whole number from 1 to 1000000")
-_TIME = _up_to(1_000_000, "is no number of seconds, more than 0 and up to 1000000", float)
-_PORT = {"parser": _up_to(65_535, "is no port: expected a whole number from 1 to 65535"), "metavar": "N"}
-_CACHE = {"parser": _up_to(999_999_999, "MB is no size of a cache", float, MB), "metavar": "MB"}
+_WHOLE = _up_to(1_000_000, "is not a whole number from 1 to 1000000")
+_TIME = _up_to(1_000_000, "is not a number of seconds above 0 and up to 1000000", float)
+_PORT = {"parser": _up_to(65_535, "is not a port: expected a whole number from 1 to 65535"), "metavar": "N"}
+_CACHE = {"parser": _up_to(999_999_999, "MB is not a cache size", float, MB), "metavar": "MB"}
 _HOSTS = (
-    "name under which browsers reach the app through a proxy, such as vit.example.org or *.example.org; may"
-    " be repeated. Other names are refused; without it all but localhost where only this machine is served,"
-    " else none (default: VITVIZ_ALLOWED_HOSTS, separated by commas)"
+    "host name under which a proxy serves the app, such as vit.example.org or *.example.org; repeatable."
+    " Other names are refused. Without it, only localhost is allowed if the app serves only this machine;"
+    " otherwise every name is allowed (default: VITVIZ_ALLOWED_HOSTS, separated by commas)"
 )
 
 
@@ -117,9 +117,9 @@ def _most(name: str, kind: Callable[[Any], float], said: str) -> Any:
 
 
 def parse(arguments: Sequence[str] | None = None, program: str = "python app.py") -> Options:
-    """The options given; SystemExit with a usage line where they do not fit."""
+    """Parse the options. Raises SystemExit with a usage line if they are invalid."""
     usual, ours, found = Limits(), ServiceSettings(), []
-    if os.environ.get("SPACE_ID"):  # its strangers get less
+    if os.environ.get("SPACE_ID"):  # a public Space gets lower limits
         usual = replace(usual, tokens=2_500, seconds=60)
     # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at all
     # other times.
@@ -128,7 +128,7 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
 
     def options(
         host: Annotated[
-            str, Option(envvar="GRADIO_SERVER_NAME", help="address; 0.0.0.0 for all in the network")
+            str, Option(envvar="GRADIO_SERVER_NAME", help="address to bind; 0.0.0.0 for the whole network")
         ] = "127.0.0.1",
         port: Annotated[int, Option(envvar="GRADIO_SERVER_PORT", help="port to serve on", **_PORT)] = 7860,
         device: Annotated[
@@ -139,24 +139,24 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
             Path | None, Option(help="folder of your own checkpoints (else weights/ beside the app)")
         ] = None,
         lessons: Annotated[
-            Path | None, Option(help="folder of lessons, zips of the page (else lessons/ beside it)")
+            Path | None, Option(help="folder of lesson zips (else lessons/ beside the app)")
         ] = None,
         model_cache: Annotated[float, Option(help="for checkpoints", **_CACHE)] = ours.model_cache // MB,
         trace_cache: Annotated[float, Option(help="for traces", **_CACHE)] = ours.trace_cache // MB,
         picture_cache: Annotated[
-            float, Option(help="for uploads, and again for drawn data", **_CACHE)
+            float, Option(help="for uploads, and the same again for drawn data", **_CACHE)
         ] = ours.picture_cache // MB,
         upload_quota: Annotated[
-            float, Option(help="of the disk, for uploads; the oldest go first", **_CACHE)
+            float, Option(help="of disk for uploads; the oldest are deleted first", **_CACHE)
         ] = Options.upload_quota // MB,
         max_tokens: Annotated[
-            int, _most("TOKENS", _WHOLE, "tokens of an input, of which attention takes the square")
+            int, _most("TOKENS", _WHOLE, "tokens of an input; attention's cost grows with their square")
         ] = usual.tokens,
         max_seconds: Annotated[
-            float, _most("SECONDS", _TIME, "seconds of computing for one answer")
+            float, _most("SECONDS", _TIME, "seconds of computing for one request")
         ] = usual.seconds,
         max_passes: Annotated[
-            int, _most("PASSES", _WHOLE, "cheap passes at once; a dear one runs beside them")
+            int, _most("PASSES", _WHOLE, "cheap passes at once; one expensive pass runs alongside")
         ] = usual.passes,
         max_video_seconds: Annotated[
             float, _most("VIDEO_SECONDS", _TIME, "seconds of a video")
@@ -164,9 +164,10 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
         max_video_frames: Annotated[
             int, _most("VIDEO_FRAMES", _WHOLE, "frames kept of a video")
         ] = usual.video_frames,
-        share: Annotated[bool, Option("--share", help="make a public link through Gradio")] = False,
+        share: Annotated[bool, Option("--share", help="create a public link through Gradio")] = False,
         dtype: Annotated[
-            Literal["float32", "bfloat16"], Option(help="the page says how far bfloat16 is from float32")
+            Literal["float32", "bfloat16"],
+            Option(help="for bfloat16, the page shows its deviation from float32"),
         ] = ours.dtype,
         allowed_host: Annotated[list[str] | None, Option(metavar="NAME", help=_HOSTS)] = None,
     ) -> None:
@@ -192,7 +193,7 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
 
 
 def _own(host: str, shared: bool) -> bool:
-    """Whether the page is for whoever started it alone, on this machine."""
+    """True if the page serves only this machine."""
     told = ("SPACE_ID", "VITVIZ_CHECKPOINTS", "VITVIZ_ALLOWED_HOSTS")
     return host in ("127.0.0.1", "localhost", "::1") and not (shared or any(map(os.environ.get, told)))
 

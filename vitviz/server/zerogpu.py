@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 
 
 def here() -> bool:
-    """Whether this is such a Space; the same words as the `spaces` package understands."""
+    """True on a ZeroGPU Space; accepts the same values as the `spaces` package."""
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
@@ -56,11 +56,11 @@ _moved: LRUCache[str, ForwardRunner] = LRUCache(KEPT)  # the fork's own, on the 
 
 
 class Unavailable(VitvizError):
-    """The Space's GPU is not to be had, or was taken away."""
+    """The Space's GPU is unavailable or was withdrawn."""
 
 
 def lent(inspector: Inspector) -> Inspector:
-    """The inspector, whose passes run on the Space's GPU where visitors ask for them; elsewhere as it was."""
+    """Return an inspector whose passes run on the Space's GPU on request; elsewhere unchanged."""
     if here():
         name = uuid.uuid4().hex
         _lent[name] = inspector.forward
@@ -69,7 +69,7 @@ def lent(inspector: Inspector) -> Inspector:
 
 
 def seconds(name: str, work: bytes, pictures: int, model: bytes | None = None) -> int:
-    """How long the GPU is wanted for `passes`; who asks for less waits less, and his quota lasts longer."""
+    """Return the GPU seconds to request for `passes`; smaller requests wait less and save quota."""
     return START + EACH * pictures
 
 
@@ -108,7 +108,7 @@ def _on_gpu(name: str, model: bytes | None) -> ForwardRunner | None:
 def _traces(
     name: str, forward: ForwardRunner, prepared: list[Prepared], size: tuple[int, int]
 ) -> list[Trace] | None:
-    """Traces from the GPU; None where no visitor's action asks for them."""
+    """Return traces from the GPU; None if no visitor's action requests them."""
     if LocalContext.request.get(None) is None:
         return None
     work = pickle.dumps((prepared, size))

@@ -1,8 +1,8 @@
-"""Everything that adds up over pictures: what is measured of each, where they come from, and the averages.
+"""Averages over sets of images: the measures, the image sources and the results.
 
     vitviz.survey("photos/", inspector, ["distance", "entropy"], out="report/").mean("distance")
 
-Stands on the engine and on the analyses; knows no page. Importing it loads nothing.
+This package depends on the engine and the analyses, not on the server. Importing it loads nothing.
 """
 
 from typing import TYPE_CHECKING

@@ -1,11 +1,11 @@
-"""A survey's parts on several processes or machines: Ray Data maps them over actors that hold the model.
+"""Survey parts on several processes or machines: Ray Data maps the parts over actors that hold the model.
 
-A part is measured whole by one actor, batch by batch as one process would, and parts are added in their
-order: so the numbers are those of one process, to what another thread count rounds. An actor that dies is
-started anew by Ray, and its part measured again; nothing of it was counted. Paths are read by the actors, so
-they have to be the same on all machines. Which cluster it is Ray decides (RAY_ADDRESS; else one on this
-machine). Ray waits for ever for a core that others hold: here it is asked first what is free, and where that
-is nothing this process does the work itself, and says so. It alone knows Ray, which is optional.
+One actor measures a whole part, batch by batch like a single process. Parts are added in order. The numbers
+therefore equal those of one process, up to rounding that depends on the thread count. Ray restarts an actor
+that dies and measures its part again; no result of the lost attempt is counted. The actors read the image
+paths, so the paths must be the same on all machines. Ray selects the cluster (RAY_ADDRESS, otherwise a local
+one). Ray waits forever for a core that other jobs hold. This module therefore waits at most `WAITS` seconds
+for a free core; then this process measures alone and warns. Only this module imports Ray, which is optional.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from vitviz.surveys.rows import Measurement, SurveyPart
 if TYPE_CHECKING:
     from vitviz.surveys.run import Plan
 
-WAITS = 30.0  # s until a core, or a GPU, has to be free
+WAITS = 30.0  # seconds to wait for a free core or GPU
 
 
 class Worker:
-    """An actor: one copy of the model, on one processor or one GPU."""
+    """Ray actor with one copy of the model, on one CPU core or one GPU."""
 
     def __init__(self, shared: list[Any]):
         import ray
         import torch
 
-        torch.set_num_threads(1)  # as many actors as processors; their helpers would wait for each other
+        torch.set_num_threads(1)  # one actor runs per core; further threads would compete
         self._measuring: Measurement = pickle.loads(ray.get(shared[0]))
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The part of a row, or the mistake of the user that ends the survey."""
+        """Return the number and the pickled part of a row, or the VitvizError that ends the survey."""
         try:
             found = SurveyPart.join(self._measuring.batches(pickle.loads(row["items"])))
         except VitvizError as error:
@@ -48,7 +48,11 @@ class Worker:
 def measure_parts(
     plan: Plan, measuring: Measurement, done: set[int], workers: int
 ) -> Iterator[tuple[int, SurveyPart]]:
-    """The parts that are not `done`, each with its number, as they are ready. VitvizError as one process."""
+    """Yield (number, part) for all parts that are not in `done`, in order of completion.
+
+    Raises:
+        VitvizError: If Ray is not installed, or for any error that a single process would raise.
+    """
     try:
         import ray
         import ray.data
@@ -89,7 +93,7 @@ def measure_parts(
 
 
 def _free(kind: str, wanted: int) -> int:
-    """How many workers find a place now, of those wanted; waits until there is one, or WAITS."""
+    """Return the number of workers that can start now, at most `wanted`; wait up to WAITS for the first."""
     import ray
 
     end = time.monotonic() + WAITS

@@ -1,8 +1,9 @@
-"""What is known of pictures beforehand: which class a source's label means, and where objects are.
+"""Ground truth of images: the class that a source's label stands for, and object boxes.
 
-Boxes come from JSON, a folder of Pascal VOC's XML, or Python. JSON is {"cats/7.jpg": [[left, top, right,
-bottom], ...], ...} in pixels of the upright picture, right and bottom no part of the box. VOC counts pixels
-from 1 and its ends in; both are read as meant. Pictures go by name in the source, else by its last part.
+Boxes come from JSON, a folder of Pascal VOC XML files, or Python. The JSON form is {"cats/7.jpg": [[left,
+top, right, bottom], ...], ...} in pixels of the upright image; right and bottom are exclusive. VOC counts
+pixels from 1 and includes both ends; its boxes are converted to the exclusive form. Images are matched by
+their name in the source, otherwise by the last part of that name.
 """
 
 from __future__ import annotations
@@ -25,10 +26,20 @@ ClassNames = Mapping[str, int | str] | Sequence[str] | None
 
 
 class Labels:
-    """Looked for in this order: `classes`, the checkpoint's labels, a name in a label, a number from 0.
+    """Mapping from a source's labels to class numbers of the checkpoint.
 
-    `classes` are the source's names in the order of the checkpoint's classes, or a mapping from them to a
-    class's number or label. `required`: a label that is not there, or not understood, is an error.
+    A label is looked up in this order: in `classes`, among the checkpoint's labels, among the names within
+    one label (separated by commas), as a class number from 0.
+
+    Args:
+        count: Number of classes of the checkpoint.
+        names: The checkpoint's labels, in class order.
+        classes: The source's names in the order of the checkpoint's classes, or a mapping from these names
+            to a class number or label.
+        required: If true, a missing or unknown label is an error.
+
+    Raises:
+        VitvizError: If a value of `classes` is not a class of the checkpoint.
     """
 
     def __init__(
@@ -37,7 +48,7 @@ class Labels:
         self.count, self.required = count, required
         parts = [(_plain(part), number) for number, name in enumerate(names) for part in {*name.split(",")}]
         whole = [(_plain(name), number) for number, name in enumerate(names)]
-        self._known = _unique(parts) | _unique(whole)  # a whole label comes before another's part
+        self._known = _unique(parts) | _unique(whole)  # a full label takes precedence over a part of another
         if classes is not None and not isinstance(classes, Mapping):
             classes = {name: number for number, name in enumerate(classes)}
         self._given = {str(name): self._of(value) for name, value in (classes or {}).items()}
@@ -49,7 +60,11 @@ class Labels:
                 )
 
     def number(self, label: str | int | None, picture: str = "A picture") -> int | None:
-        """The class; None for no label, and for one that is not understood."""
+        """Return the class number, or None if the label is missing or unknown.
+
+        Raises:
+            VitvizError: If the label is missing or unknown and labels are required.
+        """
         found = self._given.get(str(label)) if label is not None else None
         found = self._of(label) if found is None else found
         if found is None and self.required:
@@ -62,7 +77,7 @@ class Labels:
         return found
 
     def _of(self, label: str | int | None) -> int | None:
-        if not isinstance(label, str):  # a number, NumPy's too
+        if not isinstance(label, str):  # an int or a NumPy integer
             return None if label is None or not 0 <= int(label) < self.count else int(label)
         if (plain := _plain(label)) in self._known:
             return self._known[plain]
@@ -70,7 +85,7 @@ class Labels:
 
 
 def _unique(pairs: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """Names that mean one class alone."""
+    """Return the names that stand for exactly one class, with its number."""
     found: dict[str, set[int]] = {}
     for name, number in pairs:
         found.setdefault(name, set()).add(number)
@@ -88,20 +103,24 @@ EXPECTED = (
 
 
 class Boxes:
-    """Boxes in pixels of the upright upload, by picture."""
+    """Object boxes by image name: (left, top, right, bottom) in pixels of the upright upload."""
 
     def __init__(self, given: Mapping[str, Sequence[Sequence[float]]]):
         self._boxes = {name: tuple(_box(name, one) for one in several) for name, several in given.items()}
         self._by_last: dict[str, str | None] = {}
         for name in self._boxes:
             for key in {PurePosixPath(name).name, PurePosixPath(name).stem}:
-                self._by_last[key] = None if key in self._by_last else name  # of two pictures neither
+                self._by_last[key] = None if key in self._by_last else name  # ambiguous: matches neither
         told = json.dumps(sorted(self._boxes.items()))
         self.digest = hashlib.sha256(told.encode()).hexdigest()
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Boxes:
-        """From a file or folder; VitvizError for what is neither or cannot be read."""
+        """Load boxes from a JSON file or a folder of VOC XML files.
+
+        Raises:
+            VitvizError: If the path cannot be read or has another format.
+        """
         path = Path(path)
         if path.is_dir():
             files = sorted(path.rglob("*.xml"))
@@ -117,13 +136,13 @@ class Boxes:
         return cls(told)
 
     def of_picture(self, name: str) -> tuple[Box, ...]:
-        """In pixels of the upload; none for a picture that is not listed."""
+        """Return the boxes of an image in pixels of the upload; empty if the image is not listed."""
         last = PurePosixPath(name)
         found = name if name in self._boxes else self._by_last.get(last.name) or self._by_last.get(last.stem)
         return self._boxes.get(found, ()) if found else ()
 
     def on_input(self, name: str, trace: Trace) -> tuple[Box, ...]:
-        """In pixels of the model's input, as far as the crop reaches; none where nothing of them is left."""
+        """Return the boxes in pixels of the model's input, clipped to the crop; boxes outside are dropped."""
         left, top, right, bottom = trace.view.box
         height, width = trace.grid.pixels
         across, down = width / (right - left), height / (bottom - top)

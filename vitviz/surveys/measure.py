@@ -1,4 +1,4 @@
-"""What a survey measures: from one picture's trace to arrays that may be averaged over pictures."""
+"""Interface of survey measures: arrays computed from the trace of one image, to be averaged over images."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,28 +15,28 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Quantity:
-    """One array that a measure has to say of every picture."""
+    """Description of one array that a measure returns for every image."""
 
-    name: str  # a word for files, such as "prefix_mass"
-    axes: str  # such as "layer head"; "" for one number
-    title: str  # for people, such as "Attention distance"
+    name: str  # identifier used in files, such as "prefix_mass"
+    axes: str  # names of the axes, such as "layer head"; "" for a scalar
+    title: str  # display title, such as "Attention distance"
     unit: str = ""
-    across: bool = False  # kept as `analyses.Spread`, how its numbers vary together, and not by picture
+    across: bool = False  # stored as mean and scatter over images (`analyses.Spread`), not per image
 
 
 @dataclass(frozen=True)
 class MeasuredImage:
-    """One picture after its pass; what several measures need is computed a single time."""
+    """One image after its forward pass, with a cache for results that several measures share."""
 
     inspector: Inspector
     trace: Trace
-    label: int | None = None  # the true class, where it is known
-    name: str = ""  # within its source
-    refused: dict[str, str] = field(default_factory=dict, repr=False)  # for measures to fill, see `Measure`
+    label: int | None = None  # true class (from 0), if known
+    name: str = ""  # name within the source
+    refused: dict[str, str] = field(default_factory=dict, repr=False)  # filled by measures, see `Measure`
     _once: dict[Callable, Any] = field(default_factory=dict, repr=False)
 
     def once(self, make: Callable[[Trace], T]) -> T:
-        """`make(trace)`, shared by all measures that ask for it by the same function."""
+        """Return `make(trace)`, computed once per image and function and shared by all measures."""
         if make not in self._once:
             self._once[make] = make(self.trace)
         return self._once[make]
@@ -44,28 +44,43 @@ class MeasuredImage:
 
 @runtime_checkable
 class Measure(Protocol):
-    """A new one is a class in `measures/`; any object that looks like it can be handed to `vitviz.survey`.
+    """Protocol of a measure: arrays computed from the trace of one image.
 
-    It holds nothing that changes: parts of a survey may be measured in different processes. Two with the same
-    name must compute the same, because a survey that goes on knows its measures by name.
+    New built-in measures are classes in `measures/`. `vitviz.survey` accepts any object with these members.
+    A measure must be immutable, because parts of a survey may run in different processes. Two measures with
+    the same name must compute the same numbers, because a resumed survey identifies its measures by name.
     """
 
     name: str
-    says: str  # one line for a list of measures
+    says: str  # one-line description for lists of measures
     quantities: tuple[Quantity, ...]
 
     def of(self, seen: MeasuredImage) -> Mapping[str, np.ndarray]:
-        """Float arrays by the quantities' names, of shapes that are the same for every picture.
+        """Measure one image.
 
-        A quantity that this picture has nothing to say about (no label is known) is left out. What of an
-        array does not exist for this picture is not a number, and `seen.refused["measure.part"]` says why,
-        which the survey tells beside its averages. VitvizError ends the survey: a checkpoint it is not for.
+        Args:
+            seen: The image after its forward pass. For entries that do not exist for this image, the measure
+                stores the reason in `seen.refused["measure.part"]`; the survey reports it next to the
+                averages.
+
+        Returns:
+            Float arrays by quantity name. Shapes follow `Quantity.axes` and are the same for every image.
+            A quantity that does not exist for this image (for example, without a label) is left out. Entries
+            that do not exist are NaN.
+
+        Raises:
+            VitvizError: If the measure does not apply to the checkpoint. The error ends the survey.
         """
 
 
 @runtime_checkable
 class BatchMeasure(Protocol):
-    """A measure that looks at the pictures of a batch together: what it finds is kept, and no average."""
+    """Protocol of a measure of whole batches. Its results are stored per batch and are not averaged."""
 
     def together(self, traces: Sequence[Trace], pictures: Sequence[str]) -> Grams:
-        """Of four pictures or more and their marks, which say that two surveys are of the same pictures."""
+        """Return the Gram matrices of a batch of at least four images.
+
+        Args:
+            traces: Traces of the batch.
+            pictures: One identifier per image, used to verify that two surveys cover the same images.
+        """

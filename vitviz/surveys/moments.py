@@ -1,11 +1,11 @@
-"""Mean and spread over pictures in one pass, which parts computed apart add up to.
+"""Mean and variance over images in one pass, mergeable across parts that were computed separately.
 
-Of n pictures' values x: n, their mean, and M2 = sum (x - mean)^2, all in float64. Two parts a and b make,
-with d = mean_b - mean_a and n = n_a + n_b (Chan, Golub and LeVeque 1979, equation 2.1),
+For the values x of n images: n, their mean, and M2 = sum (x - mean)^2, all in float64. Two parts a and b
+merge, with d = mean_b - mean_a and n = n_a + n_b (Chan, Golub and LeVeque 1979, equation 2.1), to
 
     mean = mean_a + d n_b / n        M2 = M2_a + M2_b + d^2 n_a n_b / n
 
-which loses nothing to cancellation where the spread is small. Any order gives the same to rounding.
+This form avoids cancellation when the variance is small. Any order gives the same result up to rounding.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")  # Moments, or `analyses.Spread`
 
 @dataclass(frozen=True)
 class Moments:
-    """Of one quantity, number by number; adding two gives those of both sets of pictures.
+    """Elementwise count, mean and M2 of one quantity over images; `+` merges two disjoint sets of images.
 
     >>> both = Moments.from_values(np.array([1.0, 2.0])) + Moments.from_values(np.array([6.0]))
     >>> both.count, float(both.mean), float(both.variance)
@@ -36,7 +36,11 @@ class Moments:
 
     @classmethod
     def from_values(cls, values: np.ndarray) -> Moments:
-        """Of pictures' values, a picture a row; at least one."""
+        """Compute the moments of an array of shape (images, ...).
+
+        Raises:
+            VitvizError: If there is no image.
+        """
         values = np.asarray(values, dtype=np.float64)
         if values.ndim < 1 or not len(values):
             raise VitvizError(
@@ -57,15 +61,15 @@ class Moments:
 
     @property
     def variance(self) -> np.ndarray:
-        """Of the pictures, M2 / (n - 1); not a number for a single one, which has none."""
+        """Return the sample variance over images, M2 / (n - 1); NaN for a single image."""
         return self.m2 / (self.count - 1) if self.count > 1 else np.full_like(self.mean, np.nan)
 
     @property
     def error(self) -> np.ndarray:
-        """The standard error of the mean, sqrt(variance / n), for pictures drawn independently."""
+        """Return the standard error of the mean, sqrt(variance / n), for independently drawn images."""
         return np.sqrt(self.variance / self.count)
 
 
 def added(sums: Mapping[str, T], more: Mapping[str, T]) -> dict[str, T]:
-    """Both, quantity by quantity; a quantity that only one of them has stays as it is."""
+    """Return the sums of both mappings by quantity; a quantity in only one mapping is copied."""
     return {**sums, **{name: sums[name] + one if name in sums else one for name, one in more.items()}}

@@ -1,12 +1,12 @@
-"""A survey on disk: what has been done lies in parts, so that it goes on where it was ended.
+"""Surveys on disk: finished parts are stored, so that an interrupted survey resumes.
 
-Part k covers items k·n to (k + 1)·n - 1 of the source and no others. It is written whole under another name
-and then renamed, which a filesystem does at once or not at all: a part is there and complete, or is made
-again. So no picture is counted twice and none is lost, whenever the process is killed; and because batches do
-not reach over parts, the result is the same to the last bit.
+Part k covers exactly the items k·n to (k + 1)·n - 1 of the source. A part is written to a temporary file and
+then renamed. Renaming is atomic: a part is either complete or computed again. No image is counted twice or
+lost, whenever the process is killed. Batches do not cross part boundaries, so the result of a resumed survey
+is bitwise identical.
 
-Quantiles over pictures are exact: the quantile q of n values is the ceil(q n)-th smallest, one of the values,
-and the same whenever and by how many processes they were made.
+Quantiles over images are exact: the quantile q of n values is the ceil(q n)-th smallest value. They do not
+depend on interruptions or on the number of processes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ MANIFEST = "survey.json"
 
 @contextmanager
 def saving(folder: Path) -> Iterator[None]:
-    """Around writing into a survey's folder: nothing stays half written; VitvizError for a full disk."""
+    """Context for writes to a survey folder: remove incomplete files on failure.
+
+    Raises:
+        VitvizError: If the operating system refuses a write, for example because the disk is full.
+    """
     try:
         yield
     except BaseException as error:
@@ -50,7 +54,7 @@ def saving(folder: Path) -> Iterator[None]:
 
 
 def _remove_parts(folder: Path, ended: Callable[[int], bool]) -> None:
-    """Remove what processes that have ended left half written."""
+    """Remove temporary files of every process for which `ended` is true."""
     for path in (*folder.glob(".*.*"), *folder.glob("parts/.*.*")):
         process = path.name.rpartition(".")[2]
         if process.isdecimal() and ended(int(process)):
@@ -58,7 +62,10 @@ def _remove_parts(folder: Path, ended: Callable[[int], bool]) -> None:
 
 
 def _gone(process: int) -> bool:
-    """Whether a process has ended: one that had this one's number has, and on Windows none can be asked."""
+    """Return True if the process has ended. On Windows the result is False for every other process.
+
+    A file with this process's own id comes from an earlier process with the same id, which has ended.
+    """
     if process == os.getpid():
         return True
     try:
@@ -66,13 +73,17 @@ def _gone(process: int) -> bool:
             os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return True
-    except OSError:  # it is another user's
+    except OSError:  # the process belongs to another user
         return False
     return False
 
 
 class SurveyFolder:
-    """The folder of a survey. VitvizError where another survey lies in it."""
+    """Folder of a survey with its settings and finished parts.
+
+    Raises:
+        VitvizError: If the folder contains a survey with other settings or cannot be written.
+    """
 
     def __init__(self, folder: Path, settings: dict[str, Any]):
         self.folder = folder
@@ -101,12 +112,12 @@ class SurveyFolder:
                 write_whole(known, json.dumps(settings, indent=1, ensure_ascii=False).encode())
 
     def numbers(self) -> list[int]:
-        """The parts that are done."""
+        """Return the sorted numbers of the finished parts."""
         names = (path.stem for path in (self.folder / "parts").glob("*.npz"))
         return sorted(int(name) for name in names if name.isdecimal())
 
     def write(self, number: int, part: SurveyPart) -> None:
-        """All at once, or not at all. Values of a picture are kept as float32, sums as float64."""
+        """Write a part atomically. Values of an image are stored as float32, sums as float64."""
         about = {
             "rows": [{**vars(row), "values": None} for row in part.rows],
             "skipped": [asdict(one) for one in part.skipped],
@@ -130,7 +141,11 @@ class SurveyFolder:
             write_whole(self._path(number), file.getvalue())
 
     def read(self, number: int) -> SurveyPart:
-        """VitvizError for a part that is damaged."""
+        """Read a part.
+
+        Raises:
+            VitvizError: If the file is damaged.
+        """
         path = self._path(number)
         try:
             with np.load(path, allow_pickle=False) as file:
@@ -156,7 +171,7 @@ class SurveyFolder:
         return SurveyPart(rows, [Skipped(**one) for one in about["skipped"]], sums, grams, spreads)
 
     def all(self) -> Iterator[SurveyPart]:
-        """The parts in order, one in memory at a time."""
+        """Yield the finished parts in order, one in memory at a time."""
         return (self.read(number) for number in self.numbers())
 
     def _path(self, number: int) -> Path:
@@ -164,7 +179,7 @@ class SurveyFolder:
 
 
 def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """A file written whole under another name, then renamed."""
+    """Write a file atomically: to a temporary name, then rename."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("wb") as file:
         for block in [data] if isinstance(data, bytes) else data:
@@ -183,7 +198,7 @@ def _grams(file: Mapping[str, np.ndarray]) -> Iterator[Grams]:
 
 
 def _require_same(before: dict[str, Any], now: dict[str, Any]) -> None:
-    """A survey goes on only as what it was begun as."""
+    """Raise VitvizError if a survey is resumed with other settings."""
     other = [name for name in now if before.get(name) != now[name]]
     if other == ["head_type"] and "head_type" not in before:
         raise VitvizError(
@@ -199,15 +214,22 @@ def _require_same(before: dict[str, Any], now: dict[str, Any]) -> None:
 
 
 RANKS = (0.05, 0.25, 0.5, 0.75, 0.95)
-ROOM = 2**25  # values in memory at once: 128 MB
+ROOM = 2**25  # float32 values in memory at once (128 MB)
 
 
 def quantiles_of(
     parts: Callable[[], Iterable[SurveyPart]], shapes: Mapping[str, tuple[int, ...]], pictures: int
 ) -> dict[str, np.ndarray]:
-    """The values at `RANKS`, along the first axis, of every quantity; not a number where no picture had one.
+    """Return the quantiles at `RANKS` of every quantity.
 
-    `parts` is asked for all of them as often as it takes: once, unless pictures are many.
+    Args:
+        parts: Function that iterates over all parts. It is called once, or several times if the values of
+            all images do not fit into `ROOM`.
+        shapes: Shape of every quantity.
+        pictures: Number of images.
+
+    Returns:
+        Arrays of shape (len(RANKS), *shape) by quantity; NaN where no image has a value.
     """
     room = max(1, ROOM // max(1, pictures))
     none = {name: np.full(shape, np.nan, np.float32) for name, shape in shapes.items()}
@@ -226,7 +248,7 @@ def quantiles_of(
 
 
 def _of_columns(values: np.ndarray) -> np.ndarray:
-    """Of every column; what is no number counts as not there."""
-    ordered, counts = np.sort(values, axis=0), (~np.isnan(values)).sum(axis=0)  # NaN last
+    """Return the quantiles of every column, ignoring NaN."""
+    ordered, counts = np.sort(values, axis=0), (~np.isnan(values)).sum(axis=0)  # np.sort puts NaN last
     places = np.ceil(np.outer(RANKS, counts) - 1e-9).astype(int) - 1
     return np.where(counts > 0, np.take_along_axis(ordered, places.clip(0), axis=0), np.nan)

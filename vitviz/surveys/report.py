@@ -1,12 +1,13 @@
-"""The files of a finished survey, made from its parts, one part in memory at a time; with a report.
+"""Output files of a finished survey: tables, averages and a report. One part is in memory at a time.
 
-The report is one HTML file with its figures, which opens offline and asks nothing of anybody. What a paper's
-appendix cites: the averages with their standard errors, and all that they depend on.
+The report is one HTML file with embedded figures. It opens offline and makes no requests. It contains what a
+paper's appendix cites: the averages with standard errors, and all settings that they depend on.
 
-Beside it lie a row a picture, and a long table with a row for every picture, method and protocol of measures
-that have such rows (`lines`): Parquet where pyarrow is installed, else CSV. Layers and heads count from 0
-there, as in Python. In Parquet a quantity of several numbers is a list, its axes in the column's metadata; in
-CSV a column a number, such as distance.distance.3.0 for layer 3, head 0.
+Two tables accompany the report: one row per image, and a long table with one row per image, method and
+protocol for measures that define `lines`. The format is Parquet if pyarrow is installed, otherwise CSV. In
+the tables, layers and heads count from 0, as in Python. In Parquet, a quantity with several numbers is a list
+column whose metadata name its axes; in CSV, every number has its own column, such as distance.distance.3.0
+for layer 3, head 0.
 """
 
 import csv
@@ -28,7 +29,7 @@ from vitviz.surveys.parts import RANKS, SurveyFolder, quantiles_of, saving, writ
 from vitviz.surveys.result import Survey
 from vitviz.surveys.rows import Row, SurveyPart
 
-SHOWN = 100  # skipped pictures that are listed; skipped.csv has all
+SHOWN = 100  # skipped images listed in the report; skipped.csv lists all
 CONFUSIONS = 20
 HEAD = (
     """<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="default-src 'none';"""
@@ -50,10 +51,13 @@ figure { margin: 1.5rem 0 } figcaption { font-weight: 600 } small { opacity: .8 
 
 
 def finish(begun: Survey, parts: SurveyFolder) -> Survey:
-    """Averages of all parts in order, the same however often the survey was ended; with files.
+    """Merge all parts in order and write the output files.
 
-    Writes pictures.parquet or .csv, skipped.csv, averages.npz, report.html and summary.json, each whole or
-    not at all. VitvizError where that cannot be; the same call then goes on.
+    The result does not depend on interruptions. The files are pictures.parquet or .csv, skipped.csv,
+    averages.npz, report.html and summary.json. Each file is written atomically.
+
+    Raises:
+        VitvizError: If a file cannot be written. The same call then resumes.
     """
     with saving(parts.folder):
         result = begun.with_parts(parts.all())
@@ -70,14 +74,14 @@ def finish(begun: Survey, parts: SurveyFolder) -> Survey:
         summary = json.dumps(summary_of(result), indent=1, ensure_ascii=False)
         write_whole(parts.folder / "summary.json", summary.encode())
         write_whole(parts.folder / "report.html", page_of(result, found, rows.path.name).encode())
-        # the table in the other format, of a run before pyarrow was there or gone, would only be doubted
+        # remove the table in the other format, left by a run with or without pyarrow
         for name in {"pictures.parquet", "pictures.csv"} - {rows.path.name}:
             (parts.folder / name).unlink(missing_ok=True)
     return result
 
 
 def averages(survey: Survey, quantiles: Mapping[str, np.ndarray]) -> bytes:
-    """An .npz: "NAME.mean", ".standard_error", ".pictures", and ".quantiles" at "ranks"."""
+    """Return an .npz with NAME.mean, NAME.standard_error, NAME.pictures, and NAME.quantiles at `ranks`."""
     arrays: dict[str, Any] = {"about": np.asarray(json.dumps(dict(survey.about))), "ranks": np.asarray(RANKS)}
     for name, sums in survey.sums.items():
         arrays |= {
@@ -90,7 +94,7 @@ def averages(survey: Survey, quantiles: Mapping[str, np.ndarray]) -> bytes:
 
 
 def summary_of(survey: Survey) -> dict[str, Any]:
-    """What `--json` prints: counts, settings, averages with standard errors (null for one picture)."""
+    """Return the output of `--json`: counts, settings, averages and standard errors (null for one image)."""
 
     def clean(values: np.ndarray) -> list:  # JSON has no NaN
         return np.where(np.isfinite(values), values, None).tolist()
@@ -117,7 +121,7 @@ def summary_of(survey: Survey) -> dict[str, Any]:
 
 
 def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray], table: str) -> str:
-    """The page; names of pictures and labels, which strangers may have chosen, are shown as text."""
+    """Return the report as HTML. Image names and labels are untrusted and therefore escaped."""
     one = "one picture" if survey.images == 1 else f"{survey.images} pictures"
     title = f"vitviz survey: {survey.checkpoint}, {one}"
     each = survey.quantities.items()
@@ -142,12 +146,12 @@ def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray], table: str) -> 
 
 
 def _figure(name: str, what: Quantity, sums: Moments, quantiles: np.ndarray) -> str:
-    """One quantity by layer, or by layer and head; a single number stands in a table."""
+    """Return the figure of a quantity by layer, or by layer and head; "" for scalars, which go to a table."""
     if what.axes not in ("layer head", "layer"):
         return ""
-    from vitviz.charts.mpl.page import inline  # with matplotlib, which measuring has no use for
+    from vitviz.charts.mpl.page import inline  # imports matplotlib, which measuring does not need
 
-    first = 0 if name.startswith("lens.") else 1  # whose first layer is what enters the first block
+    first = 0 if name.startswith("lens.") else 1  # layer 0 of the lens is the input of the first block
     up = what.unit or what.title
     named = {} if sums.mean.ndim > 1 else {"name": "mean over the pictures, ± its standard error"}
     drawn = inline(by_layer(sums.mean, up, first=first, error=sums.error, unit=what.unit, **named))
@@ -169,7 +173,7 @@ def _numbers(survey: Survey) -> str:
 
 
 def _trial(survey: Survey) -> str:
-    """Where maps stand that were on trial, by protocol."""
+    """Return the ranking of saliency methods for each protocol as HTML; "" if not measured."""
     if "trial.most" not in survey.sums:
         return ""
     from vitviz.analyses.faithfulness.ranking import HEAD, said_of_refused, table, trial_in
@@ -248,14 +252,14 @@ def _text(value: Any) -> str:
     return html.escape(str(value))
 
 
-FACTS = {  # of a picture, each with its type
+FACTS = {  # columns of the image table and their Arrow types
     "place": "int64", "name": "string", "label_given": "string", "label": "int32", "answer": "int32",
     "answer_name": "string", "probability": "float64", "probability_of_label": "float64",
 }  # fmt: skip
 
 
 class _Table:
-    """A file that is written under another name, and renamed when whole: Parquet with pyarrow, or CSV."""
+    """Table file, written to a temporary name and renamed when complete: Parquet with pyarrow, else CSV."""
 
     def __init__(self, folder: Path, name: str, plain: bool = False):
         try:
@@ -267,7 +271,7 @@ class _Table:
         self._temporary = folder / f".{self.path.name}.{os.getpid()}"
 
     def add(self, part: SurveyPart) -> None:
-        """A part's rows; in Parquet what a row does not have is null."""
+        """Append the rows of a part; in Parquet, missing values are null."""
         rows = self._rows(part)
         if rows and self._arrow:
             self._writer.write_table(self._arrow.Table.from_pylist(rows, schema=self._writer.schema))
@@ -275,13 +279,13 @@ class _Table:
             self._writer.writerows(map(self._line, rows))
 
     def close(self) -> None:
-        """Renames what was written to its name; nothing where nothing was."""
+        """Close the file and rename it to its final name; do nothing if no row was written."""
         if self._file is not None:
             self._file.close()
             os.replace(self._temporary, self.path)
 
     def _begin(self, head: Mapping[str, Any] | Sequence[str]) -> None:
-        """With such a head, or with what `_fields` makes columns of it."""
+        """Open the file with the CSV header `head`, or with the Arrow columns of `_fields(head)`."""
         if self._arrow:
             import pyarrow.parquet as parquet
 
@@ -297,7 +301,7 @@ class _Table:
 
 
 class Rows(_Table):
-    """The table of pictures, written part by part."""
+    """Table with one row per image, written part by part."""
 
     def __init__(self, survey: Survey, folder: Path):
         super().__init__(folder, "pictures")
@@ -335,7 +339,7 @@ class Rows(_Table):
 
 
 class SkippedList(_Table):
-    """skipped.csv: every picture that was left out, and why."""
+    """Table skipped.csv: every skipped image with the reason."""
 
     def __init__(self, folder: Path):
         super().__init__(folder, "skipped", plain=True)
@@ -346,7 +350,7 @@ class SkippedList(_Table):
 
 
 class RowTable(_Table):
-    """Of one measure: NAME-rows.parquet or NAME-rows.csv; none where no picture had a row."""
+    """Long table of one measure: NAME-rows.parquet or NAME-rows.csv; no file if no image has a row."""
 
     def __init__(self, measure: Any, folder: Path):
         super().__init__(folder, f"{measure.name}-rows")
@@ -369,5 +373,5 @@ class RowTable(_Table):
 
 
 def harmless(value: Any) -> Any:
-    """Text that spreadsheets would take for a formula gets an apostrophe: names come from strangers."""
+    """Prefix text that a spreadsheet would run as a formula with an apostrophe: names are untrusted."""
     return "'" + value if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value

@@ -1,4 +1,4 @@
-"""What a survey comes to: means with standard errors, what was left out, mistakes, and two compared."""
+"""Results of a survey: means with standard errors, skipped images, errors, and comparison of two surveys."""
 
 from __future__ import annotations
 
@@ -31,72 +31,76 @@ if TYPE_CHECKING:
 
 
 WRITTEN = "words.written"
-KEPT = 24  # of the surest errors, and of the nearest misses
+KEPT = 24  # rows kept in each list of errors
 
 
 @dataclass
 class Mistakes:
-    """Bounded by the number of classes, whatever the number of pictures."""
+    """Counts and examples of wrong predictions. Memory is bounded by the number of classes, not of images."""
 
     labelled: int = 0
     right: int = 0
-    # (true class, answer) of the errors
+    # (true class, prediction) -> number of errors
     confusions: Counter[tuple[int, int]] = field(default_factory=Counter)
-    surest: list[Row] = field(default_factory=list)  # errors of which the model was surest, surest first
-    nearest: list[Row] = field(default_factory=list)  # in which the true class came closest, nearest first
+    surest: list[Row] = field(default_factory=list)  # errors by decreasing probability of the prediction
+    nearest: list[Row] = field(default_factory=list)  # errors by increasing gap to the true class
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Counts pictures with a known label; others are passed over."""
+        """Add images that have a label and a prediction; ignore others."""
         known = [row for row in rows if row.label is not None and row.answer is not None]
         wrong = [row for row in known if row.answer != row.label]
         self.labelled, self.right = self.labelled + len(known), self.right + len(known) - len(wrong)
         self.confusions.update((row.label, row.answer) for row in wrong)
-        surest, nearest = [*self.surest, *wrong], [*self.nearest, *wrong]  # of equals the first stays
+        surest, nearest = [*self.surest, *wrong], [*self.nearest, *wrong]  # ties keep the earlier row
         self.surest = heapq.nsmallest(KEPT, surest, key=lambda row: -row.probability)
         self.nearest = heapq.nsmallest(KEPT, nearest, key=lambda row: row.probability - row.of_label)
 
 
 def _answer(row: Row) -> tuple[int | None, float | None]:
-    """The class that a picture is taken for, and its probability; of values the largest, and which it is."""
+    """Return predicted class and probability; for a head of values, the largest output and its value."""
     if not row.outputs:
         return row.answer, row.probability
     return max(range(len(row.outputs)), key=row.outputs.__getitem__), max(row.outputs)
 
 
-LISTED = 1_000  # reasons kept in memory; the file beside the report has all
+LISTED = 1_000  # skipped images kept in memory; skipped.csv lists all
 
 
 @dataclass(frozen=True)
 class Survey(NotebookTable):
-    """The averages over the pictures done so far. Names are such as "distance.distance"."""
+    """Averages over the images measured so far.
+
+    Quantities are named "measure.quantity", such as "distance.distance". `mean`, `error` and `moments`
+    also accept the part behind the dot if it is unambiguous.
+    """
 
     checkpoint: str
-    grid: Grid  # that all pictures were cut into
-    dtype: str  # in which the model computed
+    grid: Grid  # patch grid of all images
+    dtype: str  # dtype of the computation
     measures: tuple[Measure, ...]
-    images: int = 0  # how many pictures the averages are over
-    sums: Mapping[str, Moments] = field(default_factory=dict)
-    skipped: tuple[Skipped, ...] = ()  # the first thousand
-    # place, class and probability of what the first thousand are taken for; of values the largest
+    images: int = 0  # number of measured images
+    sums: Mapping[str, Moments] = field(default_factory=dict)  # "measure.quantity" -> moments
+    skipped: tuple[Skipped, ...] = ()  # first 1,000 unreadable images
+    # (index, predicted class, probability) of the first 1,000 images; for values, the largest output
     answers: tuple[tuple[int, int | None, float | None], ...] = field(default=(), repr=False)
-    left_out: int = 0  # how many pictures could not be read
-    refused: Mapping[str, Refusal] = field(default_factory=dict)  # "measure.part" -> where and why it is none
+    left_out: int = 0  # number of unreadable images
+    refused: Mapping[str, Refusal] = field(default_factory=dict)  # "measure.part" -> why it has no value
     labels: tuple[str, ...] = field(default=(), repr=False)
     about: Mapping[str, Any] = field(default_factory=dict)  # settings, seeds, hashes, versions
     mistakes: Mistakes | None = field(default=None, repr=False)
-    folder: Path | None = None  # where the files lie
-    # a minibatch each, where similarity was asked for
+    folder: Path | None = None  # folder of the output files
+    # one per batch, if "similarity" was measured
     grams: tuple[Grams, ...] = field(default=(), repr=False)
     spreads: Mapping[str, Spread] = field(default_factory=dict, repr=False)
-    words: HeadsInWords | None = field(default=None, repr=False)  # of the inspector's own classes
+    words: HeadsInWords | None = field(default=None, repr=False)  # for the inspector's own classes
     head_type: HeadType = "softmax"
-    outputs: int = 0  # how many the classifier has
+    outputs: int = 0  # number of outputs of the classifier
 
     @classmethod
     def begun(
         cls, by: Inspector, measures: tuple[Measure, ...], size: tuple[int, int], about: Mapping[str, Any]
     ) -> Survey:
-        """Before the first picture."""
+        """Return an empty survey of an inspector, before the first image."""
         name = by.checkpoint.name
         outputs, head_type = int(getattr(by.model, "num_classes", 0)), by.head_type
         told = {"labels": predictions_named(by.labels, outputs, head_type), "about": about}
@@ -104,7 +108,7 @@ class Survey(NotebookTable):
         return cls(name, grid, by.dtype, measures, **told, head_type=head_type, outputs=outputs)
 
     def grown(self, more: SurveyPart) -> Survey:
-        """With some pictures more."""
+        """Return the survey extended by the images of a part."""
         rows = more.rows[: max(0, LISTED - self.images)]
         answers = ((row.index, *_answer(row)) for row in rows)
         return replace(
@@ -116,7 +120,7 @@ class Survey(NotebookTable):
         )  # fmt: skip
 
     def with_parts(self, parts: Iterable[SurveyPart]) -> Survey:
-        """With all these parts, in their order, and where the model is wrong in them."""
+        """Return the survey extended by all parts in order, with the errors of the model in them."""
         result, mistakes = self, Mistakes()
         for part in parts:
             result = result.grown(part)
@@ -125,7 +129,7 @@ class Survey(NotebookTable):
 
     @property
     def quantities(self) -> dict[str, Quantity]:
-        """What there is an average of."""
+        """Return the measured quantities by full name."""
         every = {f"{one.name}.{what.name}": what for one in self.measures for what in one.quantities}
         return {name: what for name, what in every.items() if name in self.sums}
 
@@ -140,12 +144,19 @@ class Survey(NotebookTable):
         return self.sums[found[0]].mean.shape
 
     def label_of(self, number: int) -> str:
-        """A class by its label, or by its number where there is none."""
+        """Return the label of a class (from 0); "class N", or "output N" for values, if there is none."""
         other = "output" if self.head_type == "value" else "class"
         return self.labels[number] if number < len(self.labels) else f"{other} {number}"
 
     def moments(self, name: str) -> Moments:
-        """Count, mean, variance and standard error of a quantity; VitvizError for one that there is not."""
+        """Return count, mean, variance and standard error of a quantity.
+
+        Args:
+            name: Full name ("distance.entropy") or, if unambiguous, the part behind the dot.
+
+        Raises:
+            VitvizError: If the survey has no such quantity.
+        """
         found = [full for full in self.sums if name in (full, full.partition(".")[2])]
         if len(found) != 1:
             raise VitvizError(
@@ -154,15 +165,15 @@ class Survey(NotebookTable):
         return self.sums[found[0]]
 
     def mean(self, name: str) -> np.ndarray:
-        """The mean over pictures, float64."""
+        """Return the mean of a quantity over images: float64, shape of the quantity, in its unit."""
         return self.moments(name).mean
 
     def error(self, name: str) -> np.ndarray:
-        """The standard error of that mean; not a number for a single picture."""
+        """Return the standard error of the mean, in the shape and unit of `mean`; NaN for a single image."""
         return self.moments(name).error
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a number of every average: place on its axes (from 0), mean, standard error, pictures."""
+        """Return one row per number: quantity, index on each axis (from 0), mean, standard error, images."""
         found = []
         for name, what in self.quantities.items():
             sums, axes = self.sums[name], what.axes.split()
@@ -173,7 +184,11 @@ class Survey(NotebookTable):
 
     @property
     def distances(self) -> Distances:
-        """The mean attention distance in both conventions and prefix mass, as `analyses.distances`' are."""
+        """Return the mean attention distance (px, both conventions) and prefix mass over images.
+
+        Raises:
+            VitvizError: If the survey did not measure "distance" and "prefix_mass".
+        """
         names = ("distance.distance", "distance.renormalised", "prefix_mass.prefix_mass")
         return Distances(*(torch.from_numpy(self.mean(name)).float() for name in names))
 
@@ -184,15 +199,25 @@ class Survey(NotebookTable):
 def cka(
     survey_a: Survey, survey_b: Survey | None = None, tokens: str = "patches"
 ) -> Float[Tensor, "depth depth2"]:
-    """CKA of every depth of one survey's checkpoint with every depth of the other's, or with its own.
+    """Return the CKA of every layer of one surveyed checkpoint with every layer of another, or of itself.
 
-    Depth 0 enters block 1, depth l is the raw output of block l. Both are surveys of the same pictures with
-    the same `batch`, measuring "similarity"; the checkpoints may have any widths, depths and patch sizes.
-    `tokens`: "class", "patches" (their mean) or "all". From -1 to 1; of depths that have nothing in common
-    about 0, or a little below. Not a number where all pictures are the same, as the class token entering
-    block 1 is. Batches of fewer than 4 pictures do not count. Raises VitvizError where the surveys are of
-    different pictures or did not measure it. Source: Nguyen, Raghu and Kornblith 2021 (arXiv 2010.15327),
-    equations 2 and 3; `vitviz.analyses.cka_error` has the standard error of the surveys' `.grams`.
+    Depth 0 is the input of block 1; depth l is the raw output of block l. Batches of fewer than 4 images are
+    ignored. Source: Nguyen, Raghu and Kornblith 2021 (arXiv 2010.15327), equations 2 and 3.
+    `vitviz.analyses.cka_error` computes the standard error from the surveys' `.grams`.
+
+    Args:
+        survey_a: Survey that measured "similarity".
+        survey_b: Survey of the same images with the same `batch`; None for `survey_a`. The two checkpoints
+            may differ in width, number of layers and patch size.
+        tokens: "class", "patches" (the mean over patches) or "all".
+
+    Returns:
+        Tensor of shape (depths of a, depths of b) with values from -1 to 1. Unrelated layers have about 0,
+        or slightly less. NaN where all images have the same representation, as for the class token at
+        depth 0.
+
+    Raises:
+        VitvizError: If the surveys cover different images or did not measure "similarity".
 
     >>> import vitviz
     >>> pictures = [vitviz.sample_image(sample.name) for sample in vitviz.samples.samples()]
@@ -214,12 +239,23 @@ def cka(
 def heads_in_words(
     inspector: Inspector, survey: Survey, classes: Classes | None = None, most: int = 5
 ) -> HeadsInWords:
-    """What each head writes into the embedding, in words: at most `most` a head, with shares of its variance.
+    """Describe the output of each head in words, with the share of its variance that each word explains.
 
-    `survey` measured "words" by this inspector, of whatever classes; `classes` are those to choose from, as
-    `vitviz.text` makes them, by default the inspector's own. A head that none of them explains better than
-    random vectors do has no words. Raises VitvizError for a survey of another checkpoint, that did not
-    measure it, or of fewer than two pictures. Source: `vitviz.analyses.words`.
+    A head whose variance no word explains better than random vectors has no words. Source:
+    `vitviz.analyses.words`.
+
+    Args:
+        inspector: The inspector that made the survey.
+        survey: Survey that measured "words", with any classes.
+        classes: Candidate words, as made by `vitviz.text`; None for the inspector's own classes.
+        most: Maximum number of words per head.
+
+    Returns:
+        Words of every head. `shares` has the shape (layer, head, step) and holds fractions of the variance.
+
+    Raises:
+        VitvizError: If the survey is of another checkpoint, did not measure "words", or has fewer than two
+            images.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")

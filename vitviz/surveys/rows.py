@@ -1,4 +1,4 @@
-"""From items to what was measured of each, a batch at a time: the loop that all surveys share."""
+"""Measurement loop that all surveys share: from source images to measured rows, one batch at a time."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ T, U = TypeVar("T"), TypeVar("U")
 
 
 def ahead(things: Iterable[T], make: Callable[[T], U], depth: int) -> Iterator[U]:
-    """`make` of each thing in order, up to `depth` made before they are asked for; what it raises is raised.
+    """Yield `make(thing)` in order, computing up to `depth` results ahead in threads; exceptions propagate.
 
     >>> list(ahead([1, 2, 3], lambda number: number * 10, depth=2))
     [10, 20, 30]
     """
-    # Decoding leaves Python's lock, but every thread takes its time from the model: two are enough to stay
-    # ahead.
+    # Decoding releases the GIL, but every thread competes with the model. Two threads suffice to stay ahead.
     pool = ThreadPoolExecutor(min(2, os.cpu_count() or 1), thread_name_prefix="vitviz-reading")
     waiting: deque[Future[U]] = deque()
     try:
@@ -55,23 +54,23 @@ Values = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of one picture afterwards."""
+    """Results of one measured image."""
 
-    index: int  # place in the source, from 0
+    index: int  # position in the source, from 0
     name: str
-    given: str | int | None  # the label as the source says it
-    label: int | None  # the class that it means
-    answer: int | None  # the likeliest class; of one output 0 for no and 1 for yes
-    probability: float | None  # of the answer
+    given: str | int | None  # label as given by the source
+    label: int | None  # true class (from 0)
+    answer: int | None  # predicted class; for a single output, 0 is no and 1 is yes
+    probability: float | None  # probability of the prediction
     of_label: float | None  # probability of the true class
     values: Values = field(repr=False)  # "measure.quantity" -> float64 array
-    refused: Mapping[str, str] = field(default_factory=dict, repr=False)  # "measure.part" -> why not
-    outputs: Sequence[float] = ()  # of a head of values each of them, which are no answer
+    refused: Mapping[str, str] = field(default_factory=dict, repr=False)  # "measure.part" -> reason
+    outputs: Sequence[float] = ()  # outputs of a head of values, which predicts no class
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A picture that could not be read, and why."""
+    """Image that could not be read, with the reason."""
 
     index: int
     name: str
@@ -83,7 +82,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a measure could not say of some pictures: of how many, the first of them, and why there."""
+    """Part of a measure that has no value for some images: their number, the first name and its reason."""
 
     pictures: int
     name: str
@@ -91,7 +90,7 @@ class Refusal:
 
 
 def refused_in(rows: Iterable[Row], before: Mapping[str, Refusal] | None = None) -> dict[str, Refusal]:
-    """By "measure.part", of these pictures and of those `before`."""
+    """Return the refusals by "measure.part", for these rows and the earlier ones in `before`."""
     found = dict(before or {})
     for row in rows:
         for part, reason in row.refused.items():
@@ -102,13 +101,13 @@ def refused_in(rows: Iterable[Row], before: Mapping[str, Refusal] | None = None)
 
 @dataclass(frozen=True)
 class SurveyPart:
-    """Some consecutive pictures of the source: a batch that went through the model together, or several."""
+    """Results of consecutive images of the source: one batch or several."""
 
     rows: list[Row]
-    skipped: list[Skipped]  # those between them that could not
+    skipped: list[Skipped]  # unreadable images in the same range
     sums: Mapping[str, Moments] = field(default_factory=dict)
-    grams: Sequence[Grams] = ()  # of a batch's pictures, where that was asked for and they are enough
-    spreads: Mapping[str, Spread] = field(default_factory=dict)  # of quantities that are `across`
+    grams: Sequence[Grams] = ()  # one per batch, if measured and the batch is large enough
+    spreads: Mapping[str, Spread] = field(default_factory=dict)  # quantities with `across`
 
     @classmethod
     def join(cls, batches: Iterable[SurveyPart]) -> SurveyPart:
@@ -119,12 +118,16 @@ class SurveyPart:
         return cls(rows, skipped, moments_of(rows), grams, spreads)
 
     def __len__(self) -> int:
-        """How many pictures, the unreadable counted."""
+        """Return the number of images, including unreadable ones."""
         return len(self.rows) + len(self.skipped)
 
 
 def moments_of(rows: Sequence[Row]) -> dict[str, Moments]:
-    """Quantity by quantity, over the pictures that have something to say of it."""
+    """Return the moments of every quantity over the images that have it.
+
+    Raises:
+        VitvizError: If a measure returned different shapes for different images.
+    """
     found: dict[str, list[np.ndarray]] = {}
     for row in rows:
         for name, value in row.values.items():
@@ -140,7 +143,7 @@ def moments_of(rows: Sequence[Row]) -> dict[str, Moments]:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A checkpoint, the measures and how pictures go through; it never changes, and can be pickled."""
+    """Immutable, picklable configuration of the loop: checkpoint, measures, labels, input size and batch."""
 
     inspector: Inspector
     measures: tuple[Measure, ...]
@@ -149,7 +152,7 @@ class Measurement:
     batch: int = 8
 
     def batches(self, items: Iterable[tuple[int, SourceImage]]) -> Iterator[SurveyPart]:
-        """The items, each with its place, `batch` readable pictures at a time; each is in one batch alone."""
+        """Measure (index, item) pairs in batches of `batch` images and yield one part per batch."""
         decoded = self.ahead(items)
         while some := list(islice(decoded, self.batch)):
             yield self.measure(some)
@@ -157,7 +160,7 @@ class Measurement:
     def ahead(
         self, items: Iterable[tuple[int, SourceImage]]
     ) -> Iterator[tuple[int, SourceImage, Prepared | str]]:
-        """Decoded in threads, in order; in place of a picture that cannot be read the reason."""
+        """Decode images in threads, in order; an unreadable image is replaced by the reason."""
         preprocessing = self.inspector.preprocessing.with_size(self.size)
 
         def read(placed: tuple[int, SourceImage]) -> tuple[int, SourceImage, Prepared | str]:
@@ -171,12 +174,12 @@ class Measurement:
         return ahead(items, read, 2 * self.batch)
 
     def measure(self, decoded: Sequence[tuple[int, SourceImage, Prepared | str]]) -> SurveyPart:
-        """One pass over those that could be read."""
+        """Run one forward pass over the readable images of a batch and apply all measures."""
         skipped = [Skipped(i, item.name, found) for i, item, found in decoded if isinstance(found, str)]
         sound = [(index, item, found) for index, item, found in decoded if not isinstance(found, str)]
         if not sound:
             return SurveyPart([], skipped)
-        stays = self.inspector.device.type != "mps"  # which has no float64
+        stays = self.inspector.device.type != "mps"  # MPS has no float64
         traces = self.inspector.traces([found for *_, found in sound], self.size, keep_on_device=stays)
         rows = [self._row(index, item, trace) for (index, item, _), trace in zip(sound, traces, strict=True)]
         marks = [hashlib.sha256(item.mark).hexdigest()[:16] for _, item, _ in sound]

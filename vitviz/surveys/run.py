@@ -1,4 +1,4 @@
-"""A survey from question to result: a source of any size, in one pass, by parts that survive the process."""
+"""Surveys in one pass over a source of any size, in stored parts that survive the process."""
 
 import datetime
 import hashlib
@@ -36,12 +36,16 @@ from vitviz.surveys.sources import (
 )
 from vitviz.traces.head_type import NO_DECISION, predictions_named
 
-PART = 128  # pictures that a killed process loses at most
+PART = 128  # images per part: a killed process loses at most this many
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The pictures in the order in which they are counted."""
+    """Selection and order of the images of a survey.
+
+    Raises:
+        VitvizError: If `limit` or `part` is below 1, or for a `seed` without a `limit`.
+    """
 
     source: Source
     described: SourceSummary
@@ -58,11 +62,11 @@ class Plan:
 
     @property
     def count(self) -> int | None:
-        """How many pictures it will be, the unreadable counted; None where the source cannot say."""
+        """Return the number of images, including unreadable ones; None if the source does not know it."""
         return min(self.described.count, self.limit or self.described.count) or None
 
     def items(self, done: Container[int] = ()) -> Iterator[tuple[int, SourceImage]]:
-        """Those of parts not `done`, each with its place, from 0; drawn ones in the source's order."""
+        """Yield (index from 0, item) for all parts not in `done`; drawn images keep the source's order."""
         wanted, place = self._drawn(), 0
         for number, item in enumerate(self.source):
             if self.limit is not None and place >= self.limit:
@@ -78,7 +82,7 @@ class Plan:
         return set(random.Random(self.seed).sample(range(self.described.count), self.limit))
 
     def settings(self, measuring: Measurement, classes: ClassNames) -> dict[str, Any]:
-        """All that the numbers depend on; a survey that goes on has to have the same."""
+        """Return all settings that affect the numbers; a resumed survey must have the same settings."""
         inspector = measuring.inspector
         identity = inspector.checkpoint.identity
         meant = dict(classes) if hasattr(classes, "items") else None if classes is None else list(classes)
@@ -93,7 +97,7 @@ class Plan:
             "pictures_listed": self.described.count, "limit": self.limit, "seed": self.seed,
             "classes_sha256": hashlib.sha256(told).hexdigest() if meant else "",
             "batch": measuring.batch, "part": self.part,
-            "vitviz": vitviz.__version__,  # also of a clone that is not installed
+            "vitviz": vitviz.__version__,  # works in a clone that is not installed, too
         }  # fmt: skip
 
 
@@ -105,7 +109,7 @@ def version_of(package: str) -> str:
 
 
 def surroundings(device: str) -> dict[str, str]:
-    """Versions and machine, for the report; a survey may go on in others."""
+    """Return versions and machine for the report; a survey may resume with other versions or machines."""
     packages = {name: version_of(name) for name in ("torch", "timm", "numpy", "pillow")}
     here = {"system": f"{platform.system()} {platform.machine()}", "device": device}
     return {"python": sys.version.split()[0], **packages, **here}
@@ -113,7 +117,7 @@ def surroundings(device: str) -> dict[str, str]:
 
 @contextmanager
 def progress_bar(progress: OnImage | bool | None, **look: Any) -> Iterator[OnImage | None]:
-    """`progress` itself; with True tqdm's bar, of the `look` that it is given, closed in the end."""
+    """Yield `progress`; for True, the callback of a tqdm bar with the options `look`, closed on exit."""
     if progress is not True:
         yield progress or None
         return
@@ -123,7 +127,7 @@ def progress_bar(progress: OnImage | bool | None, **look: Any) -> Iterator[OnIma
         bars: list[tqdm] = []
 
         def tell(done: int, total: int | None) -> None:
-            if not bars:  # a survey that goes on has a start that was not this process's work
+            if not bars:  # a resumed survey starts above zero
                 bars.append(open_.enter_context(tqdm(initial=done, total=total, unit=" pictures", **look)))
             bars[0].update(done - bars[0].n)
 
@@ -139,18 +143,38 @@ def survey(
     limit: int | None = None, seed: int | None = None, classes: ClassNames = None, part: int = PART,
     progress: OnImage | bool | None = None, workers: int = 0,
 ) -> Survey:  # fmt: skip
-    """Averages over pictures: means and standard errors of what the `measures` say of each, in one pass.
+    """Measure a set of images in one pass and return means and standard errors over images.
 
-    `source`: a folder, a folder of one folder a class, a list in .csv or .parquet, a .tar, hf:NAME, or
-    several pictures, each alone or with its label. `measures`: names in `vitviz.surveys.MEASURES`, or objects
-    like them. `limit` takes so many of them, the first, or by a `seed` drawn at random. `classes` says what
-    the source's labels mean: their names in the order of the checkpoint's classes, or a mapping.
-    `progress(done, total)` is told after each batch and ends the survey by returning False; True shows tqdm's
-    bar. A picture that cannot be read is left out and named in `.skipped`. With `workers`, so many of Ray's
-    actors share the pictures (see `vitviz.surveys.cluster`), and progress is told after each part.
+    An image that cannot be read is skipped and listed in `.skipped`.
 
-    With `out`, a folder, there is a row a picture, an .npz of averages and a report there in the end; killed
-    at any moment, the same call goes on. Raises VitvizError, and ImageError where no picture could be read.
+    Args:
+        source: Images: a folder, a folder with one subfolder per class, a list in .csv or .parquet, a .tar
+            or a folder of them, "hf:NAME" for a data set of the Hugging Face hub, or in Python several
+            images or (image, label) pairs.
+        inspector: The model.
+        measures: Names in `vitviz.surveys.MEASURES`, or objects that follow `vitviz.surveys.Measure`.
+        out: Folder for a table with one row per image, an .npz of averages and a report. If the process is
+            killed, the same call resumes.
+        size: Input size in pixels, one number or (height, width): multiples of the patch. None for the
+            checkpoint's own.
+        batch: Images per forward pass.
+        limit: Maximum number of images: the first ones, or a random sample if there is a `seed`.
+        seed: Seed of the random sample of `limit` images.
+        classes: Names of the source's labels in the order of the checkpoint's classes, or a mapping from
+            the source's labels to class numbers or labels of the checkpoint.
+        part: Images per stored part.
+        progress: Function of (done, total) called after each batch, which ends the survey by returning
+            False; True shows a tqdm bar. `total` is None if the source does not know it.
+        workers: Number of Ray actors that share the images (see `vitviz.surveys.cluster`); progress is then
+            called after each part. 0 measures in this process.
+
+    Returns:
+        Means, standard errors and counts of every quantity. Shapes and units are those of the measures'
+        `Quantity`: for example "distance" is (layer, head) in px.
+
+    Raises:
+        VitvizError: For an invalid argument, or if `out` contains another survey or cannot be written.
+        ImageError: If no image could be read.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -189,12 +213,26 @@ def surveying(
     images: Iterable, inspector: Inspector, measures: Iterable[str | Measure] = USUAL, *, batch: int = 8,
     size: int | tuple[int, int] | None = None,
 ) -> Iterator[Survey]:  # fmt: skip
-    """The running averages after each batch, of pictures handed over one after the other; nothing is written.
+    """Yield the running averages after each batch of images; nothing is written to disk.
 
-    Pictures are called by their places, from 1. Raises as `survey`.
+    Images are named by their position, from 1.
+
+    Args:
+        images: Images or (image, label) pairs; an iterator is consumed lazily.
+        inspector: The model.
+        measures: As for `survey`.
+        batch: Images per forward pass.
+        size: Input size in pixels, as for `survey`.
+
+    Yields:
+        The survey of all images so far, with means, standard errors and counts.
+
+    Raises:
+        VitvizError: For an invalid argument.
+        ImageError: If no image could be read.
     """
     measuring = measuring_of(inspector, measures, size, batch, None)
-    source_of(images if isinstance(images, list | tuple) else [])  # what is no set of pictures is refused
+    source_of(images if isinstance(images, list | tuple) else [])  # validates the set of images
     result = Survey.begun(inspector, measuring.measures, measuring.size, {})
     for one in measuring.batches(enumerate(ImageList(images, by_path=False))):
         result = result.grown(one)
@@ -205,7 +243,7 @@ def surveying(
 
 
 def measuring_of(inspector: Inspector, measures, size, batch: int, classes: ClassNames) -> Measurement:
-    """The loop's fixed part; VitvizError for what is not to be had."""
+    """Return the configuration of the measurement loop; raise VitvizError for an invalid argument."""
     if whole_number(batch, least=1) is None:
         raise VitvizError(
             f"Given batch={quoted(batch)}; expected how many pictures go through the model at once, 1"
@@ -228,7 +266,10 @@ def measuring_of(inspector: Inspector, measures, size, batch: int, classes: Clas
 def _through(
     plan: Plan, measuring: Measurement, begun: Survey, parts: SurveyFolder | None, progress: OnImage | None
 ) -> tuple[Survey, bool]:
-    """All pictures not done yet; whether it came to the end. Without parts the same, kept nowhere."""
+    """Measure all images that are not done; return the survey and whether it is complete.
+
+    With `parts`, finished parts are read from and written to the folder; otherwise nothing is stored.
+    """
     done, at, goes_on = set(parts.numbers()) if parts else set(), 0, True
 
     def every() -> Iterator[SurveyPart]:
@@ -256,7 +297,7 @@ def _spread(
     workers: int, plan: Plan, measuring: Measurement, begun: Survey, parts: SurveyFolder | None,
     tell: OnImage | None
 ) -> tuple[Survey, bool]:  # fmt: skip
-    """The same by Ray's actors; parts are added in their order, whenever they were ready."""
+    """Measure as `_through`, with Ray actors; parts are merged in order, not in order of completion."""
     from vitviz.surveys.cluster import measure_parts
 
     found = {number: parts.read(number) for number in parts.numbers()} if parts else {}

@@ -1,13 +1,14 @@
-"""Where pictures come from: a folder, a list, a table, tar files, a data set of the hub; and the choice.
+"""Image sources: folders, lists, tables, tar files and data sets of the Hugging Face hub.
 
-A source hands over its pictures unread, in the same order each time it is asked.
+A source yields its images unread, in the same order on every iteration.
 
-Tar files are shards in webdataset's form: members of one name belong together, such as 7.jpg with 7.cls. They
-are read by Python's own tarfile for the listing alone: a picture is then read at its place in the file, by
-any thread, and going on after a stop skips what is done without reading it. The webdataset library streams
-members through a pipeline and cannot name, skip or seek them. A compressed tar has no places to seek, so it
-is refused. A data set of the hub (hf:NAME, hf:NAME:SPLIT; needs the library datasets) is streamed: nothing
-but what is looked at is downloaded. Its identity is the hub's revision: its listing is its pictures.
+Tar files are shards in webdataset format: members with the same stem belong together, such as 7.jpg and
+7.cls. Python's tarfile only lists the members. Each image is then read at its offset in the file, by any
+thread, and a resumed survey skips finished images without reading them. The webdataset library streams
+members through a pipeline and cannot name, skip or seek them. A compressed tar cannot be seeked and is
+rejected. A data set of the hub (hf:NAME, hf:NAME:SPLIT; requires the library datasets) is streamed: only the
+images that are used are downloaded. The hub's revision identifies the data set, because listing it would
+download the images.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from vitviz.traces.localized_text import LocalizedText
 
 @dataclass(frozen=True)
 class Slice:
-    """Some bytes of a large file, read when they are needed, by whichever thread or process needs them."""
+    """Byte range of a large file, read on demand by any thread or process."""
 
     path: str
     start: int
     length: int
 
     def read(self) -> bytes:
-        """These bytes; fewer where the file breaks off."""
+        """Return the bytes; fewer if the file is truncated."""
         with open(self.path, "rb") as file:
             file.seek(self.start)
             return file.read(self.length)
@@ -46,40 +47,40 @@ class Slice:
 
 @dataclass(frozen=True)
 class Unread:
-    """What stands in the place of pictures that could not even be listed."""
+    """Placeholder for images that could not be listed, with the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class SourceImage:
-    """One picture that has not been read yet."""
+    """Image of a source that has not been read yet."""
 
-    name: str  # within its source, such as "cats/7.jpg"
-    data: Any  # whatever `open_image` takes, a Slice, or Unread
-    label: str | int | None = None  # the true class, as the source says it
+    name: str  # name within the source, such as "cats/7.jpg"
+    data: Any  # any input of `open_image`, a Slice, or Unread
+    label: str | int | None = None  # true class as given by the source
 
     def __post_init__(self) -> None:
         for name in ("name", "label"):
             given = getattr(self, name)
-            if isinstance(given, str) and (told := written_out(given)) != given:  # else a sentence stays one
+            if isinstance(given, str) and (told := written_out(given)) != given:  # keeps a LocalizedText
                 object.__setattr__(self, name, told)
 
     @property
     def picture(self) -> Any:
-        """What `open_image` takes; ImageError for a folder that could not be read."""
+        """Return an input for `open_image`; raise ImageError for a folder that could not be read."""
         if isinstance(self.data, Unread):
             raise ImageError(self.data.reason)
         return self.data.read() if isinstance(self.data, Slice) else self.data
 
     @property
     def mark(self) -> bytes:
-        """What tells a picture from another, unread: name, label and size in bytes; of arrays, all."""
+        """Return an identifier of the unread image: name, label and size in bytes; for arrays, a hash."""
         return f"{self.name}\0{self.label}\0{_size(self.data)}\n".encode("utf-8", "surrogateescape")
 
 
 def written_out(text: str) -> str:
-    """A text that any file can hold: bytes of a file's name that are no UTF-8 are spelled.
+    """Return the text with every character that UTF-8 cannot encode written as an escape sequence.
 
     >>> written_out("caf\\udce9.jpg")
     'caf\\\\udce9.jpg'
@@ -88,9 +89,12 @@ def written_out(text: str) -> str:
 
 
 class Source(Protocol):
-    """Iterating yields the items; twice, the same ones. Memory is bounded by the names of one directory."""
+    """Protocol of an image source.
 
-    kind: str  # in words, such as "folder of classes"
+    Every iteration yields the same items. Memory is bounded by the names of one directory.
+    """
+
+    kind: str  # description, such as "folder of classes"
     where: str
 
     def __iter__(self) -> Iterator[SourceImage]: ...
@@ -98,14 +102,14 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class SourceSummary:
-    """How many pictures a source lists, and the SHA-256 of their marks: names, labels, sizes, no pixels."""
+    """Number of images in a source, and the SHA-256 of their names, labels and sizes (not of pixels)."""
 
     count: int
     digest: str
 
 
 def summarise(source: Source) -> SourceSummary:
-    """One pass over the listing, which reads no picture; a source that knows better says so itself."""
+    """Summarise a source by one pass over its listing, without reading images, or by its own `described`."""
     own = getattr(source, "described", None)
     if own is not None:
         return own()
@@ -130,7 +134,10 @@ def _size(data: Any) -> int | str:
 
 @dataclass(frozen=True)
 class ImageList:
-    """Named by place, from 1; a path by itself where `by_path`. What can be gone through once is, once."""
+    """Images handed over in Python, named by position from 1; with `by_path`, a path is its own name.
+
+    If `pictures` is an iterator, the list can be iterated only once.
+    """
 
     pictures: Iterable[Any]
     by_path: bool = True
@@ -153,10 +160,11 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", "
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """All pictures in it and below, by name and by their ending; hidden ones are passed over.
+    """All images in a folder and its subfolders, sorted by name and recognised by suffix.
 
-    A folder below it that cannot be read stands in the place of its pictures, and is left out as one is.
-    Where no picture lies in the folder itself, the first folder on the way to one names its class.
+    Hidden files and folders are excluded.
+    An unreadable subfolder is yielded as one `Unread` item and is counted as one skipped image. If the folder
+    itself contains no image, the top-level subfolder of each image names its class.
     """
 
     where: str
@@ -164,9 +172,13 @@ class ImageFolder:
 
     @classmethod
     def open_folder(cls, path: str | os.PathLike) -> ImageFolder:
-        """VitvizError for a folder without pictures."""
+        """Open a folder.
+
+        Raises:
+            VitvizError: If the folder contains no image.
+        """
         for name, reason in _walk(str(path), ""):
-            if not reason:  # a folder's own pictures come before those below it
+            if not reason:  # images of the folder itself come before those of subfolders
                 return cls(str(path), classes="/" in name)
         raise VitvizError(
             f"There is no picture in the folder {os.path.basename(path)}: expected files ending in"
@@ -185,8 +197,13 @@ class ImageFolder:
 
 
 def _walk(root: str, below: str) -> Iterator[tuple[str, str]]:
-    """Names relative to the root, with slashes on every system: a folder's files first, then its folders'.
-    Beside each "", or of a folder why it cannot be read; VitvizError where that is the root.
+    """Yield (name, "") for every image and (name, reason) for every unreadable subfolder.
+
+    Names are relative to the root, with slashes on every system. The files of a folder come before its
+    subfolders.
+
+    Raises:
+        VitvizError: If the root cannot be read.
     """
     try:
         with os.scandir(os.path.join(root, below)) as entries:
@@ -210,7 +227,7 @@ LABELS = ("label", "class", "target")
 
 @dataclass(frozen=True)
 class ImageTable:
-    """Paths are relative to the table. Columns are found by name: see `PATHS` and `LABELS`."""
+    """Image list in CSV or Parquet. Paths are relative to the table; see `PATHS` and `LABELS` for columns."""
 
     where: str
 
@@ -278,12 +295,12 @@ def _columns(names, path: str) -> tuple[str, str | None]:
     return found, next((by_lower[name] for name in LABELS if name in by_lower), None)
 
 
-LARGEST = 65_536  # bytes of a label: no label is longer
+LARGEST = 65_536  # bytes; larger members are not labels
 
 
 @dataclass(frozen=True)
 class TarShards:
-    """One tar file after the other; a label is in .cls or .txt beside a picture, or "label" in .json."""
+    """Images of tar files; labels come from a .cls or .txt member of the same stem, or "label" in .json."""
 
     paths: tuple[str, ...]
     where: str
@@ -303,7 +320,7 @@ class TarShards:
 
 
 def _members(path: str) -> Iterator[tuple[str, str, str, Slice]]:
-    """Each with the key of those that belong together, its whole name, and its ending, from the first dot."""
+    """Yield (stem shared by related members, full name, suffix from the first dot, byte range) per member."""
     try:
         with tarfile.open(path, "r:") as shard:
             while (member := shard.next()) is not None:
@@ -324,7 +341,7 @@ def _members(path: str) -> Iterator[tuple[str, str, str, Slice]]:
 
 
 def _label(known: str | int | None, ending: str, place: Slice) -> str | int | None:
-    """What a member says beside its picture; .cls takes precedence, else what was met first."""
+    """Return the label of a member; .cls takes precedence, otherwise the first label found is kept."""
     if place.length > LARGEST or (ending != ".cls" and known is not None):
         return known
     if ending in (".cls", ".txt"):
@@ -339,7 +356,7 @@ def _label(known: str | int | None, ending: str, place: Slice) -> str | int | No
 
 @dataclass(frozen=True)
 class HubDataset:
-    """The first column of pictures, and the first of classes or called label."""
+    """Data set of the Hugging Face hub: its first image column, and its first class column or "label"."""
 
     name: str
     split: str = "train"
@@ -358,7 +375,7 @@ class HubDataset:
             yield SourceImage(f"{self.split}/{row[image].get('path') or number}", data, told)
 
     def described(self) -> SourceSummary:
-        """How many pictures the hub names, 0 where it names none; the hash of name, split and revision."""
+        """Return the number of images on the hub (0 if unknown) and the hash of name, split and revision."""
         rows = self._opened()
         checksums = sorted((rows.info.download_checksums or {}).items())
         told = f"{self.name}:{self.split}:{rows.info.version}:{checksums}"
@@ -367,7 +384,7 @@ class HubDataset:
         return SourceSummary(count, hashlib.sha256(told.encode()).hexdigest())
 
     def _columns(self) -> tuple[Any, str, str | None]:
-        rows = self._opened()  # which says how the library is to be had
+        rows = self._opened()  # raises with instructions if the library is missing
         from datasets import ClassLabel, Image
 
         image = next((name for name, kind in rows.features.items() if isinstance(kind, Image)), None)
@@ -387,7 +404,7 @@ class HubDataset:
             ) from None
         try:
             rows = datasets.load_dataset(self.name, split=self.split, streaming=True)
-        except Exception as error:  # the library raises nearly anything
+        except Exception as error:  # the library raises many types of exceptions
             raise VitvizError(
                 f"The data set {self.name} ({self.split}) is not to be had:"
                 f" {str(error).splitlines()[0][:200]}"
@@ -402,7 +419,10 @@ EXPECTED = (
 
 
 def source_of(given: Any) -> Source:
-    """The source that is meant; VitvizError for what is none. A source or list is taken as it is.
+    """Return the source for a path, "hf:NAME", a list of images or a source.
+
+    Raises:
+        VitvizError: If the argument is not a source of images.
 
     >>> source_of([b"..."]).kind
     'list'
@@ -426,7 +446,7 @@ def _on_disk(path: Path) -> Source:
     name = path.name.lower()
     try:
         is_folder, is_file = path.is_dir(), path.is_file()
-    except OSError as error:  # one above it may not be entered, or the name is too long
+    except OSError as error:  # a parent folder is not accessible, or the name is too long
         raise _unreadable(path, error) from None
     if is_folder:
         shards = sorted(str(one) for one in path.glob("*.tar"))

@@ -1,1 +1,1 @@
-"""What one forward pass leaves, frozen, with what it was asked; and the small things that rooms share."""
+"""The immutable result of one forward pass, the run that produced it, and helpers shared by all packages."""

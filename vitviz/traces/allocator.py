@@ -1,7 +1,8 @@
-"""Keeping freed memory, so that the next forward pass need not ask the system for every page anew.
+"""Keep freed memory in the process, so that the next forward pass reuses it.
 
-A record of ViT-B/16 is 29 MB and its forward pass frees and takes as much again. glibc hands large pieces
-back to the system at once; each page of the next then costs a fault, on a virtual machine a tenth of a pass.
+A trace of ViT-B/16 is 29 MB, and its forward pass frees and allocates as much again. glibc returns large
+blocks to the system at once. Each page of the next block then costs a page fault; on a virtual machine this
+adds up to a tenth of a pass.
 """
 
 import ctypes
@@ -11,10 +12,11 @@ ARENA_MAX, MMAP_THRESHOLD, TOP_PAD, TRIM_THRESHOLD = -8, -3, -2, -1  # malloc.h
 
 
 def keep_freed_memory(limit: int = 512 * 2**20) -> bool:
-    """The process then keeps up to `limit` freed bytes; False where the system's malloc is not glibc's.
+    """Let the process keep up to `limit` freed bytes; return False if the system's malloc is not glibc's.
 
-    It holds for the whole process, whose memory other libraries use too, so nothing does it unasked: the app
-    does as it starts, and a notebook may, best before torch's threads begin, which keep their own pools.
+    The setting affects the whole process, other libraries included, so nothing sets it unasked. The app calls
+    this function when it starts. A notebook may call it too, best before torch starts its threads, which keep
+    pools of their own.
 
     >>> keep_freed_memory()  # doctest: +SKIP
     True

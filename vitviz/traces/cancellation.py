@@ -1,6 +1,6 @@
-"""Work that nobody waits for is given up: whoever asks says when, whoever computes looks between steps.
+"""Cancellation: the caller says when a computation is obsolete, and the computation checks between steps.
 
-It belongs to the context it is written in: what other threads compute meanwhile goes on.
+The condition belongs to the current context (`contextvars`). Computations in other threads continue.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,9 +15,10 @@ _asked: ContextVar[tuple[StopCheck, ...]] = ContextVar("vitviz_stopping", defaul
 
 @contextmanager
 def when(gone: StopCheck) -> Iterator[None]:
-    """What is computed inside ends, by Stopped or what `gone` itself raises, soon after `gone()` is True.
+    """Stop the computations inside the block, soon after `gone()` returns True.
 
-    It is asked once a layer, so it should be quick. Several hold at once where one stands inside another.
+    They stop with Stopped, or with the exception that `gone` itself raises. `gone` is called once per layer,
+    so it should be fast. Blocks can be nested; every condition of the enclosing blocks applies.
 
     >>> with when(lambda: True):
     ...     check()
@@ -32,7 +33,7 @@ def when(gone: StopCheck) -> Iterator[None]:
 
 
 def check() -> None:
-    """Between two steps of something long: raises where nobody waits for it."""
+    """Raise Stopped if the current computation was cancelled. Long computations call this between steps."""
     for gone in _asked.get():
         if gone():
             raise Stopped("This was given up, because nobody waits for it any longer.")

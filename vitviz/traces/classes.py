@@ -1,10 +1,11 @@
-"""Classes that are given: directions to compare a picture's embedding with, such as those of sentences.
+"""Given classes: directions to compare an image's embedding with, such as the embeddings of sentences.
 
     logit_c = scale cos(z, t_c) + bias,   cos(z, t_c) = <z, t_c> / |z|
 
-z is what a picture is embedded as, t_c a unit vector. CLIP takes the softmax over the classes (Radford et al.
-2021, arXiv 2103.00020), so that a probability depends on what else was asked about; SigLIP a sigmoid of each
-by itself (Zhai et al. 2023, arXiv 2303.15343). It does not show whether any is in the picture.
+z is the image's embedding, t_c a unit vector. CLIP takes the softmax over the classes (Radford et al. 2021,
+arXiv 2103.00020), so a probability depends on the other classes. SigLIP takes the sigmoid of each logit by
+itself (Zhai et al. 2023, arXiv 2303.15343). A score does not show whether the image contains any of the
+classes.
 """
 
 from __future__ import annotations
@@ -37,11 +38,18 @@ ENDINGS = (".npz", ".safetensors")
 
 @dataclass(frozen=True, eq=False)
 class Classes(NotebookDisplay):
-    """Labels with a vector each, made unit here, and what becomes of their cosines with a picture.
+    """Class labels with one vector each, and the score that turns cosines with an image into probabilities.
 
-    `score` is what makes probabilities of the logits: "softmax" over all classes, or a "sigmoid" of each;
-    `model` the name of the checkpoint that they belong to, None for whatever has their width. Raises
-    VitvizError for labels and vectors that do not fit, a vector without a direction, or another score.
+    Args:
+        labels: one name per class.
+        vectors: (class, width); normalised to unit length and stored in float32.
+        score: "softmax" over all classes, or "sigmoid" of each.
+        scale, bias: logit = scale * cosine + bias.
+        model: name of the checkpoint that the vectors belong to; None for any model of their width.
+
+    Raises:
+        VitvizError: labels and vectors do not fit, a vector has no direction, or `score`, `scale` or `bias`
+            is invalid.
 
     >>> classes = Classes(["a cat", "a dog"], [[3.0, 4.0], [0.0, 2.0]], scale=10.0)
     >>> classes.labels, classes.vectors.norm(dim=1).tolist()
@@ -51,7 +59,7 @@ class Classes(NotebookDisplay):
     labels: tuple[str, ...]
     vectors: Float[Tensor, "class width"]
     score: Literal["softmax", "sigmoid"] = "softmax"
-    scale: float = 100.0  # of CLIP, where training capped it
+    scale: float = 100.0  # CLIP's scale, which training capped at 100
     bias: float = 0.0
     model: str | None = None
 
@@ -78,7 +86,7 @@ class Classes(NotebookDisplay):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all that an answer depends on: equal for equal classes."""
+        """SHA-256 of everything that affects a prediction; equal for equal classes."""
         rest = json.dumps([self.labels, self.score, self.scale, self.bias, self.model])
         return hashlib.sha256(rest.encode() + self.vectors.numpy().tobytes()).hexdigest()
 
@@ -89,7 +97,7 @@ class Classes(NotebookDisplay):
         return hash(self.digest)
 
     def save(self, path: str | PathLike) -> None:
-        """Into a .npz or .safetensors file of plain arrays. VitvizError for another ending."""
+        """Save plain arrays into a .npz or .safetensors file; raises VitvizError for another file ending."""
         about = {name: value for name, value in asdict(self).items() if name not in ("labels", "vectors")}
         about["model"] = self.model or ""
         if _ending(path) == ".npz":
@@ -100,9 +108,10 @@ class Classes(NotebookDisplay):
 
     @classmethod
     def load(cls, path: str | PathLike) -> Classes:
-        """Those of a file by `save`, or of one's own: arrays `labels` and `vectors`, and where they are not
-        as usual `score`, `scale`, `bias` and `model`. Nothing in it is run. VitvizError where it holds no
-        classes.
+        """Load classes from a .npz or .safetensors file, written by `save` or by hand.
+
+        The file holds the arrays `labels` and `vectors`, and optionally `score`, `scale`, `bias` and `model`.
+        No code in the file is run. Raises VitvizError for a file without classes.
 
         >>> Classes.load("sentences.npz").labels  # doctest: +SKIP
         ('a photo of a cat', 'a photo of a dog')
@@ -118,7 +127,10 @@ class Classes(NotebookDisplay):
 
     @classmethod
     def from_contents(cls, found: Callable[[], Mapping[str, Any]], called: str) -> Classes:
-        """Those of what a file `called` so is `found` to hold, by the names of `load`; errors as there."""
+        """Return the classes in a file's contents, which `found` reads.
+
+        `called` is the file's name, for error messages. Keys and errors are as in `load`.
+        """
         try:
             given = found()
             labels = given["labels"]
@@ -138,8 +150,8 @@ class Classes(NotebookDisplay):
 
 
 def tensors_in(data: bytes) -> dict[str, Any]:
-    """The tensors of a .safetensors file, and the texts that stand beside them."""
-    tensors = load(data)  # which looks at the header first
+    """Return the tensors of a .safetensors file and the texts of its metadata."""
+    tensors = load(data)  # checks the header first
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     return {**tensors, **header.get("__metadata__", {})}
 

@@ -1,7 +1,7 @@
-"""What results share: a notebook shows them by itself, and pandas has them as a table.
+"""Base classes of results: HTML display in notebooks, and tables for pandas.
 
-A result knows nothing of pictures of it. How each type is drawn stands in `vitviz.notebook`, which is looked
-for when a notebook asks, and not before: the arrow from here to there is this one name.
+A result does not know how it is drawn. `vitviz.notebook` draws every type; it is imported by its name, when a
+notebook first displays a result.
 """
 
 import importlib
@@ -13,18 +13,18 @@ DRAWS = "vitviz.notebook"
 
 
 class NotebookDisplay:
-    """Shows itself in Jupyter, Colab and VS Code as HTML without a script or a request, light and dark."""
+    """HTML display in Jupyter, Colab and VS Code, without scripts or requests, in light and dark themes."""
 
     def _repr_html_(self) -> str:
-        """A figure or table with its caption and scale."""
+        """Return a figure or table with its caption and scale."""
         return importlib.import_module(DRAWS).html(self)
 
 
 class NotebookTable(NotebookDisplay):
-    """The same of what is a table besides: its `rows()`."""
+    """A displayed result that is also a table: its `rows()`."""
 
     def frame(self) -> Any:
-        """The rows as a pandas DataFrame; VitvizError where pandas is not installed."""
+        """Return the rows as a pandas DataFrame; raises VitvizError if pandas is not installed."""
         try:
             import pandas
         except ImportError as error:

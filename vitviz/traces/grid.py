@@ -1,6 +1,6 @@
-"""The patch grid: which token stands for which rectangle of the model's input.
+"""The patch grid: the rectangle of the model's input that each token represents.
 
-A picture of H x W pixels is cut into rows x cols patches (paper section 3.1). The sequence holds the prefix
+An image of H x W pixels is cut into rows x cols patches (paper section 3.1). The sequence holds the prefix
 tokens first (class, distillation, registers), then the patches in row-major order.
 """
 
@@ -13,7 +13,9 @@ from vitviz.traces.display import NotebookDisplay
 
 @dataclass(frozen=True)
 class Grid(NotebookDisplay):
-    """Rows and columns of patches, their size in pixels, and prefix tokens' names in sequence order.
+    """Rows and columns of patches, the patch size in pixels, and the names of the prefix tokens.
+
+    `patch` is (height, width). `prefix_names` is in sequence order.
 
     >>> grid = Grid(rows=14, cols=14, patch=(16, 16), prefix_names=("class",))
     >>> grid.tokens, grid.token(row=0, col=1), grid.cell(15)
@@ -27,26 +29,28 @@ class Grid(NotebookDisplay):
 
     @property
     def prefix(self) -> int:
-        """How many tokens stand before the first patch."""
+        """Number of tokens before the first patch."""
         return len(self.prefix_names)
 
     @property
     def patches(self) -> int:
-        """How many patches the picture has."""
+        """Number of patches."""
         return self.rows * self.cols
 
     @property
     def tokens(self) -> int:
-        """The length of the sequence: prefix and patches."""
+        """Length of the sequence: prefix tokens and patches."""
         return self.prefix + self.patches
 
     @property
     def pixels(self) -> tuple[int, int]:
-        """Height and width in pixels of the model's input."""
+        """Height and width of the model's input in pixels."""
         return self.rows * self.patch[0], self.cols * self.patch[1]
 
     def sequence(self, patches: int) -> Grid:
-        """So many of the patches one after the other, behind the same prefix: where the others were left out.
+        """Return a grid of `patches` patches in one row, with the same prefix.
+
+        It describes the sequence after patches were dropped.
 
         >>> Grid(2, 2, (8, 8), ("class",)).sequence(3).tokens
         4
@@ -54,7 +58,10 @@ class Grid(NotebookDisplay):
         return Grid(1, patches, self.patch, self.prefix_names)
 
     def token(self, row: int, col: int) -> int:
-        """The sequence index of a patch, prefix tokens counted."""
+        """Return the sequence index of a patch, counting prefix tokens.
+
+        Raises IndexError outside the grid.
+        """
         if not (0 <= row < self.rows and 0 <= col < self.cols):
             raise IndexError(
                 f"No patch at row {row}, column {col}: the grid has {self.rows} rows and {self.cols} columns,"
@@ -63,7 +70,7 @@ class Grid(NotebookDisplay):
         return self.prefix + row * self.cols + col
 
     def cell(self, token: int) -> tuple[int, int]:
-        """Row and column of a patch token."""
+        """Return the row and column of a patch token; raises IndexError for any other token."""
         if not self.prefix <= token < self.tokens:
             raise IndexError(
                 f"Token {token} is no patch: patches are tokens {self.prefix} to {self.tokens - 1}."
@@ -71,7 +78,10 @@ class Grid(NotebookDisplay):
         return divmod(token - self.prefix, self.cols)
 
     def patch_at(self, x: float, y: float) -> int:
-        """The token of the patch under a pixel of the model's input (x to the right, y down)."""
+        """Return the token of the patch at a point of the model's input, in pixels (x to the right, y down).
+
+        Raises IndexError for a point outside the input.
+        """
         height, width = self.pixels
         if not (0 <= x < width and 0 <= y < height):
             raise IndexError(f"The point ({x}, {y}) lies outside of the input of {width} x {height} pixels.")

@@ -1,12 +1,12 @@
-"""What a classifier's outputs z are: logits of one softmax, of a sigmoid each, or plain values.
+"""Types of a classifier's outputs z: logits of one softmax, logits of independent sigmoids, or plain values.
 
     softmax   p_c = exp(z_c) / sum_k exp(z_k)    one of several classes
     sigmoid   p_c = 1 / (1 + exp(-z_c))          several labels, or one output: a yes or no
     value     z_c itself                         regression, which has no probability
 
-The softmax of one output is 1 for every image, so no head of one output is read by it; only a single given
-class is. The rules are those
-of transformers' pipeline "image-classification". They do not show whether a probability is calibrated.
+The softmax of a single output is 1 for every image, so a head with one output is never read by softmax; only
+a single given class is. The rules follow the "image-classification" pipeline of transformers. They do not
+show whether a probability is calibrated.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ from vitviz.errors import VitvizError, quoted
 HeadType = Literal["softmax", "sigmoid", "value"]
 HEAD_TYPES = ("softmax", "sigmoid", "value")
 NO_DECISION = "{name} gives values (regression), which have no probability and predict no class"
-SCORES = ("kept", "probability", "logit")  # of an output, as far as its type has them
+SCORES = ("kept", "probability", "logit")  # scores of an output; head types support some of them
 
 
 def scores_of(logits: Float[Tensor, "*row class"], head_type: HeadType) -> Float[Tensor, "*row class"]:
-    """Return what is shown of logits, in float64: probabilities, or the values as they are.
+    """Return the scores of logits in float64: probabilities, or the values themselves for "value".
 
     >>> scores_of(torch.tensor([0.0, 0.0]), "softmax").tolist()
     [0.5, 0.5]
@@ -39,9 +39,10 @@ def scores_of(logits: Float[Tensor, "*row class"], head_type: HeadType) -> Float
 
 
 def predictions_of(logits: Float[Tensor, "*row class"], head_type: HeadType) -> Int[Tensor, "*row"]:
-    """Return the predicted class by row: the largest output's; of a single one, 1 from probability 1/2 on.
+    """Return the predicted class of every row: the index of the largest output.
 
-    Raises VitvizError for values, which predict no class.
+    For a single sigmoid output the prediction is 1 if its probability is at least 1/2, else 0. Raises
+    VitvizError for values, which predict no class.
 
     >>> predictions_of(torch.tensor([[-0.1], [3.0]]), "sigmoid").tolist()
     [0, 1]
@@ -53,7 +54,9 @@ def predictions_of(logits: Float[Tensor, "*row class"], head_type: HeadType) -> 
 
 
 def scores_named(head_type: HeadType) -> tuple[str, ...]:
-    """Return which of `SCORES` outputs have: whether the prediction is kept, a probability, the logit.
+    """Return the names in `SCORES` that a head type supports.
+
+    "kept" tells whether the prediction is preserved. Values have only "logit", which is the value itself.
 
     >>> scores_named("value")  # whose logit is the value itself
     ('logit',)
@@ -62,7 +65,7 @@ def scores_named(head_type: HeadType) -> tuple[str, ...]:
 
 
 def require_score(score: str | None, head_type: HeadType, name: str) -> str:
-    """Return the score that is asked for, or the usual one for None; VitvizError for one there is not."""
+    """Return the requested score, or the default for None; raises VitvizError for an unsupported score."""
     known = scores_named(head_type)
     if score in known or score is None:
         return score or known[len(known) // 2]
@@ -73,7 +76,9 @@ def require_score(score: str | None, head_type: HeadType, name: str) -> str:
 def probabilities_of_predictions(
     logits: Float[Tensor, "*row class"], head_type: HeadType
 ) -> Float[Tensor, "*row prediction"]:
-    """Return the probability of each class that `predictions_of` counts: of a single output, no and yes.
+    """Return the probability of each class that `predictions_of` can predict.
+
+    For a single sigmoid output these are the probabilities of no and yes.
 
     >>> probabilities_of_predictions(torch.tensor([0.0]), "sigmoid").tolist()
     [0.5, 0.5]
@@ -84,7 +89,9 @@ def probabilities_of_predictions(
 
 
 def predictions_named(labels: Sequence[str], outputs: int, head_type: HeadType) -> tuple[str, ...]:
-    """Return the names of what `predictions_of` counts: the labels; of a single output its yes and its no.
+    """Return the name of each class that `predictions_of` can predict.
+
+    These are the labels; for a single sigmoid output the names of no and yes.
 
     >>> predictions_named(["melanoma"], 1, "sigmoid")
     ('not melanoma', 'melanoma')
@@ -95,7 +102,7 @@ def predictions_named(labels: Sequence[str], outputs: int, head_type: HeadType) 
 
 
 def require_head_type(head_type: str, outputs: int, name: str) -> None:
-    """VitvizError for a softmax over one output, which would be 100 % for every image."""
+    """Raise VitvizError for a softmax over one output, which would give 100 % for every image."""
     if head_type == "softmax" and outputs == 1:
         raise VitvizError(
             f"Given head_type='softmax' for {name}, which has one output: its softmax is 100 % for every"

@@ -1,11 +1,13 @@
-"""How a photograph is retouched before a model sees it: strokes, a value as short as a link.
+"""Edits applied to an image before a model sees it: a short value that fits into a link.
 
-`brush.mean_24.10.20.5.3 move_0.0.16.16.32.0`: one stroke after the other, each a tool, what it paints with
-where it is a brush, and whole numbers. All are pixels of the upright upload, as are the angles degrees and
-brightness and contrast hundredths; a path is its first place and steps from there on. A piece (left, top,
-width, height, steps to the right and down) may say how wide and high it becomes, negative where mirrored, and
-then the outline within which it is cut, a path that closes itself. `onto.coffee_0.0.16.16.32.0` lays it onto
-another photograph, a sample or the "other" one, on whose pixels all that follows goes on.
+Format: `brush.mean_24.10.20.5.3 move_0.0.16.16.32.0`. Edits are separated by spaces and applied in order.
+Each edit is a tool, for a brush its ink, and integers. Coordinates are pixels of the upright upload, angles
+are degrees, brightness and contrast are hundredths. A path is a start point followed by steps.
+
+A piece has left, top, width, height, and its shift to the right and down. Optionally follow its new width and
+height, negative to mirror it, and then a closed outline within which it is cut. `onto.coffee_0.0.16.16.32.0`
+pastes the piece onto another photograph, a sample or the "other" image. All later edits apply to that
+photograph.
 """
 
 from __future__ import annotations
@@ -15,28 +17,30 @@ from dataclasses import dataclass
 
 from vitviz.errors import VitvizError, quoted
 
-LONGEST, MOST = 20_000, 100  # characters, and strokes
+LONGEST, MOST = 20_000, 100  # characters, and edits
 _NUMBER = r"(?:0|-?[1-9]\d{0,4})"
 _INK = re.compile(r"mean|blur|noise(?:0|[1-9]\d{0,3})|[0-9a-f]{6}", re.ASCII)
-_KEY = 40  # characters of a photograph's name on a server, which is no sample's
+_KEY = 40  # length of an uploaded image's key on a server; no sample has a name of this length
 _STROKE = re.compile(rf"([a-z]+)(?:\.([a-z0-9]{{1,{_KEY}}}))?_({_NUMBER}(?:\.{_NUMBER})*)", re.ASCII)
-_WIDEST, _LARGEST = 9_999, 4_096  # pixels: of a brush, and of the sides of a piece that is scaled
+_WIDEST, _LARGEST = 9_999, 4_096  # pixels: of a brush, and of the sides of a scaled piece
 _PATH = ("brush", "erase")
 _PIECE = (
     "left, top, width, height, and steps to the right and down in pixels; then, if at all, width and height"
     f" there, up to {_LARGEST:,}, negative where mirrored; then, if at all, three places or more around it"
 )
 _PIECES = ("move", "copy", "onto")
-_WHOLES = {"brightness": 100, "contrast": 100, "hue": 180, "rotate": 180}  # as far to both sides
+# largest magnitude in both directions
+_WHOLES = {"brightness": 100, "contrast": 100, "hue": 180, "rotate": 180}
 _INKED = ("brush", "onto")
 TOOLS = (*_PATH, *_PIECES, *_WHOLES, "shift")
 
 
 @dataclass(frozen=True)
 class ImageEdit:
-    """One of them: its tool, its numbers and, of a brush, its ink: a colour as rrggbb, the picture's "mean"
-    colour, "blur", or "noise" with a seed; of `onto`, the photograph. Raises VitvizError for what its tool
-    does not take.
+    """An edit: a tool, its numbers, and an ink for `brush` and `onto`.
+
+    The ink of a brush is a colour as rrggbb, the image's "mean" colour, "blur", or "noise" with a seed. The
+    ink of `onto` is the name of the photograph. Raises VitvizError for a value that the tool does not accept.
 
     >>> ImageEdit("brush", (24, 10, 20, 5, 3), "mean").text()
     'brush.mean_24.10.20.5.3'
@@ -53,15 +57,15 @@ class ImageEdit:
 
     @property
     def goal(self) -> tuple[int, ...]:
-        """How wide and high a piece becomes, negative where mirrored; none where it stays as it is."""
+        """Width and height of a piece after scaling, negative where mirrored; empty if it is not scaled."""
         return self.numbers[6:8] if self.tool in _PIECES else ()
 
     def text(self) -> str:
-        """As it stands in a link."""
+        """Return the edit as written in a link."""
         return f"{self.tool}{'.' * bool(self.ink)}{self.ink}_{'.'.join(map(str, self.numbers))}"
 
     def _expected(self) -> str:
-        """What was expected in place of what was given; nothing where it fits."""
+        """Return what the tool expects instead of the given values; empty if they are valid."""
         count = len(self.numbers)
         if self.tool not in TOOLS:
             return f"one of {', '.join(TOOLS)}"
@@ -85,7 +89,7 @@ class ImageEdit:
 
 @dataclass(frozen=True)
 class ImageEdits:
-    """Several in their order; none by default."""
+    """A sequence of edits, empty by default."""
 
     each: tuple[ImageEdit, ...] = ()
 
@@ -94,25 +98,25 @@ class ImageEdits:
 
     @property
     def ground(self) -> str:
-        """What the last photograph is called that something was laid onto; "" for none."""
+        """Name of the last photograph that a piece was pasted onto; "" for none."""
         return next((one.ink for one in reversed(self.each) if one.tool == "onto"), "")
 
     @property
     def own(self) -> str:
-        """A server's key of a photograph that something was laid onto; "" for none."""
+        """Server key of an uploaded photograph that a piece was pasted onto; "" for none."""
         return next((one.ink for one in self.each if one.tool == "onto" and len(one.ink) == _KEY), "")
 
     def told(self) -> ImageEdits:
-        """As they leave a server: such a photograph is called "other"."""
+        """Return the edits as sent to clients: an uploaded photograph's key is replaced by "other"."""
         return ImageEdits.parse(self.text().replace(f"onto.{self.own}_", "onto.other_")) if self.own else self
 
     def text(self) -> str:
-        """As they stand in a link; "" for none."""
+        """Return the edits as written in a link; "" for none."""
         return " ".join(stroke.text() for stroke in self.each)
 
     @classmethod
     def parse(cls, text: str) -> ImageEdits:
-        """The inverse of `text`. Raises VitvizError for what it never writes, and for more than 100 strokes.
+        """Parse the result of `text`; raises VitvizError for any other text and for more than 100 edits.
 
         >>> ImageEdits.parse("erase_9.4.4 shift_8.-4").each[1]
         ImageEdit(tool='shift', numbers=(8, -4), ink='')

@@ -1,4 +1,4 @@
-"""A sentence for a visitor that still knows its pattern and values, to be said in another language."""
+"""Text for visitors that keeps its pattern and values, so that it can be translated."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 class LocalizedText(str):
-    """English with its values filled in; `pattern` and `values` are what a translation is made of.
+    """An English text with its values filled in; translations are made from `pattern` and `values`.
 
-    Values that are sentences or words are translated too; names and numbers stay.
+    Values that are texts are translated too. Names and numbers stay.
 
     >>> message_of = LocalizedText("{name} has {count} layers.", name="vitviz-tiny", count=8)
     >>> message_of, message_of.pattern, message_of.values["count"]
@@ -30,7 +30,7 @@ class LocalizedText(str):
 
 
 def not_applicable(checkpoint: str, reason: str) -> LocalizedText:
-    """Why something does not exist for a model.
+    """Return the reason why a result does not exist for a model, as a sentence.
 
     >>> not_applicable("mine", "no attention has a gradient")
     'mine: not applicable, because no attention has a gradient.'
@@ -41,11 +41,11 @@ def not_applicable(checkpoint: str, reason: str) -> LocalizedText:
 
 
 class Verbatim(str):
-    """A visitor's own words: said as they were written, in every language."""
+    """Text written by a visitor, which is never translated."""
 
 
 def fill(pattern: str, values: Mapping[str, Any]) -> str:
-    """The pattern with values for its {names}; other braces, such as those of LaTeX, stay as they are.
+    """Return the pattern with its {names} replaced by values; other braces, such as LaTeX's, stay.
 
     >>> fill("{count} of $x_{i}$", {"count": "3"})
     '3 of $x_{i}$'
@@ -54,12 +54,12 @@ def fill(pattern: str, values: Mapping[str, Any]) -> str:
 
 
 def travelling(text: str) -> dict[str, Any]:
-    """A sentence as JSON for the page: {text, values}, values that are sentences likewise."""
+    """Return a text as JSON for the page: {text, values}; values that are texts are converted likewise."""
     values = getattr(text, "values", {})
     told = {name: travelling(value) if isinstance(value, str) else value for name, value in values.items()}
     return {"text": getattr(text, "pattern", str(text)), "values": told}
 
 
 def message_of(error: BaseException) -> str:
-    """What an error tells, with its pattern and values where it was raised with a Sentence."""
+    """Return an error's message, as a LocalizedText if the error was raised with one."""
     return error.args[0] if error.args and isinstance(error.args[0], LocalizedText) else str(error)

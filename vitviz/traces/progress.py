@@ -1,6 +1,6 @@
-"""How far something long is: whoever asks says whom to tell, whoever computes tells it between two steps.
+"""Progress of long computations: the caller sets a report function that is called between steps.
 
-It belongs to the context it is written in, as `vitviz.stopping` does.
+The function belongs to the current context (`contextvars`), as in `vitviz.traces.cancellation`.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ _report: ContextVar[Report | None] = ContextVar("vitviz_progress", default=None)
 
 @contextmanager
 def to(report: Report) -> Iterator[None]:
-    """What is computed inside tells `report(done, of)` how many of its steps are done: a trace, its layers.
+    """Call `report(done, of)` as the computations inside the block proceed; a trace reports its layers.
 
     >>> with to(print):
     ...     tell(3, 12)
@@ -27,7 +27,7 @@ def to(report: Report) -> Iterator[None]:
 
 
 def tell(done: int, of: int) -> None:
-    """Between two steps of something long: so many are done."""
+    """Report that `done` of `of` steps are complete; long computations call this between steps."""
     report = _report.get()
     if report is not None:
         report(done, of)

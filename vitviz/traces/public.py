@@ -1,15 +1,18 @@
-"""What `import vitviz` hands on: its version, its names when first used."""
+"""The public names of `vitviz`, imported on first use, and its version."""
 
 import sys
 from importlib import import_module
 
 from vitviz._deprecated import current, present
 
-_ONLY_AST = 0x400  # ast.PyCF_ONLY_AST, without the ten milliseconds of importing ast
+_ONLY_AST = 0x400  # ast.PyCF_ONLY_AST as a literal: importing ast takes ten milliseconds
 
 
 def lazily(package: str, file: str) -> tuple:
-    """`__getattr__`, `__dir__`, `__all__` of what a file imports under TYPE_CHECKING, for editors."""
+    """Return `__getattr__`, `__dir__` and `__all__` for the names that a file imports under TYPE_CHECKING.
+
+    Editors see the imports, and nothing is imported before its first use.
+    """
     with open(file, encoding="utf-8") as source:
         tree = compile(source.read(), file, "exec", _ONLY_AST)
     (block,) = (one for one in tree.body if hasattr(one, "test"))
@@ -31,6 +34,7 @@ _found, __dir__, __all__ = lazily("vitviz", sys.modules["vitviz"].__file__)
 
 def __getattr__(name: str):
     module = current(f"vitviz.{name}")
-    if module != f"vitviz.{name}":  # of what was imported once, all could be reached as an attribute
+    # once vitviz is imported, its submodules are also reachable as attributes under their old names
+    if module != f"vitviz.{name}":
         return import_module(module)
     return _found(name)

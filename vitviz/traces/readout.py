@@ -1,8 +1,8 @@
-"""What a classifier reads of the last layer's tokens, in short: which, how, and around which norm.
+"""Description of how a classifier reads the last layer's tokens: tokens, pooling and norm.
 
-The vector y that the head is given is made of summaries: the class token, the mean over the patches, the
-largest of each of their numbers, or the answer of attention pooling; one of them, or two. A description holds
-no weights, and it says nothing about how much the head makes of y.
+The vector y that the head receives is made of one or two summaries: the class token, the mean over the
+patches, their elementwise maximum, or the output of attention pooling. A description holds no weights, and it
+says nothing about how much the head makes of y.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from vitviz.traces.grid import Grid
 
 @dataclass(frozen=True)
 class Summary:
-    """One vector made of the tokens from `start` to `stop` (places in the sequence, `stop` excluded)."""
+    """A vector computed from the tokens `start` to `stop` of the sequence, `stop` excluded."""
 
     how: Literal["mean", "max", "attention"]  # the mean of a single token is that token
     start: int
     stop: int
-    share: float = 1.0  # how much of y it makes: its factor in a sum, or its part of a row of vectors
+    share: float = 1.0  # weight in y: its factor in a sum, or its fraction of a concatenation
 
     def of(self, tokens: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch width"]:
-        """The summary itself; ValueError for attention, whose weights are the model's."""
+        """Return the summary of tokens; raises ValueError for attention, whose weights the model holds."""
         read = tokens[..., self.start : self.stop, :]
         if self.how == "attention":
             raise ValueError("The answer of attention pooling is not made of the tokens alone.")
@@ -36,38 +36,43 @@ class Summary:
 
 @dataclass(frozen=True)
 class Readout:
-    """y = the sum of share · summary, or the summaries side by side, or (`heads`) each read by its own head.
+    """Rule that makes y of the summaries: their weighted sum, their concatenation, or one head for each.
 
-    `norm` says where the last LayerNorm stands: 'before' the summaries (each token by itself), 'after' them,
-    'both', or 'none'. Where each summary has its own head, the logits are the sum of share · logits.
+    `norm` is the position of the last LayerNorm: 'before' the summaries (each token by itself), 'after' them,
+    'both', or 'none'. With `joined` = "heads" each summary has its own head, and the logits are the sum of
+    share · logits.
 
     >>> Readout.by_name("average", Grid(1, 2, (8, 8), ("class",))).weights(3).tolist()
     [0.0, 0.5, 0.5]
     """
 
     name: str  # as in `Trace.pool`
-    summaries: tuple[Summary, ...]  # empty for 'none': nothing is read
+    summaries: tuple[Summary, ...]  # empty for 'none': no token is read
     joined: Literal["sum", "side by side", "heads"] = "sum"
     norm: Literal["before", "after", "both", "none"] = "before"
 
     @property
     def linear(self) -> bool:
-        """Whether the tokens' weights are the same for every picture."""
+        """True if the tokens' weights do not depend on the image."""
         return all(summary.how == "mean" for summary in self.summaries)
 
     def weights(self, tokens: int) -> Float[Tensor, " token"]:
-        """How much of y each token is, float64, summing to 1; ValueError where no number says it."""
+        """Return each token's weight in y, float64, summing to 1.
+
+        Raises ValueError if the weights depend on the image, and for 'none'.
+        """
         if not self.linear or not self.summaries:
             raise ValueError(
                 f"What is read of each token is not fixed where the classifier reads {self.name!r}."
             )
-        return self.shares(torch.zeros(tokens, 1))  # whatever the tokens are
+        return self.shares(torch.zeros(tokens, 1))  # the values of the tokens do not matter
 
     def shares(self, tokens: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch token"]:
-        """The same for one picture, float64: a maximum reads, number by number, the largest's token.
+        """Return each token's weight in y for one image, float64.
 
-        `tokens` are what the summaries are made of (behind the norm where it stands before). Each of y's
-        numbers counts alike; equally large tokens share it. ValueError for attention, and for 'none'.
+        A maximum reads each number from the token where it is largest. `tokens` are the input of the
+        summaries (after the norm if it stands before them). All numbers of y count equally. Tokens with equal
+        maxima share the weight. Raises ValueError for attention and for 'none'.
         """
         if not self.summaries or any(one.how == "attention" for one in self.summaries):
             raise ValueError(
@@ -84,7 +89,7 @@ class Readout:
         return found
 
     def y(self, tokens: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch feature"]:
-        """The vector that is read, before a norm that stands after; of two heads' vectors the mean."""
+        """Return the vector y, before a norm that follows; for two heads the mean of their vectors."""
         made = [summary.of(tokens) for summary in self.summaries]
         if self.joined == "side by side":
             return torch.cat(made, dim=-1)
@@ -94,7 +99,10 @@ class Readout:
     def by_name(
         cls, name: str, grid: Grid, norm: Literal["before", "after", "both", "none"] = "before"
     ) -> Readout:
-        """The readout of a name in `NAMES`; ValueError for another, and for a token the grid has not."""
+        """Return the readout of a name in `NAMES`.
+
+        Raises ValueError for an unknown name and for a token that the grid does not have.
+        """
         if name not in NAMES:
             raise ValueError(f"There is no readout {name!r}; expected one of {', '.join(NAMES)}.")
         needed = {"class": 1, "class and average": 1, "class and distillation": 2}.get(name, 0)
@@ -115,14 +123,14 @@ class Readout:
 
 NAMES = (
     "class",  # the class token
-    "average",  # the mean over the patches; with "of all", over the prefix tokens too
+    "average",  # the mean over the patches; with "of all", including the prefix tokens
     "average of all",
-    "max",  # of each number the largest among the patches
+    "max",  # the elementwise maximum over the patches
     "max of all",
     "average and max",  # the mean of these two
     "average and max of all",
-    "class and average",  # both vectors side by side: transformers' DINOv2
-    "class and distillation",  # each with a head of its own, whose logits are averaged: DeiT
-    "attention",  # attention pooling (MAP); whether over the prefix tokens too, its summary says
-    "none",  # no classifier, and nothing that is pooled
+    "class and average",  # both vectors concatenated: transformers' DINOv2
+    "class and distillation",  # one head for each; their logits are averaged: DeiT
+    "attention",  # attention pooling (MAP); its summary tells whether it includes the prefix tokens
+    "none",  # no classifier and no pooling
 )

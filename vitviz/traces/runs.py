@@ -1,7 +1,8 @@
-"""What a picture is looked at with, a value: equal runs have equal traces, and are a cache's only key.
+"""Runs: an image with the checkpoint, size, edits and ablation used to analyse it.
 
-A run travels: in a link, in a zip, to another process. Hooks of Python users are no part of it; what is
-traced under them is never kept under a run. Layers and heads count from 0 here, as everywhere in Python.
+Equal runs have equal traces; a run is the only cache key. Runs are written into links and zips and sent to
+other processes. Hooks of Python users are not part of a run, so a trace made under such hooks is never cached
+under one. Layers and heads count from 0 here, as everywhere in Python.
 """
 
 from __future__ import annotations
@@ -18,20 +19,29 @@ from vitviz.traces.unicode import require_unicode
 
 HEADS_AS = ("mean", "tokens", "zero", "other")
 PATCHES_AS = ("dropped", "mean", "blur", "black")
-LARGEST = 999_999  # a number in a link has at most six digits, and layers and heads count from 1 there
+LARGEST = 999_999  # numbers in a link have at most six digits, and layers and heads count from 1 there
 
 
 @dataclass(frozen=True)
 class Ablation(NotebookDisplay):
-    """What is taken away from a pass (an ablation), and what stands in its place; nothing by default.
+    """Components and patches to remove from a forward pass, and their replacements; empty by default.
 
-    heads: (layer, head) pairs whose output is replaced; mlps: layers whose MLP's output is. `heads_as` says
-    by what: "mean" over a reference set of pictures, the mean over the picture's own "tokens", "zero", or
-    that of the `other` picture. patches: sequence numbers from 0, without prefix tokens; `patches_as`:
-    "dropped" leaves their tokens out; "mean" (colour: 0 in the model's units), "blur" (a Gaussian a patch
-    wide) and "black" paint over them, as a trial does. `at`: from which
-    layer on all tokens are those of `other` (activation patching). What has no effect is left out (`heads_as`
-    without heads or MLPs), so that equal passes have equal values. VitvizError for what is none of these.
+    Args:
+        heads: (layer, head) pairs whose output is replaced; both count from 0.
+        mlps: layers whose MLP output is replaced, from 0.
+        patches: sequence numbers of the patches to remove, from 0 without prefix tokens.
+        heads_as: replacement of heads and MLPs: "mean" over a reference set of images, the mean over the
+            image's own "tokens", "zero", or the output for the `other` image.
+        patches_as: "dropped" removes the tokens; "mean" (colour: 0 in the model's units), "blur" (a Gaussian
+            one patch wide) and "black" paint over the patches, as in a faithfulness test.
+        other: name of the other image.
+        at: from this layer on, all tokens are those of `other` (activation patching).
+
+    Settings without effect are reset (`heads_as` without heads or MLPs), so that equal passes have equal
+    values.
+
+    Raises:
+        VitvizError: a value is not one of these.
 
     >>> Ablation(heads=[(7, 1), (0, 2)], patches=[17, 0, 17])
     Ablation(heads=((0, 2), (7, 1)), patches=(0, 17))
@@ -77,7 +87,9 @@ class Ablation(NotebookDisplay):
         return f"Ablation({', '.join(told)})"
 
     def text(self) -> str:
-        """As it stands in a link: heads and layers counted from 1, patches from 0; "" for nothing.
+        """Return the ablation as written in a link; "" for none.
+
+        Heads and layers count from 1 in a link, patches from 0.
 
         >>> Ablation(heads=[(7, 1)], mlps=[2], patches=[0, 17]).text()
         'heads=8.2 mlps=3 patches=0.17'
@@ -94,9 +106,9 @@ class Ablation(NotebookDisplay):
 
     @classmethod
     def parse(cls, text: str) -> Ablation:
-        """The inverse of `text`; other orders and repetitions give the same value, and so the same text.
+        """Parse the result of `text`; other orders and repetitions give the same value.
 
-        Raises VitvizError for what names no ablation.
+        Raises VitvizError for text that is not an ablation.
 
         >>> Ablation.parse("heads=8.2_1.1 patches=3 patches_as=blur")
         Ablation(heads=((0, 0), (7, 1)), patches=(3,), patches_as='blur')
@@ -123,16 +135,16 @@ class Ablation(NotebookDisplay):
 
 @dataclass(frozen=True)
 class Run:
-    """A picture, what it is looked at with, what is painted over it, and what is taken away on the way.
+    """An image, the checkpoint and input size it is analysed with, the edits applied to it, and the ablation.
 
-    `picture` is the asker's key. `size` is the input's (height, width), None for the checkpoint's own.
+    `picture` is the caller's key. `size` is the input's (height, width); None for the checkpoint's own.
     """
 
     picture: str
     checkpoint: str
     size: tuple[int, int] | None = None
     without: Ablation = field(default_factory=Ablation)
-    weights: str = ""  # the digest of its files, where that is known: its name may come to stand for others
+    weights: str = ""  # digest of the checkpoint's files, if known: the name may later refer to other files
     strokes: ImageEdits = NONE
 
 

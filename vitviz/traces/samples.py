@@ -1,6 +1,6 @@
-"""Photographs to begin with: public-domain pictures that scikit-image carries inside its package.
+"""Sample images: public-domain photographs that scikit-image ships in its package.
 
-Titles, credits and licences are those of scikit-image's own documentation of each picture (skimage.data).
+Titles, credits and licences are those of scikit-image's own documentation of each image (skimage.data).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sample:
-    """A photograph by its name in skimage.data: what it `shows`, and the `classes` that would be right."""
+    """A photograph in skimage.data, its subject (`shows`), and the ImageNet `classes` that fit it."""
 
     name: str
     title: str
@@ -27,7 +27,7 @@ class Sample:
     classes: tuple[str, ...] = ()
 
     def truth(self, labels: Sequence[str]) -> list[int]:
-        """The numbers of the labels that fit the photograph; none where a classifier has no class for it.
+        """Return the indices of the labels that fit the photograph; empty if a classifier has no such class.
 
         >>> samples()[0].truth(["tench", "tabby, tabby cat"]), samples()[2].truth(["tench"])
         ([1], [])
@@ -36,7 +36,7 @@ class Sample:
         return [i for i, names in enumerate(named) if names & set(self.classes)]
 
 
-_SAMPLES = {  # by the file inside scikit-image, with classes of ImageNet
+_SAMPLES = {  # by file name inside scikit-image, with ImageNet classes
     "chelsea.png": Sample(
         "chelsea", "Chelsea the cat", "Stefan van der Walt, CC0", "cat",
         ("tabby", "tabby cat", "egyptian cat", "tiger cat"),
@@ -54,7 +54,7 @@ _SAMPLES = {  # by the file inside scikit-image, with classes of ImageNet
 
 
 def samples() -> tuple[Sample, ...]:
-    """The photographs that `sample_image` opens, in the order in which the page shows them.
+    """Return the photographs that `sample_image` opens, in the order of the page.
 
     >>> [sample.name for sample in samples()]
     ['chelsea', 'coffee', 'astronaut', 'rocket']
@@ -63,7 +63,13 @@ def samples() -> tuple[Sample, ...]:
 
 
 def sample_image(name: str) -> Image.Image:
-    """One of the photographs as an RGB picture in its full size; ImageError for a name there is not.
+    """Return a sample photograph as a full-size RGB image.
+
+    Args:
+        name: one of the names of `samples()`.
+
+    Raises:
+        ImageError: there is no sample of this name.
 
     >>> sample_image("chelsea").size
     (451, 300)
@@ -73,6 +79,6 @@ def sample_image(name: str) -> Image.Image:
     found = {sample.name: file for file, sample in _SAMPLES.items()}
     if name not in found:
         raise ImageError(f"There is no sample {quoted(name)}: expected one of {', '.join(found)}.")
-    # The file itself: skimage.data's functions bring in imageio, and look for a cached copy first.
+    # The file is opened directly: skimage.data's functions import imageio and look for a cached copy first.
     with files("skimage").joinpath("data", found[name]).open("rb") as file, Image.open(file) as picture:
         return picture.convert("RGB")

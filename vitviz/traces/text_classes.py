@@ -1,7 +1,8 @@
-"""Sentences that a checkpoint's name carries as its classes: `my-clip?text=a cat|a dog&template=a {}.`
+"""Checkpoint names that carry sentences as classes.
 
-So whatever names a checkpoint names what it is asked about: a link, a lesson, a file, a trace, a cache. Of
-classes by a file of vectors it has the first letters of their digest: `my-dino?vectors=0123456789abcdef`.
+Example: `my-clip?text=a cat|a dog&template=a {}.` A checkpoint's name in a link, lesson, file, trace or cache
+thus includes its classes. For classes from a file of vectors the name carries the first characters of their
+digest: `my-dino?vectors=0123456789abcdef`.
 """
 
 from collections.abc import Sequence
@@ -10,13 +11,13 @@ from urllib.parse import quote, unquote
 from vitviz.errors import VitvizError
 from vitviz.traces.unicode import require_unicode
 
-SENTENCES, WRITTEN = 100, 2_000  # in a name, and their characters; `vitviz.text` takes more
+SENTENCES, WRITTEN = 100, 2_000  # maximum in a name, and their characters in all; `vitviz.text` accepts more
 
 
 def with_text(name: str, sentences: Sequence[str], templates: Sequence[str] = ()) -> str:
-    """A checkpoint's name that carries sentences as its classes, in the place of those that it carried.
+    """Return a checkpoint's name with these sentences as its classes, replacing any others.
 
-    VitvizError for more than a name carries.
+    Raises VitvizError for more sentences or characters than a name can carry.
 
     >>> with_text("my-clip", ["a cat", "50 % | a dog"], ["a photo of {}."])
     'my-clip?text=a cat|50 %25 %7C a dog&template=a photo of {}.'
@@ -38,7 +39,7 @@ def with_text(name: str, sentences: Sequence[str], templates: Sequence[str] = ()
 
 
 def without_text(name: str) -> tuple[str, list[str], list[str]]:
-    """A checkpoint's name without the sentences that it carries, these, and their templates.
+    """Return a checkpoint's name without its sentences, the sentences, and their templates.
 
     >>> without_text("vit.pth?heads=6&text=a cat|50 %25 %7C a dog")
     ('vit.pth?heads=6', ['a cat', '50 % | a dog'], [])
@@ -51,12 +52,12 @@ def without_text(name: str) -> tuple[str, list[str], list[str]]:
 
 
 def plain(name: str) -> str:
-    """A checkpoint's name without the sentences or vectors that it carries."""
+    """Return a checkpoint's name without its sentences or vectors."""
     return without_text(name)[0]
 
 
 def with_vectors(name: str, digest: str) -> str:
-    """A checkpoint's name that carries classes by their digest, in the place of all that it carried.
+    """Return a checkpoint's name with classes given by their digest, replacing any others.
 
     >>> with_vectors("vit.pth?heads=6&text=a cat", "0123456789abcdef0123")
     'vit.pth?heads=6&vectors=0123456789abcdef'
@@ -66,10 +67,10 @@ def with_vectors(name: str, digest: str) -> str:
 
 
 def vectors_of(name: str) -> str:
-    """The letters of the digest that a checkpoint's name carries; '' for none."""
+    """Return the digest's characters in a checkpoint's name; '' for none."""
     return next((one[8:] for one in name.partition("?")[2].split("&") if one.startswith("vectors=")), "")
 
 
 def _carried(letter: str) -> str:
-    """A letter as it stands in a name, where some have a meaning and those that cannot be seen are lost."""
+    """Return a character as written in a name: reserved and unprintable ones are percent-encoded."""
     return quote(letter, "", errors="replace") if letter in "%&|@" or not letter.isprintable() else letter

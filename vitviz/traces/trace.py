@@ -1,8 +1,8 @@
-"""The record of one picture's forward pass.
+"""The trace of one image's forward pass.
 
-One pass at full speed leaves queries, keys, values and tokens of every layer; attention is computed from them
-when somebody looks, a layer (or a block of rows) at a time, because keeping N x N for all layers is what
-makes other tools run out of memory. It holds no model, so it can be cached, pickled and outlive it.
+One pass at full speed leaves the queries, keys, values and tokens of every layer. Attention is computed from
+them on demand, one layer or one block of rows at a time, because N x N numbers for all layers would exhaust
+the memory. A trace holds no model, so it can be cached and pickled, and can outlive the model.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from vitviz.traces.runs import Ablation
 
 
 def _owned(value: Any) -> Any:
-    """A tensor, or each of several, in a storage of its own."""
+    """Return a tensor, or each tensor of a tuple, in storage of its own."""
     if isinstance(value, tuple):
         return tuple(map(_owned, value))
     view = isinstance(value, Tensor) and value.untyped_storage().nbytes() > value.nbytes
@@ -33,7 +33,7 @@ def _owned(value: Any) -> Any:
 
 
 class _Pickled:
-    """Pickled with its own numbers alone: tensors of one batch are views of what all its traces share."""
+    """Pickles its own numbers only: tensors of one batch are views of storage that all its traces share."""
 
     def __getstate__(self) -> dict:
         return {name: _owned(value) for name, value in vars(self).items()}
@@ -41,10 +41,10 @@ class _Pickled:
 
 @dataclass(frozen=True)
 class Bias:
-    """What a model adds to the scores of one layer before the softmax.
+    """An additive term of one layer's attention scores, added before the softmax.
 
-    A relative-position bias is kept as its small table and the index shared by all layers, and expanded on
-    demand; any other additive mask is kept as it was given.
+    A relative-position bias is kept as its small table and the index shared by all layers, and is expanded on
+    demand. Any other additive mask is kept as given.
     """
 
     table: Float[Tensor, "head entry"] | None = None
@@ -54,7 +54,7 @@ class Bias:
     def rows(
         self, rows: slice | Tensor = slice(None), heads: slice = slice(None)
     ) -> Float[Tensor, "head query key"]:
-        """The part that belongs to some of the queries and heads; one row or head where all share it."""
+        """Return the bias of some queries and heads; one row or head if all share it."""
         if self.dense is None:
             return self.table[heads][:, self.index[rows]]
         places = zip(self.dense.shape, (heads, rows), strict=False)
@@ -63,15 +63,15 @@ class Bias:
 
 @dataclass(frozen=True)
 class Attention(_Pickled):
-    """One attention call as the model made it: after query-key norm, rotary embedding and relative bias."""
+    """Record of one attention call: after query-key norm, rotary embedding and relative bias."""
 
     q: Float[Tensor, "head query dim"]
     k: Float[Tensor, "head key dim"]
     v: Float[Tensor, "head key dim2"]
     scale: float
     bias: Bias | None = None
-    replaced: tuple[int, ...] = ()  # heads whose weighted values the model did not go on with
-    given: Float[Tensor, "replaced query dim2"] | None = None  # what it went on with instead
+    replaced: tuple[int, ...] = ()  # heads whose weighted values the model replaced
+    given: Float[Tensor, "replaced query dim2"] | None = None  # the values that replaced them
 
     @property
     def heads(self) -> int:
@@ -80,7 +80,10 @@ class Attention(_Pickled):
     def weights(
         self, rows: slice | Tensor = slice(None), heads: slice = slice(None)
     ) -> Float[Tensor, "head rows key"]:
-        """softmax(q k^T scale + bias) for some queries (a slice, or numbers) and heads: rows sum to 1."""
+        """Return softmax(q k^T scale + bias); rows sum to 1.
+
+        `rows`: the queries, a slice or indices. `heads`: a slice.
+        """
         with torch.autocast(self.q.device.type, enabled=False):
             scores = torch.matmul(self.q[heads, rows] * self.scale, self.k[heads].mT)
             if self.bias is not None:
@@ -88,7 +91,7 @@ class Attention(_Pickled):
             return torch.softmax(scores, dim=-1)
 
     def output(self) -> Float[Tensor, "head query dim2"]:
-        """What the model goes on with: the weighted values, or what was put in their place."""
+        """Return the values that the model continued with: weighted values, or their replacements."""
         handed = self.weights() @ self.v
         if self.replaced:
             handed[list(self.replaced)] = self.given
@@ -96,7 +99,7 @@ class Attention(_Pickled):
 
 
 def to_device(part: Any, device: torch.device | str, kinds: Any) -> Any:
-    """A dataclass of such kinds with every tensor in it on a device; what is anything else is not moved."""
+    """Return a dataclass of `kinds` with every tensor on a device; other values stay unchanged."""
     if isinstance(part, Tensor):
         return part.to(device)
     if isinstance(part, tuple):
@@ -107,19 +110,19 @@ def to_device(part: Any, device: torch.device | str, kinds: Any) -> Any:
 
 
 def on_cpu(recorded):
-    """A trace of a survey, which lies where its model is, as one that all are given."""
+    """Return a copy on the CPU of a survey's trace, which is on its model's device."""
     return to_device(recorded, "cpu", Trace | Attention | Bias | ResidualWrites)
 
 
 @dataclass(frozen=True)
 class ModelInput:
-    """The picture as the model gets it, and where that lies in the upload."""
+    """The image as the model receives it, and the position of its crop in the upload."""
 
     picture: UInt8[np.ndarray, "height width 3"]
     box: tuple[float, float, float, float]  # left, top, right, bottom of the crop, in pixels of the upload
     upload: tuple[int, int]  # width and height of the upright upload
-    retouched: ImageEdits = NONE  # what the upload was painted over with
-    # The values from 0 to 1 that the model gets, where 8 bits round them; None where the image says it all.
+    retouched: ImageEdits = NONE  # the edits applied to the upload
+    # The model's input values, 0 to 1, if 8 bits would round them; None if `picture` is exact.
     exact: Float[np.ndarray, "height width 3"] | None = None
 
     @property
@@ -129,98 +132,103 @@ class ModelInput:
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far a precision took a model from float32 on one picture: probabilities' largest differences.
+    """Largest differences between a precision and float32 on one image, as probabilities from 0 to 1.
 
-    From 0 to 1: `attention` over all layers, heads, queries and keys, `classes` over all classes.
+    `attention` is over all layers, heads, queries and keys. `classes` is over all classes.
     """
 
     attention: float
     classes: float | None  # None for a model without a classifier
     logits: float | None = None  # the largest difference of any logit
-    # How far the float32 model's account of its logits fails to add up, of the largest logit.
+    # The gap of the float32 model's logit attribution, relative to the largest logit.
     gap: float | None = None
 
 
 @dataclass(frozen=True)
 class ResidualWrites(_Pickled):
-    """What was added to the tokens that the classifier reads (its readers), for the account of a logit.
+    """Vectors added to the tokens that the classifier reads (the readers), for logit attribution.
 
-    Recorded by hooks of their own, and kept summed over the readers with the weight that each slot of the
-    readout gives them, the final norm's deviation held: see `vitviz.analyses.readout_stage`. What is kept for
-    each reader are the numbers of norms and gates between a head and the residual stream; None without any.
+    Separate hooks record them. They are stored summed over the readers, weighted as each slot of the readout
+    weighs the readers, with the final norm's deviation held: see `vitviz.analyses.readout_stage`. Only the
+    numbers of norms and gates between a head and the residual stream are kept for each reader; they are None
+    without such layers.
     """
 
     weights: Float[Tensor, "reader slot"]
-    attention: Float[Tensor, "layer slot width"]  # the attention branch as it was added
-    mlps: Float[Tensor, "layer slot width"]  # the MLP branch as it was added
+    attention: Float[Tensor, "layer slot width"]  # the attention branch, as added
+    mlps: Float[Tensor, "layer slot width"]  # the MLP branch, as added
     inner: Float[Tensor, "layer reader"] | None = None  # deviation of the norm between heads and projection
-    post: Float[Tensor, "layer reader"] | None = None  # deviation of the norm behind the attention branch
-    gates: Float[Tensor, "layer reader inner"] | None = None  # what each number of the heads is multiplied by
+    post: Float[Tensor, "layer reader"] | None = None  # deviation of the norm after the attention branch
+    gates: Float[Tensor, "layer reader inner"] | None = None  # factors of the heads' numbers
     pool_mlp: Float[Tensor, " width2"] | None = None  # attention pooling's own MLP
 
 
-@dataclass(frozen=True, eq=False)  # a trace is itself: comparing tensors field by field has no single answer
+# a trace equals only itself: comparing tensors field by field has no single result
+@dataclass(frozen=True, eq=False)
 class Trace(_Pickled, NotebookDisplay):
-    """Everything one forward pass leaves behind; one image, no batch axis, float32 on the CPU, detached.
+    """The result of one forward pass: one image, no batch axis, float32 on the CPU, detached.
 
-    What the model computed in another `dtype` is kept in float32 too, so that everything made of it is
-    computed so. Layers count from 0 here, from 1 on the page and in the paper.
+    Values that the model computed in another `dtype` are converted to float32, so all analyses compute in
+    float32. Layers count from 0 here, from 1 on the page and in the paper.
 
-    Where patches were left out, `kept` has the numbers of those that stayed, and the sequence is shorter:
-    `layers`, `tokens`, `readout`, `read` and `written` are of its `length` tokens, prefix first. `grid` stays
-    that of the picture, as do `patch_embedding` and `position_embedded`; `on_tokens`, `on_grid` lead back.
+    If patches were dropped, `kept` holds the numbers of the remaining patches and the sequence is shorter:
+    `layers`, `tokens`, `readout`, `read` and `written` have `length` tokens, prefix first. `grid`,
+    `patch_embedding` and `position_embedded` still describe the whole image. `on_tokens` and `on_grid` map
+    back to the whole grid.
     """
 
     checkpoint: str
     grid: Grid
     view: ModelInput
     layers: tuple[Attention, ...]
-    tokens: tuple[Float[Tensor, "token width"], ...]  # input of the first block, then every block's output
+    # input of the first block, then the output of every block
+    tokens: tuple[Float[Tensor, "token width"], ...]
     patch_embedding: Float[Tensor, "patch width"]  # E x_p, before the position embedding
-    position_embedded: Float[Tensor, "patch width"] | None  # after it; None where none is added
+    # after the position embedding; None where none is added
+    position_embedded: Float[Tensor, "patch width"] | None
     logits: Float[Tensor, "class"] | None
-    # what the classifier reads, the name of `readout`: "class", "average", "attention", …
-    # (vitviz.traces.readout.NAMES)
+    # kind of the readout: "class", "average", "attention", … (vitviz.traces.readout.NAMES)
     pool: str
-    pooling: Attention | None = None  # attention pooling (MAP): its queries are no tokens of the sequence
+    pooling: Attention | None = None  # attention pooling (MAP); its queries are not tokens of the sequence
     labels: tuple[str, ...] = field(default=(), repr=False)
     milliseconds: float = 0.0
-    first_pass: bool = False  # at this size, so that its time is not what a pass takes
+    first_pass: bool = False  # the first pass at this size, so `milliseconds` includes the warm-up
     device: str = "cpu"
-    readout: Readout | None = None  # the same in full; None in a trace that is not from a model
-    # How much of y each token is, where that depends on the picture (a maximum).
+    readout: Readout | None = None  # the readout in full; None in a trace that does not come from a model
+    # Weight of each token in y, if it depends on the image (a maximum).
     read: Float[Tensor, " token"] | None = None
-    dtype: str = "float32"  # in which the model computed
-    # Of that from float32, on the checkpoint's first picture; None in float32.
+    dtype: str = "float32"  # precision of the model's computation
+    # Deviation of `dtype` from float32 on the checkpoint's first image; None in float32.
     deviation: Deviation | None = None
-    written: ResidualWrites | None = None  # None where the model's blocks or its readout are not understood
-    kept: tuple[int, ...] | None = None  # patches that stayed, from 0; None where none was left out
-    without: Ablation = Ablation()  # what was taken away from this pass
-    classes: Classes | None = None  # given ones, which the logits are of; None for the model's own
-    own_head_type: HeadType = "softmax"  # what the model's own outputs are
+    written: ResidualWrites | None = None  # None if the model's blocks or its readout are not supported
+    kept: tuple[int, ...] | None = None  # remaining patches, from 0; None if none was dropped
+    without: Ablation = Ablation()  # the ablation of this pass
+    # classes given by the user, which `logits` belong to; None for the model's own
+    classes: Classes | None = None
+    own_head_type: HeadType = "softmax"  # type of the model's own outputs
 
     @property
     def head_type(self) -> HeadType:
-        """What the logits are read as: given classes say it, else the model's own head."""
+        """Type of the logits: the given classes' score, else the type of the model's own head."""
         return self.own_head_type if self.classes is None else self.classes.score
 
     @property
     def length(self) -> int:
-        """How many tokens the pass had; `grid.tokens` where no patch was left out."""
+        """Number of tokens of the pass; equals `grid.tokens` if no patch was dropped."""
         return self.grid.tokens if self.kept is None else self.grid.prefix + len(self.kept)
 
     @property
     def places(self) -> slice | Tensor:
-        """Where the tokens of the pass stand among all of the grid's."""
+        """Positions of the pass's tokens among all tokens of the grid."""
         if self.kept is None:
             return slice(None)
         prefix = self.grid.prefix
         return torch.cat([torch.arange(prefix), prefix + torch.tensor(self.kept, dtype=torch.long)])
 
     def on_tokens(self, values: Float[Tensor, "*lead length"]) -> Float[Tensor, "*lead token"]:
-        """Numbers of the pass's tokens, for all tokens of the grid: NaN where a patch was left out.
+        """Return values of the pass's tokens for all tokens of the grid: NaN where a patch was dropped.
 
-        Nothing is copied where none was.
+        Without dropped patches the values are returned without a copy.
         """
         if self.kept is None:
             return values
@@ -229,11 +237,11 @@ class Trace(_Pickled, NotebookDisplay):
         return whole
 
     def on_grid(self, values: Float[Tensor, "*lead length"]) -> Float[Tensor, "*lead row col"]:
-        """Numbers of the pass's patches as a map, NaN where one was left out; prefix tokens do not appear."""
+        """Return values of the pass's patches as a map: NaN where a patch was dropped, no prefix tokens."""
         return self.on_tokens(values)[..., self.grid.prefix :].unflatten(-1, (self.grid.rows, self.grid.cols))
 
     def layer(self, layer: int) -> Attention:
-        """One layer's attention call, counted from 0; IndexError for one that does not exist."""
+        """Return one layer's attention call; layers count from 0. Raises IndexError for an unknown layer."""
         if not 0 <= layer < len(self.layers):
             raise IndexError(
                 f"Layer {layer} does not exist: {self.checkpoint} has layers 0 to {len(self.layers) - 1}."
@@ -241,13 +249,21 @@ class Trace(_Pickled, NotebookDisplay):
         return self.layers[layer]
 
     def attention(self, layer: int) -> Float[Tensor, "head query key"]:
-        """The attention of every head of one layer after the softmax (row = query, sums to 1)."""
+        """Return one layer's attention after the softmax: (head, query, key), rows sum to 1.
+
+        Args:
+            layer: counts from 0; raises IndexError for an unknown layer.
+        """
         return self.layer(layer).weights()
 
     def attention_rows(
         self, layer: int, block: int = 512
     ) -> Iterator[tuple[int, slice, Float[Tensor, "rows key"]]]:
-        """The same in blocks of a head's rows: (head, rows, weights), for what must not hold N x N."""
+        """Yield one layer's attention in blocks of rows: (head, rows, weights).
+
+        For analyses that must not hold N x N numbers. `block` is the number of rows. Raises IndexError for an
+        unknown layer.
+        """
         attention = self.layer(layer)
         for head in range(attention.heads):
             for start in range(0, self.length, block):
@@ -255,10 +271,11 @@ class Trace(_Pickled, NotebookDisplay):
                 yield head, rows, attention.weights(rows, slice(head, head + 1))[0]
 
     def top(self, count: int = 5) -> list[tuple[str, float]]:
-        """The likeliest classes with their probabilities, likeliest first; empty without a classifier.
+        """Return the `count` most probable classes with their probabilities, in descending order.
 
-        Where `head_type` is "value", the outputs with the largest values, which are no probabilities.
-        VitvizError for a count that is no whole number from 0; more than there are classes are all.
+        If `head_type` is "value", return the outputs with the largest values, which are not probabilities.
+        The list is empty without a classifier, and holds all classes if `count` exceeds their number. Raises
+        VitvizError if `count` is not a whole number from 0.
         """
         if whole_number(count) is None:
             raise VitvizError(
@@ -271,25 +288,26 @@ class Trace(_Pickled, NotebookDisplay):
 
     @property
     def quantity(self) -> str:
-        """What `top` and `scores` give, by name: each class's "probability", or an output's "value"."""
+        """Name of the numbers of `top` and `scores`: "probability" of a class, or "value" of an output."""
         return "value" if self.head_type == "value" else "probability"
 
     @property
     def prediction(self) -> int | None:
-        """The predicted class, of a single output 0 for no and 1 for yes; None where none is predicted."""
+        """Predicted class; for a single output 0 is no and 1 is yes. None without a prediction."""
         if self.logits is None or not self.logits.numel() or self.head_type == "value":
             return None
         return int(predictions_of(self.logits, self.head_type))
 
     def named(self, index: int) -> str:
-        """A class by its label, or by its number where the labels are not those of the logits."""
+        """Return a class's label, or its number if the labels do not belong to the logits."""
         if len(self.labels) == self.logits.numel():
             return self.labels[index]
         return f"output {index}" if self.head_type == "value" else f"class {index}"
 
     def probabilities(self, logits: Float[Tensor, "*row class"] | None = None) -> Float[Tensor, "*row class"]:
-        """What logits, its own or others, say in float64: by a softmax, or a sigmoid each (`head_type`).
+        """Return the probabilities of logits, the trace's own by default, in float64.
 
+        `head_type` decides between the softmax over the classes and a sigmoid of each logit. Raises
         VitvizError for a head whose outputs are values.
         """
         if self.head_type == "value":
@@ -297,29 +315,39 @@ class Trace(_Pickled, NotebookDisplay):
         return self.scores(logits)
 
     def scores(self, logits: Float[Tensor, "*row class"] | None = None) -> Float[Tensor, "*row class"]:
-        """The probabilities of logits, its own or others, in float64; of a head of values these values."""
+        """Return the probabilities of logits in float64; the values themselves for a head of values.
+
+        `logits`: the trace's own by default.
+        """
         return scores_of(self.logits if logits is None else logits, self.head_type)
 
     def require_logits(self, otherwise: str) -> Float[Tensor, " class"]:
-        """Its logits; VitvizError, which says what is not there otherwise, where it has no classifier."""
+        """Return the logits; raise VitvizError without a classifier.
+
+        `otherwise` completes the message: what is impossible without one.
+        """
         if self.logits is None:
             raise VitvizError(f"{self.checkpoint} has no classifier, so {otherwise}.")
         return self.logits
 
     @property
     def size(self) -> float:
-        """How large its logits are, to measure a gap by: the largest, or what a cosine of 1 would give."""
+        """Magnitude of the logits, as the reference for gaps.
+
+        It is the largest |logit|, and at least the logit of a cosine of 1 for given classes.
+        """
         largest = 0.0 if self.logits is None else self.logits.abs().max().item()
         return largest if self.classes is None else max(largest, self.classes.scale)
 
     @property
     def nbytes(self) -> int:
-        """The memory that this record holds, for caches bounded in bytes."""
+        """Memory of this trace in bytes, for caches with a byte limit."""
         tensors = [*self.tokens, self.patch_embedding]
         for attention in (*self.layers, *([self.pooling] if self.pooling else [])):
             tensors += [attention.q, attention.k, attention.v, attention.given]
             if attention.bias is not None:
                 tensors += [attention.bias.table, attention.bias.dense]
         tensors += [self.position_embedded, self.read, *(vars(self.written).values() if self.written else ())]
-        whole = [tensor.untyped_storage() for tensor in tensors if tensor is not None]  # of views once
+        # views of one storage count once
+        whole = [tensor.untyped_storage() for tensor in tensors if tensor is not None]
         return sum({one.data_ptr(): one.nbytes() for one in whole}.values()) + self.view.nbytes

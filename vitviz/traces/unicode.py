@@ -1,5 +1,7 @@
-"""Texts that can be sent and saved: half a character (a lone surrogate) has no UTF-8, so one in a label would
-break the event stream of every page that shows it.
+"""Checks that text can be encoded as UTF-8.
+
+A lone surrogate (half a character) has no UTF-8 encoding. In a label, such a character would break the event
+stream of every page that shows the label.
 """
 
 import json
@@ -9,7 +11,7 @@ from vitviz.errors import VitvizError, quoted
 
 
 def require_unicode(text: str, what: str) -> str:
-    """Return a text that encodes to UTF-8. VitvizError, which says `what` it is, for any other.
+    """Return a text that encodes to UTF-8; raises VitvizError, which names `what` it is, for any other.
 
     >>> require_unicode("caf\u00e9", "the label")
     'café'
@@ -26,7 +28,7 @@ def require_unicode(text: str, what: str) -> str:
 
 
 def parse_json(data: str | bytes) -> Any:
-    """Return what JSON says. ValueError where it is none or has half a character; RecursionError."""
+    """Parse JSON; raises ValueError for invalid JSON or half a character, and RecursionError."""
     parsed = json.loads(data)
     json.dumps(parsed, ensure_ascii=False).encode()
     return parsed

@@ -38,16 +38,13 @@ from vitviz.views.shared import json_bytes
 from vitviz.views.subject import Settings, ViewContext
 
 LEFT_OUT = (
-    "{view} is not applicable here, because patches have been left out of the sequence. Put them back, or"
-    " take them away by painting over them."
+    "{view} is not applicable here, because patches have been dropped from the sequence. Restore "
+    "them, or remove them by painting over them."
 )
-ROUNDED = (
-    "{view} is not applicable here, because its passes are made in float32, and {checkpoint} computes in"
-    " {dtype}."
-)
+ROUNDED = "{view} is not applicable here, because it needs float32, and {checkpoint} computes in {dtype}."
 UNCHANGED = (
-    "There is no difference to show: the picture is not retouched and nothing is taken away. Change one of"
-    " them, or turn the difference off."
+    "There is no difference to show: the image is unedited and nothing is removed. Edit the image, "
+    "remove something, or turn the difference off."
 )
 PAPER = "Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021, arXiv 2010.11929"
 CHART = "the chart, as JSON"

@@ -248,7 +248,7 @@ def _largest(maximum: float | str, about: ModelShape | None) -> float:
 DIFFERENCE = Choice(
     "difference",
     "Difference",
-    "what is shown less the same of the picture as it was: not retouched, and with nothing taken away",
+    "values after your edits and removals minus values of the original image",
     options=(("off", "Off"), ("on", "After − before")),
 )
 

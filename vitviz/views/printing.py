@@ -19,8 +19,8 @@ from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.controls import ModelShape
 from vitviz.views.subject import Settings, ViewContext
 
-NOTHING_GROWS = "{view} has no film over the layers: nothing in it grows from one to the next."
-NO_PRINT = "{view} has no figure for print: it draws itself in the browser alone."
+NOTHING_GROWS = "{view} has no video over the layers: it does not change from layer to layer."
+NO_PRINT = "{view} has no figure for print: it is drawn only in the browser."
 FrameSettings = tuple[tuple[str, dict[str, Any]], ...]  # each frame's label and settings
 GROWS = {"layer": "Layer {layer}", "depth": "Depth {depth}"}  # settings that a film goes through: its labels
 PINS = ("#e69f00", "#56b4e9", "#009e73", "#cc79a7")  # Okabe and Ito, told apart with any colour vision
@@ -69,7 +69,7 @@ def token_name(grid: Grid, token: int) -> str:
 WRITERS = {
     "embedding": "the embedding",
     "positions": "the positions",
-    "constant": "biases within",
+    "constant": "inner biases",
     "biases": "biases",
     "bias": "Layer {layer}, bias",
     "head": "Layer {layer}, head {head}",
@@ -126,11 +126,11 @@ def over_which(subject: ViewContext) -> LocalizedText:
     """Over which pictures something is that is made from a set of them."""
     if subject.survey is None:
         return LocalizedText(
-            "Over {count} parts of the four sample photographs.", count=subject.sampled().images
+            "Based on {count} crops of the four sample images.", count=subject.sampled().images
         )
     if subject.survey.images == 1:
-        return LocalizedText("Over one picture.")
-    return LocalizedText("Over {count} pictures.", count=subject.survey.images)
+        return LocalizedText("Based on one image.")
+    return LocalizedText("Based on {count} images.", count=subject.survey.images)
 
 
 def scaled(settings: Settings, values: np.ndarray, scale: Scale) -> Scale:

@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from vitviz.views.subject import ViewContext
 
 ClassTarget = int | tuple[int, int]  # a class, or a rather than b
-WHOLE = (
-    "Parts are taken away in turn from the whole model alone. Put back what has been taken away, and all of"
-    " them can be tried."
-)
+WHOLE = "This test needs the full model. Restore removed parts first."
 
 
 def distances_of(subject: ViewContext) -> Distances:

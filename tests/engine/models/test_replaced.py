@@ -75,7 +75,9 @@ def test_the_page_shows_the_new_weights_and_says_so(studio, folder):
     expected = load(str(folder / "mine"), device="cpu").trace(studio.pictures.opened(picture)).logits
     assert abs(studio.subject(new).trace.logits - expected).max() < 1e-5
     said = [note["text"] for note in answer(studio.subject(new))["notes"]]
-    assert "Its files were replaced while this site was running: these are the new weights." in said
+    assert (
+        "The checkpoint’s files changed while the server was running. The page now uses the new weights."
+    ) in said
 
 
 @pytest.mark.parametrize("evicted", [False, True])

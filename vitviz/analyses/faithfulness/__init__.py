@@ -1,1 +1,1 @@
-"""Maps on trial: whether taking away what one calls relevant moves the answer more than the rest."""
+"""Faithfulness tests of saliency maps: compare the removal of relevant and of irrelevant patches."""

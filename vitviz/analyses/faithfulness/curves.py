@@ -1,21 +1,21 @@
-"""Curves of removal, and SaCo, of one map or of many at once: every set of patches is asked about once.
+"""Removal curves and SaCo of one or many maps; the model is run once for every set of patches.
 
-Patches are ranked, never pixels of an enlarged map: there ties would decide. What is removed least relevant
-first leaves the same sets that inserting most relevant first passes through, in reverse.
+Patches are ranked, never pixels of an enlarged map: there ties would decide. Removing the least relevant
+patches first leaves the same sets as inserting the most relevant first, in reverse order.
 
-A map with equal values has no one order: its curves are the mean over several (`draws`), drawn from the seed.
-SaCo's groups are cut from the first of them, since patches of equal value move it little and its ten sets,
-each of nearly the whole picture, are half of what a map costs.
+A map with equal values has no unique order. Its curves are the mean over several orders (`draws`), drawn from
+the seed. SaCo's groups are cut from the first order, because patches of equal value change it little, and its
+ten sets, each of nearly the whole image, are half of a map's cost.
 
-What a trial measures: areas under curves of removal, SaCo, and how far chance alone reaches.
+Measures: areas under removal curves, SaCo, and the range of chance.
 
     area = trapezoid of a score over the share removed, 0 to 100 %
     SaCo = sum_{i<j} +-(s_i - s_j) / sum_{i<j} |s_i - s_j|,   + where D_i >= D_j
 
 with groups from the most relevant to the least, s_i a group's summed value and D_i the drop of the score when
-that group alone is removed (Wu et al., CVPR 2024, arXiv 2404.01415). SaCo lies in -1 to 1 and is 0 where the
-map tells no group from another. Magnitudes enter it: scaling a map changes nothing, clamping does. Neither
-shows that a map is right where a model gets its answer from several places at once.
+that group alone is removed (Wu et al., CVPR 2024, arXiv 2404.01415). SaCo lies in -1 to 1 and is 0 if the map
+assigns all groups the same value. Magnitudes matter: scaling a map changes nothing, clamping does. Neither
+shows that a map is right if a model bases its prediction on several regions at once.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -35,14 +35,14 @@ from vitviz.traces.head_type import SCORES as SCORES
 from vitviz.traces.head_type import HeadType, predictions_of, require_score, scores_of
 
 LogitsOf = Callable[[Int[Tensor, "batch kept"]], Float[Tensor, "batch class"]]
-OnStep = Callable[[int, int], None]  # how many sets are done, of how many
-_SETS = 64  # in one request
+OnStep = Callable[[int, int], None]  # number of sets done, and their total
+_SETS = 64  # sets per request
 
 
 def _answered(
     sets: Iterable[tuple[int, ...]], answers: LogitsOf, told: OnStep | None
 ) -> dict[tuple[int, ...], Float[Tensor, " class"]]:
-    """The logits of sets of patches, each asked about once, the largest first."""
+    """Return the logits of sets of patches, each computed once, the largest first."""
     known, found = sorted(dict.fromkeys(sets), key=len, reverse=True), {}
     for size, same in groupby(known, key=len):
         while some := list(islice(same, _SETS)):
@@ -58,10 +58,10 @@ def scored(
     logits: Float[Tensor, "set class"], classes: tuple[int, ...], answer: int | None,
     head_type: HeadType = "softmax",
 ) -> dict[str, Float[Tensor, " set"]]:  # fmt: skip
-    """Whether the answer is still the model's own, and the explained class's probability and logit.
+    """Return the scores: prediction preserved (1 or 0), and the explained class's probability and logit.
 
-    For a rather than b the logit is the difference, and the probability that of a among the two. `answer`
-    counts as `predictions_of` does. Of a head of values there is the logit alone, which is the value.
+    For a rather than b the logit is the difference, and the probability is that of a among the two. `answer`
+    is the prediction as `predictions_of` counts. A head of values has only the logit, which is the value.
 
     >>> found = scored(torch.tensor([[2.0, 1.0], [0.0, 0.0]]), (0, 1), answer=0)
     >>> found["logit"].tolist(), round(found["probability"][0].item(), 3)
@@ -76,7 +76,7 @@ def scored(
 
 
 def orders_of(values: Float[Tensor, "*shape"], seed: int, draws: int) -> list[Int[Tensor, " patch"]]:
-    """Patches by value, the largest first: one order, or `draws` of them where values are equal.
+    """Return patches by value, the largest first: one order, or `draws` orders if values are equal.
 
     >>> [order.tolist() for order in orders_of(torch.tensor([0.1, 3.0, 0.2]), seed=0, draws=4)]
     [[1, 2, 0]]
@@ -92,7 +92,7 @@ def orders_of(values: Float[Tensor, "*shape"], seed: int, draws: int) -> list[In
 
 
 def saco(salience: Float[Tensor, " group"], drops: Float[Tensor, " group"]) -> float:
-    """-1 to 1, from the groups' values and what their removal took off the score.
+    """Return SaCo, from -1 to 1, from the groups' values and the drops of the score when they are removed.
 
     >>> saco(torch.tensor([3.0, 2.0, 0.0]), torch.tensor([0.5, 0.1, 0.0]))
     1.0
@@ -106,8 +106,10 @@ def saco(salience: Float[Tensor, " group"], drops: Float[Tensor, " group"]) -> f
 
 @lru_cache(maxsize=256)
 def beyond(tail: float, freedom: int) -> float:
-    """What Student's t with so many degrees of freedom exceeds with this probability; infinite where there
-    are none. (With t = sqrt(freedom) tan a, a's density is as cos(a)^(freedom - 1) from -90 to 90 degrees.)
+    """Return the value that Student's t exceeds with a probability: the one-sided quantile.
+
+    The result is infinite without degrees of freedom. (With t = sqrt(freedom) tan a, a's density is as
+    cos(a)^(freedom - 1) from -90 to 90 degrees.)
 
     >>> [round(beyond(0.05, freedom), 2) for freedom in (1, 4, 19)]
     [6.31, 2.13, 1.73]
@@ -121,7 +123,7 @@ def beyond(tail: float, freedom: int) -> float:
 
 
 def of_all(methods: int, tail: float = 0.05) -> float:
-    """At which probability to hold each of so many methods, for any to beat chance with `tail` (Sidak 1967).
+    """Return the significance level of each of several tests for a family-wise level `tail` (Sidak 1967).
 
     >>> round(1 - (1 - of_all(12)) ** 12, 6)
     0.05
@@ -129,24 +131,27 @@ def of_all(methods: int, tail: float = 0.05) -> float:
     return 1 - (1 - tail) ** (1 / max(1, methods))
 
 
-GROUPS = 10  # of SaCo
+GROUPS = 10  # number of SaCo's groups
 
 
 @dataclass(frozen=True)
 class RemovalCurves:
-    """One map's scores at every share removed: the mean over its orders, where equal patches had several."""
+    """Scores of one map at every fraction removed: mean over its orders if patches have equal values."""
 
-    most: Mapping[str, Float[Tensor, " step"]]  # by score; the most relevant removed first
+    most: Mapping[str, Float[Tensor, " step"]]  # by score; the most relevant patches removed first
     least: Mapping[str, Float[Tensor, " step"]]
     saco: float
 
     def areas(self, shares: Sequence[float], score: str = "probability") -> tuple[float, float]:
-        """Under both curves, in the score's units: of the first lower is better, of the second higher."""
+        """Return the areas under both curves, in the score's units.
+
+        A lower first area (most relevant first) and a higher second area (least relevant first) are better.
+        """
         steps, sides = torch.tensor(shares, dtype=torch.float64), (self.most, self.least)
         return tuple(torch.trapezoid(one[score].double(), steps).item() for one in sides)
 
     def gap(self, shares: Sequence[float], score: str = "probability") -> float:
-        """How much later the answer is lost with the least relevant first: the area between both curves."""
+        """Return the area between both curves: least relevant first minus most relevant first."""
         most, least = self.areas(shares, score)
         return least - most
 
@@ -164,16 +169,17 @@ def curves_of(
     answer: int | None, shares: Sequence[float], seed: int, draws: int, groups: int = GROUPS,
     told: OnStep | None = None, head_type: HeadType = "softmax",
 ) -> tuple[dict[Hashable, RemovalCurves], int]:  # fmt: skip
-    """Every map's curves, and how many sets of patches were asked about; without `groups` no SaCo.
+    """Return every map's curves, and the number of sets of patches that were run; no SaCo without `groups`.
 
-    SaCo weighs what a group's removal takes off the probability; of a head of values, off the value.
+    SaCo uses the drop of the probability when a group is removed; for a head of values, the drop of the
+    value.
     """
     plans, sets = {}, []
     for name, values in maps.items():
         orders, counts = orders_of(values, seed, draws), [round(share * values.numel()) for share in shares]
         sides = [
             (_keys(order[n:] for n in counts), _keys(order[: len(order) - n] for n in counts))
-            for order in orders  # what is left, most and least relevant removed first
+            for order in orders  # remaining patches, with the most and the least relevant removed first
         ]
         salience, without = _groups(values.flatten(), orders[0], groups) if groups else (None, [])
         sets += chain(*chain(*sides), without)
@@ -199,7 +205,7 @@ def _keys(sets: Iterable[Tensor]) -> list[tuple[int, ...]]:
 def _groups(
     values: Float[Tensor, " patch"], order: Tensor, count: int
 ) -> tuple[Float[Tensor, " group"], list[tuple[int, ...]]]:
-    """Each group's value, the most relevant first, and what is left without it, last without none."""
+    """Return each group's value, the most relevant first, and the patches left without it; all come last."""
     groups = torch.tensor_split(order, min(count, len(order)))
     others = [torch.cat([order[:0], *groups[:i], *groups[i + 1 :]]) for i in range(len(groups))]
     return torch.stack([values[group].sum() for group in groups]), _keys([*others, order])

@@ -1,10 +1,10 @@
-"""The trial of maps on one picture: patches are taken away, by relevance, and the answer is watched.
+"""Faithfulness of saliency maps on one image: remove patches by relevance and record the prediction.
 
-Samek et al. 2017 and RISE (Petsiuk et al. 2018) on patches, as Chefer et al. 2021 compare maps: a map that
-knows what the answer is made of loses it soon when its best patches go first, and late when they go last.
-Every way to remove is another question (`patches_as`); random maps are on trial with the others, because what
-tells a map from them is all that counts. On one picture a difference smaller than chance's own spread says
-nothing, and none says how another picture would go.
+Samek et al. 2017 and RISE (Petsiuk et al. 2018) on patches, as Chefer et al. 2021 compare maps: if a map is
+faithful, removing its top patches first destroys the prediction quickly; removing them last, slowly. Every
+way of removing patches is a separate test (`patches_as`). Random maps are tested with the others, because
+only the difference from them counts. On one image a difference smaller than the spread of chance says
+nothing, and no difference tells how another image would behave.
 """
 
 from __future__ import annotations
@@ -26,41 +26,47 @@ from vitviz.traces.head_type import HeadType, require_score, scores_named
 from vitviz.traces.localized_text import message_of
 from vitviz.traces.trace import Trace
 
-SHARES = tuple(step / 10 for step in range(11))  # removed, both ends included
-DRAWS = 10  # random maps: of five, chance's reach is half as far again
-ORDERS = 5  # of equal patches
-CONVERGENCE = ("steps", "change", "converged")  # of integrated gradients; None of other maps
-OnMethod = Callable[[float, str], None]  # the share that is done, and what is being done
+SHARES = tuple(step / 10 for step in range(11))  # fractions removed, both ends included
+DRAWS = 10  # random maps; with five, the threshold of chance is 1.5 times as large
+ORDERS = 5  # orders of equal patches
+CONVERGENCE = ("steps", "change", "converged")  # of integrated gradients; None for other maps
+OnMethod = Callable[[float, str], None]  # fraction done, and the step in progress
 
 
 @dataclass(frozen=True)
 class Faithfulness(NotebookTable):
-    """What was found on one picture. Methods that do not apply are in `refused`, each with the reason."""
+    """Results for one image. Methods that do not apply are in `refused`, with the reason."""
 
     checkpoint: str
-    classes: tuple[int, ...]  # what was explained: a class, or a rather than b
+    classes: tuple[int, ...]  # explained class, or a rather than b
     answer: int | None  # the model's own prediction
     patches_as: str
     seed: int
     shares: tuple[float, ...]
     maps: Mapping[str, SaliencyMap]
     curves: Mapping[str, RemovalCurves]
-    draws: tuple[RemovalCurves, ...]  # of single random maps; curves["random"] is their mean
+    draws: tuple[RemovalCurves, ...]  # single random maps; curves["random"] is their mean
     refused: Mapping[str, str]
-    sets: int  # how many sets of patches the model was asked about
-    head_type: HeadType = "softmax"  # of what was explained
+    sets: int  # number of sets of patches that were run
+    head_type: HeadType = "softmax"  # type of the explained output
 
     @property
     def scores(self) -> tuple[str, ...]:
-        """What was watched: "kept", "probability", "logit"; of values "logit" alone, which is the value."""
+        """Recorded scores: "kept", "probability", "logit"; for values only "logit", which is the value."""
         return scores_named(self.head_type)
 
     def score(self, asked: str | None = None) -> str:
-        """The score that is asked for, the probability by default; of values the value. Else VitvizError."""
+        """Return the requested score; by default the probability, for values the value.
+
+        Raises VitvizError for an unsupported score.
+        """
         return require_score(asked, self.head_type, self.checkpoint)
 
     def part(self, method: str) -> Faithfulness:
-        """One method's, which `together` joins with others; the first has all sets to its account."""
+        """Return the results of one method, which `together` joins with others.
+
+        The first method keeps the number of sets.
+        """
 
         def choose(several):
             return {name: one for name, one in several.items() if name == method}
@@ -72,40 +78,42 @@ class Faithfulness(NotebookTable):
         )
 
     def areas(self, method: str, score: str | None = None) -> tuple[float, float]:
-        """Most and least relevant first; see `RemovalCurves.areas`."""
+        """Return the areas, most and least relevant patches first; see `RemovalCurves.areas`."""
         return self.curves[method].areas(self.shares, self.score(score))
 
     def ranking(self, score: str | None = None) -> list[tuple[str, float]]:
-        """Methods with their gap, the best first."""
+        """Return the methods with their gap, the best first."""
         score = self.score(score)
         gaps = {name: curves.gap(self.shares, score) for name, curves in self.curves.items()}
         return sorted(gaps.items(), key=lambda pair: -pair[1])
 
     def chance(self, score: str | None = None) -> tuple[float, float]:
-        """Mean and standard deviation of the gap of a random map; the deviation is 0 with one draw."""
+        """Return mean and standard deviation of a random map's gap; the deviation is 0 with one draw."""
         score = self.score(score)
         gaps = torch.tensor([one.gap(self.shares, score) for one in self.draws], dtype=torch.float64)
         return gaps.mean().item(), gaps.std().item() if len(gaps) > 1 else 0.0
 
     def beats_chance(self, score: str | None = None) -> list[str]:
-        """Those whose gap lies above chance's by more than its `reach`."""
+        """Return the methods whose gap exceeds the mean gap of chance by more than `reach`."""
         mean, reach = self.chance(score)[0], self.reach(score)
         return [name for name, gap in self.ranking(score) if gap > mean + reach and name != "random"]
 
     def reach(self, score: str | None = None) -> float:
-        """How far above chance's mean gap any of as many random maps as methods are tried would come in one
-        of twenty trials: t(1 - a, n - 1) s sqrt(1 + 1/n) of n draws, a by Sidak for all methods of the table.
+        """Return the 5 % threshold above the mean gap of random maps, corrected for the number of methods.
+
+        If as many random maps as methods were tested, any of them would exceed it in one of twenty tests: t(1
+        - a, n - 1) s sqrt(1 + 1/n) of n draws, a by Sidak for all methods of the table.
         """
         draws, tail = len(self.draws), of_all(len(self.curves.keys() - {"random"}))
         return beyond(tail, draws - 1) * self.chance(score)[1] * (1 + 1 / max(1, draws)) ** 0.5
 
     def tied(self, one: str, other: str, score: str | None = None) -> bool:
-        """Whether two methods lie no further apart than two random maps may: then their order is none."""
+        """True if two methods differ by no more than two random maps may: statistically tied."""
         gaps, draws = dict(self.ranking(score)), len(self.draws)
         return not abs(gaps[one] - gaps[other]) > self.reach(score) * (2 / (1 + 1 / max(1, draws))) ** 0.5
 
     def rows(self) -> list[dict]:
-        """One row a method, best first, for tables and files; below them what does not apply, and why."""
+        """Return one row per method, best first; then the methods that do not apply, with the reason."""
         found = []
         for rank, (name, _) in enumerate(self.ranking(), start=1):
             one = {"method": name, "rank": rank, "patches_as": self.patches_as, "seed": self.seed}
@@ -128,12 +136,25 @@ def trial_of(
     made: Mapping[str, SaliencyMap] = MappingProxyType({}), chance: bool = True, groups: int = GROUPS,
     steps: int | None = None,
 ) -> Faithfulness:  # fmt: skip
-    """Every method's map (all of them by default, chance always), its curves, areas and SaCo.
+    """Test every method's map: its removal curves, areas and SaCo.
 
-    `passes` removes as `patches_as` says; `made` are maps that are known already. Without `chance` it is a
-    part of a trial, which `together` joins with others; without `groups` SaCo is not asked about; `steps` are
-    those of integrated gradients, None for as many as they need. Raises VitvizError for a method, share,
-    target or steps that cannot be; Stopped, between requests, where nobody waits.
+    Args:
+        passes: passes of one image and target; they remove patches as `patches_as` says.
+        methods: names in `METHODS`; None for all (those of `DENSE` only for given classes). Random maps are
+            always included, except without `chance`.
+        patches_as: replacement of removed patches.
+        seed: seed of random maps and of orders of equal patches.
+        shares: fractions removed, ascending from 0 to 1.
+        draws: number of random maps.
+        progress: called with the fraction done and the current step.
+        made: maps that are known already.
+        chance: False for a part of a test, which `together` joins with others.
+        groups: number of SaCo's groups; 0 for no SaCo.
+        steps: steps of integrated gradients; None for as many as they need.
+
+    Raises:
+        VitvizError: invalid methods, shares, target or steps.
+        Stopped: the computation was cancelled.
     """
     checked_steps(steps)
     classes, answer = _classes(passes)
@@ -158,7 +179,7 @@ def trial_of(
 
 
 def together(parts: Sequence[Faithfulness]) -> Faithfulness:
-    """The trial whose parts were made one after the other, of one picture, target and protocol."""
+    """Return the test whose parts were computed one after the other, for one image, target and protocol."""
     maps, curves, refused, draws, sets = {}, {}, {}, (), 0
     for one in parts:
         maps, curves, refused = maps | dict(one.maps), curves | dict(one.curves), refused | dict(one.refused)
@@ -170,9 +191,10 @@ def maps_of(
     passes: Passes, names: Sequence[str], made: Mapping[str, SaliencyMap] = MappingProxyType({}),
     tell: OnMethod = lambda share, what: None, steps: int | None = None,
 ) -> tuple[dict[str, SaliencyMap], dict[str, str]]:  # fmt: skip
-    """The maps of some methods, and why the others do not apply; `made` are known, `tell` as in `trial_of`.
+    """Return the maps of some methods, and the reasons why the others do not apply.
 
-    Raises Stopped or TooMuch where nobody waits, or nobody may.
+    `made` are known maps; `tell` is called as `progress` of `trial_of`. Raises Stopped if the computation was
+    cancelled and TooMuch if it exceeds the server's limits.
     """
     maps, refused = {}, {}
     for number, name in enumerate(names):

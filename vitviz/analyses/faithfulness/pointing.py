@@ -1,12 +1,12 @@
-"""Whether a map points at an object whose box is known: the pointing game, and the energy in the box.
+"""Localisation of a saliency map at objects with known boxes: the pointing game, and the energy in the box.
 
     hit    = share of the map's largest patches whose centre lies in a box        (Zhang et al. 2018)
     energy = sum_i w_i max(0, map_i) / sum_i max(0, map_i)                   (Wang et al. 2020, Score-CAM)
 
-with w_i the share of patch i's area that boxes cover. The pointing game's 15 pixels of tolerance are left
-out. What is against the class counts as nothing in the energy. A map with nothing positive points nowhere: it
-is counted as one spread evenly, which is chance. Objects lie in the middle of photographs, so that a blob
-there does well: compare. Neither shows that a model used the object.
+with w_i the fraction of patch i's area that boxes cover. The pointing game's tolerance of 15 pixels is
+omitted. Negative values count as zero in the energy. A map without positive values counts as a uniform map,
+which is chance. Objects are usually in the centre of photographs, so a centred blob does well: compare with
+it. Neither shows that a model used the object.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,14 @@ from torch import Tensor
 
 from vitviz.traces.grid import Grid
 
-# left, top, right, bottom in pixels of the input; the ends are no part of it
+# left, top, right, bottom in pixels of the input, right and bottom excluded
 Box = tuple[float, float, float, float]
 
 
 def covered(grid: Grid, boxes: Sequence[Box], finer: int = 8) -> Float[Tensor, "row col"]:
-    """The share of each patch's area that lies in any of the boxes, on a raster `finer` times as fine as a
-    pixel's eighth of a patch or better: overlapping boxes count once.
+    """Return the fraction of each patch's area that lies in any of the boxes: (row, col).
+
+    The area is sampled at `finer` x `finer` points per patch; overlapping boxes count once.
 
     >>> covered(Grid(1, 2, (4, 4)), [(2, 0, 4, 4)]).tolist()
     [[0.5, 0.0]]
@@ -34,20 +35,20 @@ def covered(grid: Grid, boxes: Sequence[Box], finer: int = 8) -> Float[Tensor, "
 
 
 def hit(values: Float[Tensor, "row col"], grid: Grid, boxes: Sequence[Box]) -> float:
-    """1 where the largest patch's centre lies in a box, else 0; between where several are the largest."""
+    """Return 1 if the centre of the largest patch lies in a box, else 0; the mean if several are largest."""
     centres = _inside(grid, boxes, 1)
     return centres[values == values.max()].double().mean().item()
 
 
 def energy(values: Float[Tensor, "row col"], share: Float[Tensor, "row col"]) -> float:
-    """How much of what the map has above zero lies where `share`, from `covered`, is."""
+    """Return the fraction of the map's positive values inside the boxes; `share` is from `covered`."""
     positive = values.double().clamp(min=0)
     whole = positive.sum().item()
     return (positive * share).sum().item() / whole if whole > 0 else share.mean().item()
 
 
 def _inside(grid: Grid, boxes: Sequence[Box], finer: int) -> Tensor:
-    """Points at the middles of a raster of `finer` cells a patch: whether a box holds them."""
+    """Return a mask of the cell centres inside a box, with `finer` x `finer` cells per patch."""
     height, width = grid.patch
     down = (torch.arange(grid.rows * finer, dtype=torch.float64) + 0.5) * height / finer
     across = (torch.arange(grid.cols * finer, dtype=torch.float64) + 0.5) * width / finer

@@ -1,9 +1,9 @@
-"""What a trial comes to: where methods stand over a set, and the verdict in one sentence.
+"""Ranking of saliency methods over a set of images, and the result of a faithfulness test in one sentence.
 
-On one picture a map beats chance where the area between its curves lies above that of random maps by more
-than chance alone would bring any map of the table in one of twenty trials (`Faithfulness.reach`); two maps
-that lie no further apart than that are not put in an order. It is one picture's verdict. Over a set it is as
-much, in standard errors of the difference, picture by picture: an order only as far as that is more than
+On one image a map beats chance if the area between its curves exceeds that of random maps by more than chance
+would give any map of the table in one of twenty tests (`Faithfulness.reach`). Two maps that differ by less
+than two random maps may are not ordered. This result holds for one image. Over a set of images the criterion
+is the same, in standard errors of the paired difference: methods are ordered only if they differ by more than
 noise.
 """
 
@@ -21,7 +21,7 @@ from vitviz.traces.head_type import require_score, scores_named
 from vitviz.traces.localized_text import LocalizedText
 
 ALIKE = "alike"
-ALSO = (ALIKE, "hit", "energy")  # of a method, whatever way patches are removed
+ALSO = (ALIKE, "hit", "energy")  # of a method, independent of the way patches are removed
 NO_RANK = (
     "{method} is not ranked: it does not apply to {count} of {pictures} pictures. The first is {name}:"
     " {reason}"
@@ -33,7 +33,7 @@ NOT_ALIKE = (
 
 
 def trial_in(survey: Any) -> Any:
-    """The measure by which a survey tried maps; UnsupportedModel where it did not."""
+    """Return a survey's faithfulness measure; raises UnsupportedModel for a survey without one."""
     measure = next((one for one in survey.measures if one.name == "trial"), None)
     if measure is None or "trial.most" not in survey.sums:
         raise UnsupportedModel(UNTRIED)
@@ -41,13 +41,17 @@ def trial_in(survey: Any) -> Any:
 
 
 def standing(survey: Any, protocol: int = 0, score: str | None = None) -> list[dict[str, Any]]:
-    """Methods by the mean of their gap over pictures, best first: {method, rank, most, least, gap, ahead,
-    ...}. Those that do not apply to every picture are not among them; `refused` says why.
+    """Return one row per method, ordered by the mean gap over images, best first.
 
-    `rank`, by the same score, is 1 and as many more as lie ahead by over two standard errors of the
-    difference, picture by picture: who cannot be told apart shares it. `ahead` is the gap less chance's, and
-    `beats_chance` whether that is more than chance gives any method of the table in one set of twenty. Of
-    `most`, `least` and `ahead` there are standard errors, NaN for one picture. UnsupportedModel for no trial.
+    Rows have the keys method, rank, most, least, gap, ahead, beats_chance and more.
+
+    Methods that do not apply to every image are omitted; `refused` gives the reasons.
+
+    `rank`, by the same score, is 1 plus the number of methods that lead by more than two standard errors of
+    the paired difference; methods that do not differ significantly share a rank. `ahead` is the gap minus
+    that of chance. `beats_chance` is True if `ahead` exceeds the value that chance gives any method of the
+    table in one of twenty sets. `most`, `least` and `ahead` have standard errors, NaN for one image. Raises
+    UnsupportedModel for a survey without a faithfulness measure.
     """
     measure = trial_in(survey)
     score = require_score(score, survey.head_type, survey.checkpoint)
@@ -74,17 +78,17 @@ def _with_error(name: str, one: Any, at: tuple[int, ...]) -> dict[str, float]:
 
 
 def refused(survey: Any) -> dict[str, Any]:
-    """Methods that do not apply to some of the pictures, and so have no rank: each with `pictures`, on how
-    many, and `name` and `reason`, of the first.
+    """Return the methods that do not apply to some images and are therefore not ranked.
 
-    Over the other pictures alone they would be compared with methods that were tried on harder ones.
+    Each has `pictures`, the number of those images, and `name` and `reason` of the first. Over the other
+    images alone, such a method would be compared with methods tested on harder images.
     """
     found = {name: survey.refused.get(f"trial.{name}") for name in trial_in(survey).methods}
     return {name: one for name, one in found.items() if one is not None}
 
 
 def said_of_refused(survey: Any) -> list[LocalizedText]:
-    """The same in sentences, and of which methods maps of two classes could not be compared."""
+    """Return the results of `refused` as sentences, and the methods that lack a map of a second class."""
 
     def values(method: str, one: Any) -> dict[str, Any]:
         about = {"method": TITLES[method], "count": one.pictures, "pictures": survey.images}
@@ -98,14 +102,16 @@ def said_of_refused(survey: Any) -> list[LocalizedText]:
 def _surely(
     ahead: Any, protocol: int, one: Any, other: int, score: int, errors: float = 2.0
 ) -> np.ndarray | np.bool_:
-    """Whether one method lies ahead of the other by more than so many standard errors."""
+    """True if one method leads another by more than `errors` standard errors."""
     at = protocol, one, other, score
     return np.nan_to_num(ahead.mean[at] - errors * ahead.error[at], nan=-1) > 1e-12
 
 
 def table(survey: Any, protocol: int = 0) -> list[tuple[str, ...]]:
-    """For people: rank, method, areas in % (of values as they are), gap, correlation between two classes,
-    pointing and energy.
+    """Return the table as text.
+
+    Columns: rank, method, areas, gap, correlation between two classes, pointing game and energy. Areas are in
+    per cent; for values they are not scaled.
     """
     per = 1 if survey.head_type == "value" else 100
 
@@ -125,8 +131,9 @@ def table(survey: Any, protocol: int = 0) -> list[tuple[str, ...]]:
 
 
 def in_all_scores(survey: Any, protocol: int = 0) -> list[dict[str, Any]]:
-    """A row a method, best first by probability (of values by value), with every score's numbers
-    ("gap_logit"): for tables.
+    """Return one row per method with the numbers of every score ("gap_logit"), for tables.
+
+    Methods are ordered by probability; for values by value.
     """
     usual, scores = require_score(None, survey.head_type, ""), scores_named(survey.head_type)
     by_score = {score: standing(survey, protocol, score) for score in (usual, *scores)}
@@ -164,7 +171,10 @@ OVER_ONE = (
 
 
 def verdict(trial: Faithfulness, score: str | None = None) -> LocalizedText:
-    """Which map told best what the answer hangs on; controls count as rivals, and not among the maps."""
+    """Return the result of a test on one image as a sentence.
+
+    Controls count as competitors, but not among the maps.
+    """
     beats = trial.beats_chance(score)
     if not beats:
         return LocalizedText(NOTHING)
@@ -174,7 +184,7 @@ def verdict(trial: Faithfulness, score: str | None = None) -> LocalizedText:
 
 
 def level(trial: Faithfulness, score: str | None = None) -> str:
-    """Which others cannot be told from the best; empty for none."""
+    """Return which other methods are statistically tied with the best; empty if none is."""
     near = _near(trial, score)
     return LocalizedText(LEVEL, others=listed(near)) if near else ""
 
@@ -185,7 +195,10 @@ def _near(trial: Faithfulness, score: str | None) -> list[str]:
 
 
 def verdict_over(rows: Sequence[Mapping[str, Any]], pictures: int) -> LocalizedText:
-    """The same of a set, from rows of `standing`: who shares the first rank is not told from the first."""
+    """Return the result over a set of images as a sentence, from rows of `standing`.
+
+    Methods that share the first rank do not differ significantly from the first.
+    """
     if pictures < 2:
         return LocalizedText(OVER_ONE)
     beats = [row for row in rows if row["beats_chance"]]

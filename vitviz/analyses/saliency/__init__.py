@@ -1,8 +1,8 @@
-"""Every kind of map of which patch an answer is made of: a function of `Passes`, a `SaliencyMap` out.
+"""Saliency methods: functions of `Passes` that return a `SaliencyMap` of the patches' relevance.
 
-`METHODS` are all of them by name, the controls last. Each says in its docstring its formula, whose it is, and
-what it does not show; those of `dense.MAPS` in their file. LRP's rules with halved gradients (AttnLRP) are
-left out: patents are claimed on them.
+`METHODS` holds all of them by name, the controls last. Each docstring gives the formula, the source and what
+the map does not show; those of `dense.MAPS` are in their module. LRP's rules with halved gradients (AttnLRP)
+are omitted: patents are claimed on them.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,17 +19,24 @@ from vitviz.errors import VitvizError, quoted
 _MAPS = {**vars(attention_maps), **vars(direct), **vars(linear), **dense.MAPS}
 METHODS: Mapping[str, Callable[..., SaliencyMap]] = MappingProxyType({name: _MAPS[name] for name in TITLES})
 CONTROLS = ("random", "centre")
-DEPTHS = ("frozen", "input_gradient")  # those that can be read at several places
+DEPTHS = ("frozen", "input_gradient")  # methods that can be read at several places
 STEPPED = "integrated_gradients"
 
 
 def relevance_of(
     passes: Passes, method: str = "frozen", at: str | int | None = None, steps: int | None = None
 ) -> SaliencyMap:
-    """One method's map; `at` for `DEPTHS`: 'tokens', 'pixels' or a layer (None: the method's own choice).
+    """Return the map of one method.
 
-    `steps` for `STEPPED`: how many nodes its path has; None doubles them until the map is stable.
-    Raises VitvizError for a method or place, UnsupportedModel, with the reason, where it does not apply.
+    Args:
+        passes: passes of one image and target.
+        method: a name in `METHODS`.
+        at: for `DEPTHS`: 'tokens', 'pixels' or a layer; None for the method's default.
+        steps: for `STEPPED`: number of nodes of its path; None doubles them until the map is stable.
+
+    Raises:
+        VitvizError: the method or the place does not exist, or a setting belongs to another method.
+        UnsupportedModel: the method does not apply; the message gives the reason.
     """
     function = METHODS.get(method) if isinstance(method, str) else None
     if function is None:

@@ -1,13 +1,14 @@
-"""Maps made of attention: rollout and last attention, which know no class, and those with a gradient.
+"""Saliency maps from attention: rollout and last attention, equal for every class, and maps with gradients.
 
-A_l is layer l's attention (after the softmax, by head), G_l = ds/dA_l the gradient of the answer s, both of
-the SAME layer: backward hooks run from the last layer to the first, and vit-explain pairs layer l's attention
-with layer L + 1 - l's gradient. All start at the row with which the classifier reads the tokens
-(`query_weights`), so that averaged, distilled and attention-pooled models are read as they read; and all
-carry that row from the last layer to the first, O(N^2) a layer.
+A_l is layer l's attention (after the softmax, by head), G_l = ds/dA_l the gradient of the target's score s,
+both of the SAME layer: backward hooks run from the last layer to the first, and vit-explain pairs layer l's
+attention with layer L + 1 - l's gradient. All maps start at the row with which the classifier reads the
+tokens (`query_weights`), so that averaged, distilled and attention-pooled models are read as they read. All
+propagate that row from the last layer to the first, O(N^2) per layer.
 
-None of these adds up to the answer. Those with a gradient add the identity, which has no unit, to something
-in units of the logit: multiply the logit and the map changes. What values carry and MLPs do is not in them.
+None of these maps adds up to the score. Those with a gradient add the identity, which has no unit, to a
+matrix in units of the logit: scaling the logit changes the map. They do not include what values carry and
+what MLPs do.
 """
 
 import torch
@@ -27,14 +28,14 @@ NO_GRADIENT = "no attention has a gradient"
 def rollout(passes: Passes) -> SaliencyMap:
     """Attention rollout: M_l = (I + mean_h A_l) / 2, map = row M_L ... M_1.
 
-    Abnar and Zuidema 2020. The same for every class, by construction.
+    Abnar and Zuidema 2020. By construction equal for every class.
     """
     found = attention_rollout(passes.trace).flatten()
     return SaliencyMap.from_patches("rollout", passes, found, "all layers", signed=False)
 
 
 def last_attention(passes: Passes) -> SaliencyMap:
-    """The last layer's attention, mean over heads: the same for every class, blind to layers before."""
+    """The last layer's attention, mean over heads: equal for every class, without earlier layers."""
     found = mean_attention(passes.trace)[-1].flatten()
     return SaliencyMap.from_patches("last_attention", passes, found, "the last layer", signed=False)
 
@@ -42,36 +43,37 @@ def last_attention(passes: Passes) -> SaliencyMap:
 def gradient_rollout(passes: Passes) -> SaliencyMap:
     """F_l = max(0, mean_h A_l G_l), M_l = (I + F_l) / 2, each row divided by its sum, map = row M_L ... M_1.
 
-    jacobgil/vit-explain's formula, put right: rows (not columns) sum to 1, gradients in the order of the
-    layers, nothing kept between pictures, nothing discarded, no division by the maximum. The clamp comes
-    after the mean over heads, so that a head's evidence against the class is lost where others outweigh it.
+    jacobgil/vit-explain's formula, corrected: rows (not columns) sum to 1, gradients are in the order of the
+    layers, nothing is kept between images, nothing is discarded, no division by the maximum. The clamp
+    follows the mean over heads, so a head's negative contribution is lost where others outweigh it.
     """
     layers = [one.product.mean(dim=0).clamp(min=0) for one in _layers(passes)]
-    row = carried_row(query_weights(passes.trace), layers, normed=True)  # where the half cancels
+    row = carried_row(query_weights(passes.trace), layers, normed=True)  # in the quotient the half cancels
     return _of_row("gradient_rollout", passes, row)
 
 
 def chefer(passes: Passes) -> SaliencyMap:
     """C_l = mean_h max(0, A_l G_l), R = (I + C_L) ... (I + C_1), map = row R - row.
 
-    Chefer et al., ICCV 2021 (arXiv 2103.15679), from all layers; attention pooling by its rule for two
-    modalities, the pooling's own C as the row. Clamped before the mean: what speaks against is not seen.
+    Chefer et al., ICCV 2021 (arXiv 2103.15679), over all layers. Attention pooling follows its rule for two
+    modalities, with the pooling's own C as the row. Values are clamped before the mean, so negative
+    contributions are invisible.
     """
     layers = [one.product.clamp(min=0).mean(dim=0) for one in _layers(passes)]
     start, pooling = query_weights(passes.trace), passes.gradients().pooling
     if pooling is None:
         return _of_row("chefer", passes, carried_row(start, layers) - start)
-    # of queries that are not read the gradient is 0
+    # the gradient is 0 for queries that are not read
     own = pooling.product.clamp(min=0).mean(dim=0).sum(dim=0)
     start = torch.zeros_like(start)
     start[-len(own) :] = own.to(start)
-    return _of_row("chefer", passes, carried_row(start, layers))  # the pooling's own C holds no identity
+    return _of_row("chefer", passes, carried_row(start, layers))  # the pooling's own C includes no identity
 
 
 def attention_gradient(passes: Passes) -> SaliencyMap:
-    """sum_h sum_i A_hij G_hij in the last layer: how far key j's attention moves the answer.
+    """sum_h sum_i A_hij G_hij in the last layer: the effect of attention to key j on the score.
 
-    Signed; attention in its last use alone. With one linear layer behind it, the sum is what the heads gave.
+    Signed; only the last layer's attention. If one linear layer follows, the sum is the heads' contribution.
     """
     values = _layers(passes)[-1].product.sum(dim=(0, 1))[passes.trace.grid.prefix :]
     return SaliencyMap.from_patches("attention_gradient", passes, values, "the last layer")
@@ -80,7 +82,7 @@ def attention_gradient(passes: Passes) -> SaliencyMap:
 def attention_grad_cam(passes: Passes) -> SaliencyMap:
     """max(0, mean_h A_h[row] mean_j G_h[row, j]) in the last layer: "GradCAM" in Chefer et al.'s tables.
 
-    Another thing than Grad-CAM on tokens (`grad_cam`). Often all zero, and then said to be.
+    Different from Grad-CAM on tokens (`grad_cam`). The map is often all zero, which is then reported.
     """
     last, prefix = _layers(passes)[-1], passes.trace.grid.prefix
     row = query_weights(passes.trace).to(last.attention)
@@ -90,13 +92,13 @@ def attention_grad_cam(passes: Passes) -> SaliencyMap:
     return SaliencyMap.from_patches("attention_grad_cam", passes, found, "the last layer", signed=False)
 
 
-# ----- how it is done
+# implementation
 
 
 def carried_row(
     row: Float[Tensor, " token"], layers: list[Float[Tensor, "query key"]], normed: bool = False
 ) -> Float[Tensor, " token"]:
-    """row M_L ... M_1, M = I + C, rows divided by their sums where `normed`; R itself is never made."""
+    """Return row M_L ... M_1, M = I + C, rows divided by their sums if `normed`; R itself is never built."""
     for matrix in reversed(layers):
         matrix = matrix.to(row)
         spread = row / (1 + matrix.sum(dim=-1)) if normed else row

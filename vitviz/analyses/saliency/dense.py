@@ -1,19 +1,19 @@
-"""Every patch by itself: what the classifier, or the cosine with a sentence, says of each patch alone.
+"""Dense maps: the classifier's logits, or the cosine with a sentence, of each patch alone.
 
-A patch's own answer, s(patch_i), is final norm, pooling, projection and head of one token, as if the model
-had read nothing else. Where a class token was trained to be read that is a probe, and the last block's
-attention spoils it for CLIP: what lies in a patch is spread over all. The methods differ in what the last
-block's heads hand on at each token instead of softmax(q k^T / sqrt d) v, and in whether what entered the
-block and its MLP are added:
+A patch's own score, s(patch_i), is the final norm, pooling, projection and head applied to one token, as if
+the model had read nothing else. If the classifier was trained to read a class token, the score is a probe,
+and for CLIP the last block's attention spoils it: the content of a patch is spread over all patches. The
+methods differ in the last block's head outputs at each token, which replace softmax(q k^T / sqrt d) v, and in
+whether the block's input and its MLP are added:
 
     values    v                                          MaskCLIP (Zhou et al. 2022, arXiv 2112.01071)
     both      (softmax(q q^T / sqrt d) + softmax(k k^T / sqrt d)) v      SCLIP (arXiv 2312.01597)
     queries   softmax(q q^T / sqrt d) v                                  ClearCLIP (arXiv 2407.12442)
     near      softmax(k k^T / sqrt d + exp(-distance^2 / 2 5^2)) v       NACLIP (arXiv 2404.08181)
 
-distance in patches, between patches alone. The mean over patches is taken off each map, since all patches
-are about as far from any sentence, and stands beside it. No map adds up to the answer, which none of these
-passes gave.
+with the distance in patches, between patches alone. The mean over patches is subtracted from each map,
+because all patches are about equally far from any sentence, and is reported separately. No map adds up to the
+score, because none of these passes produced it.
 """
 
 from functools import partial
@@ -33,11 +33,11 @@ POSITIONS = "its attention pooling adds a position to each patch, and a patch al
 WIDE = 5.0  # patches: NACLIP's standard deviation
 
 
-# what the heads hand on, and whether the attention branch stands alone
+# head outputs, and whether the attention branch stands alone
 SETTINGS = {
-    "own_patches": (None, False),  # the last block as it is, token by token (Vilas et al. 2023's reading)
-    "maskclip": ("values", True),  # as later papers have MaskCLIP
-    "maskclip_kept": ("values", False),  # as MaskCLIP's own code has it
+    "own_patches": (None, False),  # the unchanged last block, token by token (Vilas et al. 2023's reading)
+    "maskclip": ("values", True),  # as in later papers
+    "maskclip_kept": ("values", False),  # as in MaskCLIP's own code
     "sclip": ("both", False),  # rows sum to 2 (Wang et al. 2023)
     "clearclip": ("queries", True),  # Lan et al. 2024
     "naclip": ("near", True),  # Hajimiri et al. 2024
@@ -45,7 +45,7 @@ SETTINGS = {
 
 
 def _map(method: str, passes: Passes) -> SaliencyMap:
-    """What each patch alone says of the target, by a method of `SETTINGS`, less the mean over patches."""
+    """Return each patch's own score of the target, by a method of `SETTINGS`, less the mean over patches."""
     scores, target = patch_scores(passes, method), passes.target
     classes = [0] if isinstance(target, Tensor) else classes_of(passes.trace, target)
     found = score_of(scores.flatten(1).mT, classes).unflatten(0, scores.shape[1:])
@@ -58,8 +58,9 @@ MAPS = {name: partial(_map, name) for name in SETTINGS}
 
 
 def patch_scores(passes: Passes, method: str) -> Float[Tensor, "class row col"]:
-    """Every patch's own logits by a method of `SETTINGS`; of a direction its value. UnsupportedModel where a
-    patch alone cannot be read.
+    """Return every patch's own logits by a method of `SETTINGS`; for a direction, its value.
+
+    Raises UnsupportedModel if a single patch cannot be read.
     """
     readout, trace = passes.tail(), passes.trace
     own = readout.attention_pooling
@@ -73,7 +74,7 @@ def patch_scores(passes: Passes, method: str) -> Float[Tensor, "class row col"]:
 
 
 def handed_on(trace: Trace, by: str) -> Float[Tensor, "head token dim"]:
-    """What the last block's heads hand on at each token, in the place of their own; see the module."""
+    """Return the outputs that replace those of the last block's heads at each token; see the module."""
     call = trace.layers[-1]
     if by == "values":
         return call.v
@@ -83,7 +84,7 @@ def handed_on(trace: Trace, by: str) -> Float[Tensor, "head token dim"]:
 
 
 def likeliest(cosines: Float[Tensor, "class row col"], least: float = -1.0) -> Int[Tensor, "row col"]:
-    """The class of every patch with the largest cosine; -1 where that is below `least`, or none is known.
+    """Return each patch's class of largest cosine; -1 if it is below `least` or unknown.
 
     >>> likeliest(torch.tensor([[[0.1, 0.3, 0.0]], [[0.2, 0.1, 0.1]]]), 0.15)
     tensor([[ 1,  0, -1]])
@@ -93,13 +94,13 @@ def likeliest(cosines: Float[Tensor, "class row col"], least: float = -1.0) -> I
 
 
 def _alike(call: Attention, asked: tuple[Tensor, ...], added: Tensor | float, head: int) -> Tensor:
-    """One head's weighted values; a head at a time, so that no head x N x N exists."""
+    """Return one head's weighted values; one head at a time, so that no head x N x N array exists."""
     ones = (one[head] for one in asked)
     return sum(torch.softmax(one @ one.mT * call.scale + added, dim=-1) for one in ones) @ call.v[head]
 
 
 def _near(trace: Trace) -> Float[Tensor, "query key"]:
-    """NACLIP's window: a Gaussian of peak 1 around each patch; 0 for prefix tokens."""
+    """Return NACLIP's window: a Gaussian of peak 1 around each patch; 0 for prefix tokens."""
     grid = trace.grid
     row, col = torch.arange(grid.patches) // grid.cols, torch.arange(grid.patches) % grid.cols
     squared = (row[:, None] - row).square() + (col[:, None] - col).square()

@@ -1,4 +1,4 @@
-"""Maps without a gradient of the whole network: the ledger's, one patch left out, and chance's."""
+"""Saliency maps without a gradient of the whole network: logit attribution, leave one patch out, controls."""
 
 import torch
 
@@ -9,10 +9,11 @@ from vitviz.errors import VitvizError
 
 
 def ledger(passes: Passes) -> SaliencyMap:
-    """Every head's direct share of the answer, by source patch, summed over layers and heads; it adds up.
+    """Direct contribution of every head by source patch, summed over layers and heads; adds up.
 
-    Gandelsman et al. 2024 (arXiv 2310.05916); see `evidence`. Direct effects only: what a head does through
-    later layers stands in their lines. The start, MLPs and biases are lines of no patch, and often large.
+    Gandelsman et al. 2024 (arXiv 2310.05916); see `logit_account`. Direct effects only: the effect of a head
+    through later layers is credited to those layers. The start, MLPs and biases are terms without a patch,
+    and often large.
     """
     account, grid = account_of(passes.ledger(), passes.target), passes.trace.grid
     by_token = account.sources.sum(dim=(0, 1), dtype=torch.float64)
@@ -22,10 +23,11 @@ def ledger(passes: Passes) -> SaliencyMap:
 
 
 def leave_one_out(passes: Passes) -> SaliencyMap:
-    """s(x) - s(x without patch i): each patch's token is left out alone, and the rest goes through the model.
+    """s(x) - s(x without patch i): each patch's token is dropped alone, and the model runs on the rest.
 
-    Zeiler and Fergus 2014 with real absence in place of grey (Jain et al. 2022, arXiv 2204.08945). N passes
-    of N - 1 tokens. Two patches that say the same hide each other, and the sum is no account of the answer.
+    Zeiler and Fergus 2014 with dropped tokens instead of grey (Jain et al. 2022, arXiv 2204.08945). N passes
+    of N - 1 tokens. Two patches with the same information hide each other, and the sum is not an account of
+    the score.
     """
     grid = passes.trace.grid
     if isinstance(passes.target, torch.Tensor) or passes.trace.logits is None:
@@ -41,14 +43,14 @@ def leave_one_out(passes: Passes) -> SaliencyMap:
 
 
 def random(passes: Passes, seed: int = 0) -> SaliencyMap:
-    """Numbers from a seed. Whatever a test says of this map, it says of chance."""
+    """Random numbers from a seed: the control for chance in every test."""
     grid, drawn = passes.trace.grid, torch.Generator().manual_seed(seed)
     numbers = torch.rand(grid.rows, grid.cols, generator=drawn, dtype=torch.float64)
     return SaliencyMap("random", numbers, passes.answer, "nowhere", signed=False)
 
 
 def centre(passes: Passes) -> SaliencyMap:
-    """A Gaussian in the middle, a quarter of the picture wide: photographers put what they mean there."""
+    """A centred Gaussian, a quarter of the image wide: photographers centre their subjects."""
     grid = passes.trace.grid
     sides = grid.rows, grid.cols
     rows, cols = ((torch.arange(side, dtype=torch.float64) + 0.5) / side - 0.5 for side in sides)

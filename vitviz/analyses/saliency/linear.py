@@ -1,18 +1,19 @@
-"""Value times gradient: of the frozen linear map, the model as it is, and a line from an empty picture.
+"""Value times gradient: of the frozen linear map, of the model itself, and along a path from an empty image.
 
     map_i = <t_i, ds/dt_i>
 
-with t_i the token at patch i after the position embedding, entering a layer, or its pixels. What biases,
-positions and prefix tokens give is value times gradient, too, and stands beside the map by kind. In the
-frozen map all of it adds up to the answer, because the map is affine; in the model as it is, nothing promises
-that, and what is missing is said. A depth's token is mixed already, but for the first.
+with t_i the token at patch i after the position embedding or at the input of a layer, or its pixels. The
+contributions of biases, positions and prefix tokens are value times gradient, too, and are listed with the
+map by kind. In the frozen map everything adds up to the score, because the map is affine. In the model itself
+nothing guarantees that, and the difference is reported. Except for the first layer, a layer's token already
+mixes other tokens.
 
-Class activation maps on tokens: a patch's vector a_i at one place, and the answer's gradient g_i there. The
+Class activation maps on tokens: a patch's vector a_i at one place, and the score's gradient g_i there. The
 place follows what the classifier reads. For a class token it is the output of the norm before the last
-block's attention: behind that attention the patches of a class-token model have no gradient at all, and the
+block's attention: after that attention the patches of a class-token model have no gradient at all, and the
 map would be blank. For an average it is the last block's output, for attention pooling the tokens that it
-reads. Prefix tokens are cut off first. Neither sees the class token's own way past the last attention, and
-only the last block's part of the network is in them.
+reads. Prefix tokens are removed first. Neither map includes the class token's own path past the last
+attention; both cover only the last block.
 """
 
 from einops import rearrange
@@ -31,19 +32,19 @@ UNBALANCED = (
     " vitviz shows no map rather than a wrong one."
 )
 UNSEEN = "nothing was seen at {place}"
-TOLERANCE = 1e-4  # of the answer or the largest logit: what a map that should balance may leave unexplained
-FIRST, MOST = 16, 512  # Gauss-Legendre nodes of the first map of integrated gradients, and of the last
-LONGEST = 2_048  # nodes that may be asked for: finding them takes the cube of their number
-CLOSE = 0.05  # of the last map: by how much (L1) the one of half as many nodes may differ from it
+TOLERANCE = 1e-4  # of the score or the largest logit: the tolerated gap of a map that should add up
+FIRST, MOST = 16, 512  # first and largest number of Gauss-Legendre nodes of integrated gradients
+LONGEST = 2_048  # largest number of nodes on request: computing them takes the cube of their number
+CLOSE = 0.05  # tolerated L1 difference to the map with half as many nodes, relative to the last map
 Place = str | int
 
 
 def frozen(passes: Passes, at: Place = "tokens") -> SaliencyMap:
-    """The picture's linear map: attention, norms' deviations and gates held, value times gradient; adds up.
+    """The image's linear map: attention, norms' deviations and gates held, value times gradient; adds up.
 
-    Named elsewhere: LibraGrad's core for a Vision Transformer (Mehri et al. 2024, arXiv 2411.16760), CP-LRP
-    with the gate held too (Ali et al. 2022, arXiv 2202.07304). How the held numbers themselves came about is
-    not in it: why a head looks where it looks speaks nowhere. Refused where it does not balance.
+    Other names: LibraGrad's core for a Vision Transformer (Mehri et al. 2024, arXiv 2411.16760), CP-LRP with
+    the gate held too (Ali et al. 2022, arXiv 2202.07304). It does not include the origin of the held numbers:
+    why a head attends where it does is invisible. Raises UnsupportedModel if the map does not add up.
     """
     found = _read("frozen", passes, passes.held(), at)
     scale = max(abs(found.answer), passes.trace.size)
@@ -54,9 +55,10 @@ def frozen(passes: Passes, at: Place = "tokens") -> SaliencyMap:
 
 
 def input_gradient(passes: Passes, at: Place = "pixels") -> SaliencyMap:
-    """Input times gradient of the model as it is: ordinary gradients, pixels in its units (or tokens).
+    """Input times gradient of the model itself: ordinary gradients, pixels in the model's units (or tokens).
 
-    Shrikumar et al. 2016 (arXiv 1605.01713). A gradient says what a small change does; it need not add up.
+    Shrikumar et al. 2016 (arXiv 1605.01713). A gradient shows the effect of a small change; it need not add
+    up.
     """
     return _read("input_gradient", passes, passes.gradients(), at)
 
@@ -66,9 +68,9 @@ def integrated_gradients(passes: Passes, steps: int | None = None) -> SaliencyMa
 
     Sundararajan et al. 2017 (arXiv 1703.01365), with the nodes a_k and weights w_k of Gauss-Legendre on 0 to
     1. The number of nodes is doubled until two successive maps differ by at most `CLOSE` (L1), or `MOST` is
-    reached; `steps` sets the number, and nothing is doubled. With infinitely many nodes the sum is
-    s(x) - s(x0). A small gap does not show that the map is right: errors of patches cancel in the sum. The
-    empty image is a choice, and pixels of the mean colour get nothing.
+    reached; `steps` sets the number, and nothing is doubled. With infinitely many nodes the sum is s(x) -
+    s(x0). A small gap does not show that the map is right: errors of patches cancel in the sum. The empty
+    image is a choice, and pixels of the mean colour get nothing.
     """
     checked_steps(steps)
     _require_pixels(passes, passes.gradients().pixels)
@@ -93,10 +95,10 @@ def checked_steps(steps: int | None) -> None:
 
 
 def grad_cam(passes: Passes) -> SaliencyMap:
-    """max(0, <mean_j g_j, a_i>): pytorch-grad-cam's, before its scaling to 0..1 and enlargement.
+    """max(0, <mean_j g_j, a_i>): Grad-CAM of pytorch-grad-cam, before its scaling to 0..1 and enlargement.
 
-    Selvaraju et al. 2017. The mean over patches means something only where the gradient varies little over
-    them, which a Transformer does not promise; its sum is in no unit.
+    Selvaraju et al. 2017. The mean over patches is meaningful only if the gradient varies little over them,
+    which a Transformer does not guarantee. The sum has no unit.
     """
     activations, slopes, place = _at_cam(passes)
     found = (activations @ slopes.mean(dim=0)).clamp(min=0)
@@ -104,9 +106,10 @@ def grad_cam(passes: Passes) -> SaliencyMap:
 
 
 def hires_cam(passes: Passes) -> SaliencyMap:
-    """<g_i, a_i>, signed: every patch by its own gradient.
+    """<g_i, a_i>, signed: every patch weighted by its own gradient.
 
-    Draelos and Carin 2020 (arXiv 2011.08891). If all behind is linear it sums to the answer, less constants.
+    Draelos and Carin 2020 (arXiv 2011.08891). If everything after it is linear, it sums to the score, less
+    constants.
     """
     activations, slopes, place = _at_cam(passes)
     return SaliencyMap.from_patches("hires_cam", passes, (activations * slopes).sum(dim=-1), place)

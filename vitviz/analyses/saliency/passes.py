@@ -1,8 +1,8 @@
-"""What a method may ask for: values that an engine computes, and the interface through which they are asked.
+"""Interface between saliency methods and an engine: the values that a method may request, and its result.
 
-No method knows a model. What it needs beyond the trace (gradients, answers to the picture without some
-patches) it gets from an object of this shape, which computes each thing once and when it is first wanted;
-tests hand in closed forms. What it finds is a `SaliencyMap`.
+No method knows a model. Everything beyond the trace (gradients, logits of the image without some patches)
+comes from an object with this interface, which computes each value once, on first use. Tests pass closed
+forms instead. The result is a `SaliencyMap`.
 """
 
 from collections.abc import Mapping
@@ -26,12 +26,12 @@ NOT_CONVERGED = (
 STEPS_SET = (
     "{steps} steps, as set: whether more would change the map was not tested. The sum is off by {gap}."
 )
-KINDS = ("linear biases", "norm biases", "positions", "prefix tokens")  # constants, as lines of an account
+KINDS = ("linear biases", "norm biases", "positions", "prefix tokens")  # constants, as terms of an account
 
 
 @dataclass(frozen=True)
 class WeightedAttention:
-    """One attention after the softmax, and the gradient of the answer by it."""
+    """Attention of one layer after the softmax, and the gradient of the score with respect to it."""
 
     attention: Float[Tensor, "head query key"]
     gradient: Float[Tensor, "head query key"]
@@ -43,93 +43,96 @@ class WeightedAttention:
 
 @dataclass(frozen=True)
 class Gradients:
-    """One pass's values times gradients, in units of the answer s; layers count from 0.
+    """Values times gradients of one pass, in units of the score s; layers count from 0.
 
-    `tokens` has a row for what entered each block and one for what the last gave. `constants` has for each
-    kind the biases (and other constants) of each block, times their gradients: in the first place those
-    before the first block, in the last those behind the last. `attentions` are not there where it was held.
+    `tokens` has one row for the input of each block and one for the output of the last. `constants` has, for
+    each kind, the biases (and other constants) of each block, times their gradients: first those before the
+    first block, last those after the last block. `attentions` is empty if attention was held.
     """
 
     answer: float
     tokens: Float[Tensor, "depth token"]
     constants: Mapping[str, Float[Tensor, " place"]]
-    pixels: Float[Tensor, "row col"] | None = None  # per patch; None where patches are not cut from pixels
+    pixels: Float[Tensor, "row col"] | None = None  # per patch; None if patches are not cut from pixels
     attentions: tuple[WeightedAttention, ...] = ()
     pooling: WeightedAttention | None = None
-    activations: Float[Tensor, "patch width"] | None = None  # where Grad-CAM looks; None where it cannot
-    slopes: Float[Tensor, "patch width"] | None = None  # the gradient there
+    activations: Float[Tensor, "patch width"] | None = None  # at Grad-CAM's place; None if there is none
+    slopes: Float[Tensor, "patch width"] | None = None  # the gradient at that place
 
     def constants_after(self, depth: int) -> dict[str, float]:
-        """The constants behind a depth, by kind: from block `depth` on; -1 for all, pixels' own."""
+        """Return the constants from block `depth` on, by kind; -1 for all, as for pixels."""
         return {kind: values[depth + 1 :].sum().item() for kind, values in self.constants.items()}
 
 
 @dataclass(frozen=True)
 class PathGradients:
-    """Gradients on the line from an empty picture to the given one, times the way: integrated gradients."""
+    """Integrated gradients: gradients on the line from an empty image to the image, times the difference."""
 
     pixels: Float[Tensor, "row col"]
-    start: float  # the answer to the empty picture
-    steps: int  # nodes of Gauss-Legendre
+    start: float  # score of the empty image
+    steps: int  # Gauss-Legendre nodes
 
 
 @runtime_checkable
 class Passes(Protocol):
-    """What an engine computes for one picture and one target."""
+    """Values that an engine computes for one image and one target."""
 
     trace: Trace
     target: TargetLike
-    # what is explained, as the model gave it: a logit, the difference of two, or a value along a direction
+    # the explained score, as the model gave it: a logit, the difference of two, or a value along a direction
     answer: float
 
     def tail(self) -> ReadoutStage:
-        """The readout; UnsupportedModel, with the reason, where it is not understood."""
+        """Return the readout stage; raises UnsupportedModel, with the reason, if it is not supported."""
 
     def ledger(self):
-        """The trace's ledger, whose balance has been checked."""
+        """Return the class-independent attribution terms, whose balance has been checked."""
 
     def gradients(self) -> Gradients:
-        """The model's own."""
+        """Return the model's own gradients."""
 
     def held(self) -> Gradients:
-        """Those of the frozen linear map."""
+        """Return the gradients of the frozen linear map."""
 
     def path(self, steps: int) -> PathGradients:
-        """Gradients on the way from the mean colour, at so many nodes of Gauss-Legendre."""
+        """Return the gradients on the path from the mean colour, at `steps` Gauss-Legendre nodes."""
 
     def answers(self, kept: Int[Tensor, "batch patch"]) -> Float[Tensor, "batch class"]:
-        """The logits of the picture with these patches alone, by sequence number from 0."""
+        """Return the logits of the image with only these patches, by sequence number from 0."""
 
     def patches(
         self, handed: Float[Tensor, "head token dim"] | None, alone: bool
     ) -> Float[Tensor, "token class"]:
-        """Each token's own logits behind the last block, whose heads hand on what is given (None: their own);
-        where its attention stands `alone`, without what entered and its MLP. Of a direction its value.
+        """Return each token's own logits after the last block; for a direction, its value.
+
+        `handed` replaces the outputs of the block's heads (None: unchanged). If `alone`, the block's input
+        and its MLP are not added.
         """
 
     def cam_place(self) -> str:
-        """Where Grad-CAM looks, in words; UnsupportedModel where that is nowhere."""
+        """Return the place of Grad-CAM in words; raises UnsupportedModel if there is none."""
 
 
 @dataclass(frozen=True, eq=False)
 class SaliencyMap(NotebookDisplay):
-    """A map, before any scaling for display.
+    """A saliency map before any scaling for display.
 
-    `explained` = map + prefix tokens' share + constants, in units of the answer (the logit); None where the
-    method's numbers are in no units that add up to it. `unexplained` = answer - explained. `prefix` is the
-    prefix tokens' sum (None for none), `constants` what biases and other parts but patches give, by kind.
+    `explained` = map + prefix tokens' sum + constants, in units of the score (the logit); None if the
+    method's numbers do not add up to it. `unexplained` = answer - explained. `prefix` is the prefix tokens'
+    sum (None for none). `constants` are the contributions of biases and other components without a patch, by
+    kind.
     """
 
     method: str
     map: Float[Tensor, "row col"]
     answer: float  # the logit, the difference of two, or the value along a direction
-    at: str = ""  # where it was read: "tokens", "pixels", "layer 3", or a place in words
+    at: str = ""  # place of the values: "tokens", "pixels", "layer 3", or a place in words
     prefix: float | None = None
     constants: dict[str, float] = field(default_factory=dict)
-    adds_up: bool = False  # whether the sum is an account of the answer, exact or not
-    signed: bool = True  # whether a number below zero speaks against the answer
-    # of integrated gradients: how many nodes; the relative L1 change of the map when they were last doubled,
-    # None where `steps` was set; and whether that was small enough, False where the limit was reached first
+    adds_up: bool = False  # True if the sum accounts for the score, exactly or not
+    signed: bool = True  # True if a number below zero lowers the score
+    # Of integrated gradients: number of nodes; relative L1 change of the map at the last doubling, None where
+    # `steps` was set; and whether that change was small enough, False if the limit was reached first.
     steps: int | None = None
     change: float | None = None
     converged: bool | None = None
@@ -138,7 +141,7 @@ class SaliencyMap(NotebookDisplay):
     def from_patches(
         cls, method: str, passes: Passes, patches: Float[Tensor, " patch"], at: str, **told
     ) -> "SaliencyMap":
-        """The map of numbers that patches have, one after the other."""
+        """Return the map of values given by patch, in sequence order."""
         grid = passes.trace.grid
         return cls(method, patches.double().unflatten(0, (grid.rows, grid.cols)), passes.answer, at, **told)
 
@@ -154,7 +157,7 @@ class SaliencyMap(NotebookDisplay):
 
     @property
     def convergence(self) -> LocalizedText | str:
-        """Return in one sentence how far integrated gradients have converged; empty for other methods."""
+        """Return the convergence of integrated gradients in one sentence; empty for other methods."""
         if self.steps is None:
             return ""
         told = {"steps": self.steps, "gap": f"{abs(self.unexplained):.3g}"}
@@ -165,5 +168,5 @@ class SaliencyMap(NotebookDisplay):
 
     @property
     def nothing_positive(self) -> bool:
-        """Whether no patch speaks for the answer, or none more than another: to be said, not drawn blank."""
+        """True if no patch raises the score, or all raise it equally: reported, not drawn as a blank map."""
         return not bool((self.map > max(0.0, self.map.min().item())).any())

@@ -1,1 +1,1 @@
-"""Figures for print: `plates` says what stands on one, `sheet` makes SVG, PDF and PNG of it by matplotlib."""
+"""Figures for print: `spec` describes a figure as data, `page` renders SVG, PDF and PNG with matplotlib."""

@@ -1,4 +1,4 @@
-"""How much room each panel takes at a width: margins for its title, axes and scale, and what lies between."""
+"""Layout of a panel at a given width: margins for title, axes and colour scale, and the inner size."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from vitviz.charts.mpl.spec import Legend, Map, Matrix, Panel, TextTable, Tiles
 
 TITLE = 7.6  # points
 GAP = 1.2  # mm between an axis and its numbers, and other small gaps
-BAR = 1.9  # mm, the height of a colour scale
+BAR = 1.9  # mm, height of a colour scale
 RULE = 0.5  # mm around the lines of a table
-CELL = 9.0  # mm, the largest cell of a matrix
-STRIP = 46.0  # mm, as long as a colour scale is where there is room, so that its numbers fit
+CELL = 9.0  # mm, largest cell of a matrix
+STRIP = 46.0  # mm, length of a colour scale where space permits, so that its numbers fit
 
 
 @dataclass(frozen=True)
 class PanelLayout:
-    """The margins and the inner size of a panel, mm; `title` and `legend` are folded into lines."""
+    """Margins and inner size of a panel, mm; `title` and `legend` are wrapped into lines."""
 
     left: float
     right: float
@@ -25,18 +25,18 @@ class PanelLayout:
     bottom: float
     width: float
     height: float
-    free: float  # mm that the panel has between its margins; a matrix of few cells does not fill it
+    free: float  # mm available between the margins; a matrix of few cells does not fill it
     title: tuple[str, ...] = ()
     legend: tuple[tuple[int, ...], ...] = ()
 
     @property
     def tall(self) -> float:
-        """With the margins."""
+        """Return the height including the margins, mm."""
         return self.top + self.height + self.bottom
 
 
 def room_of(panel: Panel, wide: float, letters: FontMetrics, say: Callable[[str], str]) -> PanelLayout:
-    """The room of a panel that is `wide` mm, margins counted."""
+    """Return the layout of a panel that is `wide` mm including its margins."""
     line = letters.line()
     title = tuple(letters.folded(say(panel.title), wide, TITLE)) if panel.title else ()
     top = len(title) * letters.line(TITLE) + (GAP if title else 0)
@@ -70,21 +70,21 @@ def room_of(panel: Panel, wide: float, letters: FontMetrics, say: Callable[[str]
 
 
 def barred(panel: Panel) -> bool:
-    """Whether a scale of colours stands below the panel."""
+    """Return True if the panel has a colour scale below it."""
     return getattr(panel, "scale", None) is not None and not (isinstance(panel, Tiles) and panel.unscaled)
 
 
 def names(panel: Matrix, axis: int) -> tuple[str, ...]:
-    """What the rows (axis 0) or columns (1) of a matrix are called."""
+    """Return the names of the rows (axis 0) or columns (axis 1) of a matrix."""
     return (panel.rows, panel.cols)[axis] or tuple(map(str, range(1, panel.values.shape[axis] + 1)))
 
 
 def aspect(panel: Panel, width: float, letters: FontMetrics) -> float:
-    """Height / width of what a panel draws between its margins."""
+    """Return height / width of the area between the margins of a panel."""
     if isinstance(panel, Chart):
         return panel.aspect
     if isinstance(panel, Legend | TextTable):
-        return 0.0  # their lines are all margin, which one film's frames have alike
+        return 0.0  # their lines count as margin, which all frames of a video share
     if isinstance(panel, Map):
         if panel.aspect is not None:
             return panel.aspect
@@ -99,7 +99,7 @@ def aspect(panel: Panel, width: float, letters: FontMetrics) -> float:
 
 
 def tile(panel: Tiles, width: float, letters: FontMetrics) -> tuple[float, float, float]:
-    """mm from tile to tile, the width of one, and from row to row, with the captions."""
+    """Return the pitch of tiles, the width of a tile and the pitch of rows with captions, in mm."""
     pitch = width / (panel.across - panel.gap)
     side = pitch * (1 - panel.gap)
     caption = letters.line(captioned(panel)) + 0.3 if panel.captions else 0.0
@@ -107,12 +107,12 @@ def tile(panel: Tiles, width: float, letters: FontMetrics) -> tuple[float, float
 
 
 def captioned(panel: Tiles) -> float:
-    """Points of the captions: smaller where many stand in a row."""
+    """Return the font size of captions in points; smaller for more than 10 tiles per row."""
     return 6.2 if panel.across <= 10 else 5.0
 
 
 def heights(panel: Chart, say: Callable[[str], str]) -> dict[float, str]:
-    """The numbers on the y axis of a chart, or the names."""
+    """Return the tick labels of the y axis by value."""
     if panel.y_ticks:
         return {at: say(name) for at, name in panel.y_ticks}
     if panel.percent:
@@ -121,7 +121,7 @@ def heights(panel: Chart, say: Callable[[str], str]) -> dict[float, str]:
 
 
 def entries(panel: Chart | Legend, say: Callable[[str], str]) -> list[tuple[str, str, str]]:
-    """The legend: (name, colour, kind); of many series of one chart every fourth."""
+    """Return the legend entries (name, colour, kind); of more than 12 series, every fourth and both ends."""
     if isinstance(panel, Legend):
         return [(say(one.name), one.colour, one.dash or "line") for one in panel.series]
     if panel.keyed:
@@ -131,20 +131,20 @@ def entries(panel: Chart | Legend, say: Callable[[str], str]) -> list[tuple[str,
     shown = [one for i, one in enumerate(named) if not many or i in (0, len(named) - 1) or (i + 1) % 4 == 0]
     found = [(say(one.name), one.colour, "line" * one.line + "dots" * one.dots) for one in shown]
     found += [(say(name), colour, "square") for colour, name in panel.named]
-    for one in panel.levels:  # otherwise called where it lies beyond the axis, and no line is drawn
+    for one in panel.levels:  # a level outside the axis has another name and no line
         name = one.name if within(panel, one) else one.beyond or one.name
         found += [(say(name), one.colour, "dashed")] if name else []
     return found
 
 
 def within(panel: Chart, level: ReferenceLine) -> bool:
-    """Whether a level lies on the chart."""
+    """Return True if a reference line lies within the axes of the chart."""
     low, high = panel.x if level.upright else panel.y
     return bool(low <= level.value <= high)
 
 
 def _flowed(found: list[tuple[str, str, str]], width: float, letters: FontMetrics) -> list[tuple[int, ...]]:
-    """The entries in lines as wide as there is room."""
+    """Return the indices of the legend entries, wrapped into lines of at most `width` mm."""
     lines: list[tuple[int, ...]] = []
     used = width
     for i, (name, _, _) in enumerate(found):

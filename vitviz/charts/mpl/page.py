@@ -1,9 +1,9 @@
-"""A plate as a file: SVG and PDF with text as text, PNG at a width in mm and a resolution; several as the
-frames of a film, and a chart within a page.
+"""Rendering of figures: SVG and PDF with selectable text, PNG, video frames, and inline SVG charts.
 
-The same plate gives the same bytes: no date, no random name, no setting of the machine's own matplotlib. Text
-is set in the font that comes with matplotlib, Chinese and Korean in one that is found; without one the
-sentences stay English. A panel has a room (`rooms`), a line stands above them all, sentences below.
+A figure always gives the same bytes: no date, no random name, no setting of the machine's own matplotlib.
+Text is set in the font that ships with matplotlib, Chinese and Korean in an installed font; without one,
+texts stay English. `layout` computes the size of every panel. A figure has an optional line above its panels
+and notes below them.
 """
 
 import html
@@ -26,24 +26,24 @@ from vitviz.charts.mpl.panels import draw
 from vitviz.charts.mpl.spec import FigureSpec, by_place
 from vitviz.errors import VitvizError, quoted
 
-EDGE, BESIDE, BELOW = 2.0, 5.0, 4.5  # mm: around the sheet, between panels, between rows
-HEAD = 1.25 * TITLE  # points of the line above
+EDGE, BESIDE, BELOW = 2.0, 5.0, 4.5  # mm: page margin, gap between panels, gap between rows
+HEAD = 1.25 * TITLE  # font size of the line above the panels, points
 
 
 @dataclass(frozen=True)
 class PageLayout:
-    """Rooms row by row; `notes` are folded into lines, `lines` is for how many of them there is room."""
+    """Panel layouts by row, and notes wrapped into lines; `lines` is the number of lines reserved."""
 
     rows: tuple[tuple[PanelLayout, ...], ...]
     notes: tuple[str, ...]
     lines: int
-    line: float  # mm of one
+    line: float  # line spacing, mm
     head: str = ""
-    above: float = 0.0  # mm that the line above takes
+    above: float = 0.0  # height of the line above the panels, mm
 
     @property
     def height(self) -> float:
-        """Of the sheet, mm."""
+        """Return the height of the page, mm."""
         rows = sum(max(room.tall for room in row) for row in self.rows) + BELOW * (len(self.rows) - 1)
         return 2 * EDGE + self.above + rows + (self.lines * self.line + 1.5 if self.lines else 0)
 
@@ -51,7 +51,7 @@ class PageLayout:
 def laid_out(
     plate: FigureSpec, width: float, letters: FontMetrics, say: Callable[[str], str], head: str = ""
 ) -> PageLayout:
-    """A plate on a sheet of `width` mm; panels side by side share it by their weights."""
+    """Lay out a figure on a page of `width` mm; the panels of a row share the width by their weights."""
     rows = []
     for i, row in enumerate(plate.rows):
         weights = plate.weights[i] if plate.weights else (1.0,) * len(row)
@@ -64,7 +64,7 @@ def laid_out(
 
 
 def alike(layouts: Sequence[PageLayout]) -> list[PageLayout]:
-    """The same with every panel in one place over all of them, of one size, as frames of a film need it."""
+    """Return the layouts with every panel at the same position and size, as required for video frames."""
 
     def widened(rooms: Sequence[PanelLayout]) -> list[PanelLayout]:
         most = {name: max(getattr(room, name) for room in rooms) for name in ("top", "bottom")}
@@ -75,7 +75,7 @@ def alike(layouts: Sequence[PageLayout]) -> list[PageLayout]:
 
 
 def painted(pen: PageDrawing, plate: FigureSpec, layout: PageLayout) -> None:
-    """Draws the plate with a pen whose sheet has the layout's height."""
+    """Draw the figure on a page of the layout's height."""
     if layout.head:
         pen.text(EDGE, EDGE + layout.above / 2 - 0.5, layout.head, HEAD)
     y, count = EDGE + layout.above, 0
@@ -98,11 +98,11 @@ OURS = {
     "svg.fonttype": "none",
     "svg.hashsalt": "vitviz",
     "pdf.fonttype": 42,
-    "image.composite_image": False,  # every picture stays one of its own in the file
+    "image.composite_image": False,  # keeps every image separate in the file
     "path.simplify": False,
-    "text.hinting": "none",  # letters as wide in pixels as they are on paper
+    "text.hinting": "none",  # keeps glyph widths in pixels equal to those on paper
 }
-one_at_a_time = threading.Lock()  # matplotlib's settings belong to the whole process
+one_at_a_time = threading.Lock()  # matplotlib's settings are global to the process
 
 
 def render(
@@ -110,12 +110,25 @@ def render(
     say: Callable[[str], str] = str, language: str = "en", title: str = "", about: str = "",
     check: Callable[[], None] = lambda: None,
 ) -> bytes:  # fmt: skip
-    """The plate as a file of `form`, `width` mm wide; a PNG has round(width / 25.4 · dpi) pixels across.
+    """Render a figure as the bytes of a file.
 
-    `say` gives a text in `language`; where no font for that is found, texts stay English. `title` and `about`
-    stand in the file's own description. `check` is called between any two things that are drawn or written,
-    and may end all by raising. A control character of a label, which no XML may hold, is left out.
-    VitvizError for a form, width or resolution that does not exist.
+    A PNG has round(width / 25.4 · dpi) pixels across. Control characters, which XML does not allow, are
+    removed from SVG files.
+
+    Args:
+        plate: The figure.
+        form: "svg", "pdf" or "png".
+        width: Width in mm, 40 to 400; None for the figure's own.
+        dpi: Resolution, 150, 300 or 600.
+        dark: Use the dark colours.
+        say: Function that translates a text into `language`.
+        language: Language of the texts; they stay English if no font for it is installed.
+        title: Title in the file's metadata.
+        about: Description in the file's metadata.
+        check: Function called before every drawing and writing step; it may raise to cancel.
+
+    Raises:
+        VitvizError: For an unknown format, width or resolution, and for a PNG that is too large.
     """
     width = checked(form, plate.width if width is None else width, dpi)
     letters, say = fonts_for(language, say)
@@ -129,7 +142,7 @@ def render(
     ink = DARK if dark else LIGHT
     with one_at_a_time, matplotlib.style.context(["default", OURS]):
         unit, size = 25.4, [width, height]
-        if form == "png":  # whole pixels, a little more than that: matplotlib cuts what follows the point
+        if form == "png":  # slightly more than whole pixels: matplotlib truncates the size
             unit, size = dpi, [round(side / 25.4 * dpi) + 1e-3 for side in size]
         figure = Figure(figsize=(size[0] / unit, size[1] / unit), dpi=dpi)
         pen = PageDrawing(figure, width, height, letters, ink, say, dpi / 25.4 if form == "png" else 0)
@@ -137,7 +150,7 @@ def render(
         for artist in figure.findobj():
             artist.draw = _checking(artist.draw, check)
         file = io.BytesIO()
-        file.write = _checking(file.write, check)  # a PNG of 20 million pixels takes seconds for that
+        file.write = _checking(file.write, check)  # writing a PNG of 20 million pixels takes seconds
         told = _metadata(form, title, about)
         figure.savefig(file, format=form, dpi=dpi, facecolor=ink.paper, metadata=told)
     data = file.getvalue()
@@ -145,13 +158,13 @@ def render(
 
 
 def fonts_for(language: str, say: Callable[[str], str]) -> tuple[FontMetrics, Callable[[str], str]]:
-    """The letters of a language and who says a text in it; English where no font for it is found."""
+    """Return font metrics and translator of a language; those of English if no font is installed."""
     fonts = families(language)
     return (FontMetrics(families("en")), str) if fonts is None else (FontMetrics(fonts), say)
 
 
 def checked(form: str, width: float, dpi: int) -> float:
-    """The width in mm; VitvizError for a format, width or resolution that there is not."""
+    """Return the width in mm; raise VitvizError for an unknown format, width or resolution."""
     if form not in FORMATS:
         raise VitvizError(f"There is no format {quoted(form)}; expected one of {', '.join(FORMATS)}.")
     if not isinstance(width, int | float) or not 40 <= width <= 400:
@@ -162,7 +175,7 @@ def checked(form: str, width: float, dpi: int) -> float:
 
 
 def pixels(plate: FigureSpec, width: float | None, dpi: int, say: Callable[[str], str], language: str) -> int:
-    """How many a PNG of the plate has; VitvizError for a width or resolution that does not exist."""
+    """Return the number of pixels of a PNG; raise VitvizError for an invalid width or resolution."""
     width = checked("png", plate.width if width is None else width, dpi)
     return _count(width, laid_out(plate, width, *fonts_for(language, say)).height, dpi)
 
@@ -180,7 +193,7 @@ def _count(width: float, height: float, dpi: int) -> int:
 
 
 def _metadata(form: str, title: str, about: str) -> dict[str, str | None]:
-    """What the file says of itself: never when it was made."""
+    """Return the file's metadata, without a date."""
     if form == "svg":
         return {"Title": title, "Description": about, "Creator": "vitviz", "Date": None}
     if form == "pdf":
@@ -189,7 +202,10 @@ def _metadata(form: str, title: str, about: str) -> dict[str, str | None]:
 
 
 class FrameRenderer:
-    """A frame for each plate, `across` pixels wide, drawn when it is asked for; `labels` stand above them."""
+    """Sequence of video frames, one per figure, `across` pixels wide, rendered on access.
+
+    `labels` stand above the frames.
+    """
 
     def __init__(
         self, plates: Sequence[FigureSpec], labels: Sequence[str], across: int, dark: bool = False,
@@ -202,16 +218,16 @@ class FrameRenderer:
         self._layouts = alike([laid_out(plate, *asked, label) for plate, label in told])
         self._dpi = across / self._width * 25.4
         tall = self._layouts[0].height / 25.4 * self._dpi
-        self.size = (across, 2 * int(np.ceil(tall / 2)))  # H.264 halves both sides for its colours
+        self.size = (across, 2 * int(np.ceil(tall / 2)))  # H.264 subsamples colour by two: sides must be even
 
     def __len__(self) -> int:
         return len(self._plates)
 
     def __getitem__(self, number: int) -> UInt8[np.ndarray, "tall wide 3"]:
-        """A frame, counted from 0."""
+        """Render frame `number`, counted from 0."""
         (across, down), dpi = self.size, self._dpi
         with one_at_a_time, matplotlib.style.context(["default", OURS]):
-            inches = [(side + 1e-3) / dpi for side in self.size]  # matplotlib cuts what follows the point
+            inches = [(side + 1e-3) / dpi for side in self.size]  # matplotlib truncates the size
             figure = Figure(figsize=inches, dpi=dpi)
             canvas = FigureCanvasAgg(figure)
             height = down / dpi * 25.4
@@ -223,7 +239,7 @@ class FrameRenderer:
             return np.asarray(canvas.buffer_rgba())[:down, :across, :3].copy()
 
 
-WIDE = 125.0  # mm of paper, so that letters are as large as those around them
+WIDE = 125.0  # mm; letters then match the size of the surrounding text
 GONE = (
     "<metadata>.*?</metadata>", "<title/>", r"(?<=<svg)[^>]*?(?= viewBox)", ' xmlns="[^"]*"',
     r"<style .*?</style>",
@@ -237,8 +253,10 @@ INKS = {
 
 
 def inline(chart: Chart) -> str:
-    """One chart as SVG text, in the page's own ink, light or dark; each dot says its numbers, which browsers
-    show under the pointer and readers read out. No script, no font, no request.
+    """Return a chart as SVG text in the page's own text colour, light or dark.
+
+    Each dot has a title with its values, for tooltips and screen readers. The SVG contains no script and no
+    font, and makes no request.
     """
     text = render(FigureSpec(((chart,),), width=WIDE)).decode()
     text = text[text.index("<svg") :]
@@ -255,7 +273,7 @@ def inline(chart: Chart) -> str:
 
 
 def _titled(text: str, begins: str, said: list[str]) -> str:
-    """The text with a title in each mark of the group that begins so."""
+    """Add a title to each mark of the group that starts with `begins`."""
     start = text.index(begins)
     titles = (f"<title>{html.escape(one)}</title></use>" for one in said)
     text, marks = text[:start], text[start:]

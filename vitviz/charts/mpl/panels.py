@@ -1,4 +1,4 @@
-"""The panels of a figure for print, drawn by a pen: maps and matrices, charts with their legends, tables."""
+"""Drawing of the panels of a figure for print: maps, tiles, matrices, charts, legends and tables."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,11 +14,11 @@ from vitviz.charts.mpl.spec import Legend, Map, Matrix, Panel, Scale, TextTable,
 from vitviz.charts.overlay import enlarged, overlay
 
 APART = 4.5  # mm between columns
-SAMPLE, BEHIND = 4.6, 1.4  # mm of a line before a name, and from there to the name
+SAMPLE, BEHIND = 4.6, 1.4  # mm: length of a line sample, and gap between sample and name
 
 
 def draw_table(pen: PageDrawing, panel: TextTable, room: PanelLayout, x: float, y: float) -> None:
-    """The table with its upper line at y."""
+    """Draw a table with its upper line at y."""
     letters, line = pen.letters, pen.letters.line()
     rows = [[pen.say(text) for text in row] for row in (panel.columns, *panel.rows)]
     before = SAMPLE + BEHIND if panel.series else 0.0
@@ -43,7 +43,7 @@ def draw_table(pen: PageDrawing, panel: TextTable, room: PanelLayout, x: float, 
 
 
 def draw_chart(pen: PageDrawing, panel: Chart, room: PanelLayout, x: float, y: float) -> None:
-    """The chart with its inner area at (x, y)."""
+    """Draw a chart with its inner area at (x, y)."""
     (first, last), (low, high) = panel.x, panel.y
 
     def across(value):
@@ -60,7 +60,7 @@ def draw_chart(pen: PageDrawing, panel: Chart, room: PanelLayout, x: float, y: f
             upper, lower = sorted((float(up(bottom)), float(up(top))))
             pen.box(float(left), upper, float(right - left), max(0.15, lower - upper), fill=colour)
     for level in panel.levels:
-        if not layout.within(panel, level):  # as its name says
+        if not layout.within(panel, level):  # its legend entry is `beyond`
             continue
         ends = [x, x + room.width], [float(up(level.value))] * 2
         if level.upright:
@@ -101,7 +101,7 @@ def _axes(pen: PageDrawing, panel: Chart, room: PanelLayout, x: float, y: float,
 
 
 def _places(pen: PageDrawing, panel: Chart, room: PanelLayout) -> list[tuple[float, str]]:
-    """Where numbers or names stand on the x axis."""
+    """Return the (position, label) pairs of the x axis."""
     (first, last), letters = panel.x, pen.letters
     if panel.ticks:
         return [(at, pen.say(said)) for at, said in panel.ticks]
@@ -114,7 +114,7 @@ def _places(pen: PageDrawing, panel: Chart, room: PanelLayout) -> list[tuple[flo
 
 
 def draw_legend(pen: PageDrawing, panel: Chart | Legend, room: PanelLayout, x: float, top: float) -> None:
-    """What lines, dots and colours mean, as far as the room has lines for it."""
+    """Draw the legend entries that the layout has lines for."""
     letters, found = pen.letters, layout.entries(panel, pen.say)
     line = letters.line()
     for row, members in enumerate(room.legend):
@@ -131,12 +131,12 @@ def draw_legend(pen: PageDrawing, panel: Chart | Legend, room: PanelLayout, x: f
             left += 6.0 + letters.width(name) + 2.5
 
 
-FINE = 600  # pixels across that numbers get at least, each a whole square: viewers blur what is small
-SMOOTH = 24  # pixels for each patch of a smooth map
+FINE = 600  # minimum width in pixels of a grid of values, enlarged in squares: viewers blur small images
+SMOOTH = 24  # pixels per patch of a smooth map
 
 
 def draw(pen: PageDrawing, panel: Panel, room: PanelLayout, x: float, y: float, name: str) -> None:
-    """One panel at (x, y), with its title and scale; `name` is what its pictures are called in the file."""
+    """Draw a panel at (x, y) with title and colour scale; `name` prefixes the ids of its images."""
     letters = pen.letters
     for i, line in enumerate(room.title):
         pen.text(x, y + (i + 0.5) * letters.line(TITLE), line, TITLE)
@@ -173,7 +173,7 @@ def _map(pen: PageDrawing, panel: Map, room: PanelLayout, x: float, y: float, na
 
 
 def laid(panel: Map) -> UInt8[np.ndarray, "tall wide 4"]:
-    """The numbers as colours over the picture, in squares or smooth; see-through where there is none."""
+    """Return the values as RGBA pixels, in squares or smooth; transparent for NaN."""
     values, known = np.asarray(panel.values, float), np.isfinite(panel.values)
     if panel.pixels is not None:
         colours = np.asarray(panel.pixels, np.uint8)
@@ -194,10 +194,10 @@ def _tiles(pen: PageDrawing, panel: Tiles, room: PanelLayout, x: float, y: float
     count, tall = len(panel.pictures), side * panel.aspect
     for row in range(-(-count // panel.across)):
         part = np.asarray(panel.pictures[row * panel.across : (row + 1) * panel.across])
-        if part.ndim == 3:  # row by row: of thousands of patches all are much
+        if part.ndim == 3:  # coloured row by row to save memory
             part = tinted(part, panel.scale)
         pixels = _abreast(part, panel)
-        # the gap has a whole number of pixels, so that a row may miss its width by a part of one
+        # gaps are whole pixels, so that a row's pixel width can differ from its width by a fraction
         wide = room.width if len(part) == panel.across else len(part) * pitch - (pitch - side)
         pen.picture(pixels, x, y + row * down, wide, tall, name=f"{name}-row-{row + 1}")
     size = captioned(panel)
@@ -214,7 +214,7 @@ def _tiles(pen: PageDrawing, panel: Tiles, room: PanelLayout, x: float, y: float
 def _numbered(
     pen: PageDrawing, panel: Tiles, room: PanelLayout, x: float, y: float, sizes: tuple[float, float, float]
 ) -> None:
-    """The names of columns and rows, every so many as find room, and what they are."""
+    """Draw the names of columns and rows, at the spacing that fits, and the axis labels."""
     (pitch, side, down), letters = sizes, pen.letters
     line, below = letters.line(), y + room.height + 0.6
     names = [pen.say(one) for one in panel.cols]
@@ -234,12 +234,12 @@ def _numbered(
 
 
 def _abreast(part: np.ndarray, panel: Tiles) -> UInt8[np.ndarray, "tall wide 4"]:
-    """Tiles side by side, every pixel a square, with gaps that the paper is seen through."""
+    """Return a row of tiles as RGBA pixels, each enlarged in squares, with transparent gaps."""
     count, high, wide, _ = part.shape
     times = max(1, -(-2 * FINE // (panel.across * wide)))
     if times > 1:
         part = np.repeat(np.repeat(part, times, axis=1), times, axis=2)
-    elif panel.across * wide > 4 * FINE:  # walls of many tiles: no more pixels than print can show
+    elif panel.across * wide > 4 * FINE:  # many tiles: no more pixels than print can resolve
         size = (max(1, 4 * FINE // panel.across), max(1, round(4 * FINE / panel.across * high / wide)))
         part = np.stack([cv2.resize(one, size, interpolation=cv2.INTER_AREA) for one in part])
     high, wide = part.shape[1:3]
@@ -255,7 +255,7 @@ def _matrix(pen: PageDrawing, panel: Matrix, room: PanelLayout, x: float, y: flo
     (rows, cols), letters = panel.values.shape, pen.letters
     w, h, line = room.width / cols, room.height / rows, letters.line()
     values = panel.values
-    if cols > 4 * FINE:  # no more cells than print can show: neighbours become their mean
+    if cols > 4 * FINE:  # no more cells than print can resolve: neighbours are averaged
         size = (4 * FINE, 4 * FINE * rows // cols)
         values = cv2.resize(values.astype(np.float32), size, interpolation=cv2.INTER_AREA)
     pixels = laid(Map(values=values, scale=panel.scale))
@@ -278,7 +278,7 @@ def _matrix(pen: PageDrawing, panel: Matrix, room: PanelLayout, x: float, y: flo
 
 
 def _tick_names(names: Sequence[str], room: float, pitch: float, step: int) -> Iterator[int]:
-    """The cells whose names find room, of every `step`; one without a name takes none."""
+    """Yield every `step`-th cell whose name fits; cells without a name are skipped."""
     last = -np.inf
     for cell in range(0, len(names), step):
         if names[cell] and (cell - last) * pitch >= room:
@@ -286,7 +286,7 @@ def _tick_names(names: Sequence[str], room: float, pitch: float, step: int) -> I
 
 
 def _scale(pen: PageDrawing, scale: Scale, x: float, y: float, width: float) -> None:
-    """A strip of the colours with round numbers below it, both ends among them, and what they are."""
+    """Draw a colour scale with both ends and round numbers below it, and its label."""
     letters, line = pen.letters, pen.letters.line()
     ramp = tinted(np.arange(256.0)[None], Scale(scale.colours, 0, 255, ""))
     pen.picture(np.dstack([ramp, np.full((1, 256, 1), 255, np.uint8)]), x, y, width, BAR)

@@ -1,7 +1,7 @@
-"""What stands on a figure for print, as plain values: panels, their numbers, colours and words.
+"""Description of a figure for print as data: panels with their values, colours and texts.
 
-Nothing here draws, and matplotlib is not imported: a view says with these what its figure is, `sheet` draws
-it. Texts are English and keys of their translations, as everywhere; those with values are Sentences.
+Nothing here draws or imports matplotlib. A view describes its figure with these classes; `page` renders it.
+Texts are English and serve as translation keys; texts with values are LocalizedText.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,13 +13,13 @@ from jaxtyping import UInt8
 from vitviz.charts.chart import Chart, Matrix, Scale, Series
 from vitviz.charts.colormaps import coloured
 
-WIDE = 174.0  # mm: both columns of a paper
-NARROW = 86.0  # one column
+WIDE = 174.0  # mm, both columns of a paper
+NARROW = 86.0  # mm, one column
 
 
 @dataclass(frozen=True)
 class PatchFrame:
-    """A patch with a frame around it, counted from 0 row by row."""
+    """Frame around a patch, counted row by row from 0."""
 
     cell: int
     colour: str = "#ffffff"
@@ -27,12 +27,12 @@ class PatchFrame:
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """Numbers over a picture.
+    """Map of values over an image.
 
-    `values` (row, col) lie over `box` of `picture` (left, top, right, bottom in pixels; all where None);
-    not-a-number leaves the picture as it is. `pixels` (row, col, 3) are colours that take the scale's place.
-    `aspect` is height / width of what is drawn; None for the picture's own. Where `lit`, numbers / the
-    scale's high end are the picture's brightness, as in figure 6 of the paper.
+    `values` (row, col) cover `box` of `picture` (left, top, right, bottom in pixels; None for the whole
+    image); NaN leaves the image unchanged. `pixels` (row, col, 3) are colours that replace the scale.
+    `aspect` is height / width of the panel; None for that of the image. With `lit`, values / `scale.high`
+    set the brightness of the image, as in figure 6 of the paper.
     """
 
     title: str = ""
@@ -50,11 +50,12 @@ class Map:
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
-    """Small pictures (n, height, width, 3) of uint8 in rows of `across`, the gap between them a share of one.
+    """Small images in rows of `across`.
 
-    Or numbers (n, row, col), which take their colours from `scale`; that stands below them unless `unscaled`.
-    `captions` stand below each; `cols` and `rows` number columns and rows, every so many as find room;
-    `aspect` is height / width of one tile. A tile whose number is `chosen` has a frame.
+    `pictures` are uint8 of shape (n, height, width, 3), or values (n, row, col) coloured by `scale`. The
+    scale is drawn below the tiles unless `unscaled`. `gap` is the space between tiles as a fraction of their
+    pitch. `captions` stand below each tile. `cols` and `rows` name columns and rows, as many as fit. `aspect`
+    is height / width of a tile. The tile with the number `chosen` (from 0) has a frame.
     """
 
     pictures: np.ndarray
@@ -63,8 +64,8 @@ class Tiles:
     captions: tuple[str, ...] = ()
     cols: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
-    x_label: str = ""  # what the columns are
-    y_label: str = ""  # what the rows are
+    x_label: str = ""
+    y_label: str = ""
     gap: float = 0.08
     aspect: float = 1.0
     scale: Scale | None = None
@@ -74,7 +75,7 @@ class Tiles:
 
 @dataclass(frozen=True, eq=False)
 class Legend:
-    """What the lines of several charts are called."""
+    """Legend shared by several charts."""
 
     series: tuple[Series, ...]
     title: str = ""
@@ -82,8 +83,10 @@ class Legend:
 
 @dataclass(frozen=True, eq=False)
 class TextTable:
-    """Rows of texts below the names of their columns: all to the right, but the names of rows, which stand in
-    the column `names`, each behind a sample of its line in the charts, where there are `series`.
+    """Table of texts with column names.
+
+    All columns are right-aligned except column `names`, which holds the row names. With `series`, each row
+    name follows a sample of its line in the charts.
     """
 
     columns: tuple[str, ...]
@@ -98,17 +101,17 @@ Panel = Map | Tiles | Matrix | Chart | Legend | TextTable
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """A figure: rows of panels, one beside the other by their weights, and sentences below them."""
+    """Figure: rows of panels that share the width by their weights, and notes below them."""
 
     rows: tuple[tuple[Panel, ...], ...]
     notes: tuple[str, ...] = ()
-    weights: tuple[tuple[float, ...], ...] = ()  # one for each row; none for equal ones
-    width: float = 120.0  # mm, where nobody says another
-    second: bool = False  # whether it is also of the second checkpoint
+    weights: tuple[tuple[float, ...], ...] = ()  # one tuple per row; empty for equal weights
+    width: float = 120.0  # default width, mm
+    second: bool = False  # the figure also shows the second checkpoint
 
 
 def steady(plates: Sequence[FigureSpec]) -> list[FigureSpec]:
-    """The same plates, panel by panel with the widest range of any: colours and places can be compared.
+    """Return the figures with the scales and axes of each panel widened to their range over all figures.
 
     >>> made = [FigureSpec(((Map(values=np.eye(2), scale=Scale("viridis", 0, most, "")),),)) for most
     ...     in (1, 3)]
@@ -120,7 +123,7 @@ def steady(plates: Sequence[FigureSpec]) -> list[FigureSpec]:
 
 
 def by_place(each: Sequence[Sequence[Sequence]], of: Callable[[Sequence], Sequence]) -> list[tuple]:
-    """Rows of several plates, with what `of` makes of all that stand in one place."""
+    """Apply `of` to the items of several figures at the same position, and return the rows of each figure."""
     made = [[of(place) for place in zip(*rows, strict=True)] for rows in zip(*each, strict=True)]
     return [tuple(tuple(place[i] for place in row) for row in made) for i in range(len(each))]
 
@@ -142,7 +145,7 @@ def _widest(panels: Sequence[Panel]) -> Sequence[Panel]:
 
 
 def tinted(values: np.ndarray, scale: Scale) -> UInt8[np.ndarray, "*shape 3"]:
-    """Numbers as the colours of a scale."""
+    """Map numbers to the RGB colours of a scale."""
     if scale.colours == "grey":
         share = (np.asarray(values, float) - scale.low) / ((scale.high - scale.low) or 1.0)
         grey = np.rint(255 * np.clip(share, 0, 1)).astype(np.uint8)

@@ -1,1 +1,1 @@
-"""What a model needs to run: the one that a file's tensors fit, filled, or a copy of one in memory."""
+"""Build runnable models: from a checkpoint's tensors, or as a copy of a model in memory."""

@@ -1,7 +1,8 @@
-"""What a file does not say and was taken anyway, with what else it may be: asked, never silently guessed.
+"""Assumptions about settings that a file does not state, with their alternatives; never silent guesses.
 
-Words of a file's name and parts that a family is known by tell what is likeliest, and no more than that. All
-of it is marked until somebody says it: to `vitviz.load`, in a name (`vit.pth?heads=6`), or a config.json.
+Words in the file's name and parts typical of a family suggest the likeliest value, nothing more. An
+assumption stays marked until the user states the setting: to `vitviz.load`, in a name (`vit.pth?heads=6`), or
+in a config.json.
 """
 
 import re
@@ -16,14 +17,14 @@ from vitviz.engine.checkpoint import Assumption
 from vitviz.engine.formats.inference import heads_shown, likely_heads
 from vitviz.engine.formats.overrides import Overrides, activation_in, blocks_of, pools_of
 
-NORMALISATIONS = {  # of values from 0 to 1
+NORMALISATIONS = {  # for values in [0, 1]
     "ImageNet": Overrides(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
     "one half": Overrides(mean=(0.5,) * 3, std=(0.5,) * 3),
     "CLIP": Overrides(mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)),
     "CIFAR-10": Overrides(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616)),
     "none": Overrides(mean=(0.0,) * 3, std=(1.0,) * 3),
 }
-_FAMILIES = {  # whole words of a file's name, whatever their version -> normalisation
+_FAMILIES = {  # whole words of a file's name, without version -> normalisation
     "deit": "ImageNet", "dino": "ImageNet", "mae": "ImageNet", "moco": "ImageNet", "ibot": "ImageNet",
     "clip": "CLIP",
     "siglip": "one half", "augreg": "one half", "google": "one half", "flexivit": "one half",
@@ -38,9 +39,9 @@ _SAID_IN_WORDS = {
 
 
 def family(tensors: Mapping[str, Tensor], name: str) -> str | None:
-    """The normalisation that is usual for what a file is called, or for parts that a family is known by."""
+    """Return the usual normalisation for a word of the file's name or a part typical of a family, or None."""
     words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])v?\d+(?![a-z])", " ", name.lower()))
-    parts = {"dist_token": "ImageNet", "norm_pre.weight": "CLIP"}  # DeiT's distillation, CLIP's way to begin
+    parts = {"dist_token": "ImageNet", "norm_pre.weight": "CLIP"}  # DeiT's distillation, CLIP's first norm
     by_name = [_FAMILIES[word] for word in words if word in _FAMILIES]
     return next(iter([*by_name, *(usual for part, usual in parts.items() if part in tensors)]), None)
 
@@ -48,7 +49,7 @@ def family(tensors: Mapping[str, Tensor], name: str) -> str | None:
 def of_model(
     model: nn.Module, tensors: Mapping[str, Tensor], data: Mapping[str, Any], heads_told: bool
 ) -> tuple[Assumption, ...]:
-    """What a bare file in timm's layout leaves open of its model; what was taken is the first choice."""
+    """Return the settings that a bare file in timm's layout does not state; the first choice is used."""
     now, found = model.blocks[0].attn, []
     if not heads_told and "blocks.0.attn.q_norm.weight" not in tensors and heads_shown(tensors) is None:
         counts = dict.fromkeys([now.num_heads, *likely_heads(model.embed_dim)])
@@ -63,7 +64,7 @@ def of_model(
 
 
 def question(name: str, choices: Iterable[Any]) -> list[Assumption]:
-    """One question, the first of whose answers was taken; none where there is one answer alone."""
+    """Return a list of one assumption whose first choice is used; empty if there is only one choice."""
     spelled = [Overrides.parse(urlencode({name: choice})).text() for choice in choices]
     return [Assumption(name, spelled[0], tuple(spelled))] if len(spelled) > 1 else []
 
@@ -72,7 +73,7 @@ OF_ONE_OUTPUT = tuple(question("head_type", ("sigmoid", "value")))
 
 
 def of_pictures(data: Mapping[str, Any]) -> tuple[Assumption, ...]:
-    """That pictures are normalised, cropped and resized as a data config has it, and how else they may be."""
+    """Return the assumptions of a data config on normalisation, crop and interpolation, with alternatives."""
     taken = Overrides(mean=tuple(data["mean"]), std=tuple(data["std"])).text()
     others = [one.text() for one in NORMALISATIONS.values() if one.text() != taken]
     crops = dict.fromkeys((float(data["crop_pct"]), 0.875, 0.9, 1.0))
@@ -82,13 +83,13 @@ def of_pictures(data: Mapping[str, Any]) -> tuple[Assumption, ...]:
 
 
 def left(assumed: Iterable[Assumption], given: Overrides) -> tuple[Assumption, ...]:
-    """What is still assumed once something has been said."""
+    """Return the assumptions that the given settings do not replace."""
     said = given.said().keys()
     return tuple(one for one in assumed if not one.taken or Overrides.parse(one.taken).said().keys() - said)
 
 
 def warning(name: str, assumed: Iterable[Assumption]) -> str:
-    """What was assumed, as a sentence for whoever loads in Python."""
+    """Return a warning that lists the assumptions, for users of the Python interface."""
     parts = [f"{_SAID_IN_WORDS[one.name]} ({one.taken.replace('&', ', ')})" for one in assumed if one.taken]
     if any(not one.taken for one in assumed):
         parts.append("what its tensors are (told from names and shapes)")

@@ -1,9 +1,10 @@
-"""A model in memory as a checkpoint: timm's, transformers', or somebody's own module, as it is now.
+"""Models in memory as checkpoints: a timm model, a transformers model or a custom PyTorch module.
 
-What is looked into is a copy in float32, so that training goes on undisturbed. Every copy is proven: on two
-pictures of noise it has to answer as the given model does, or it is refused. For a module of somebody's own
-that answer also tells what tensors do not (heads, activation, epsilon, the order of a flattened patch): of
-all that is possible, what answers alike is taken, and where two do, it is asked for.
+vitviz uses a float32 copy of the current weights, so that training continues undisturbed. Every copy is
+verified: on two noise images its output must equal the given model's, or the model is refused. For a custom
+module, this output also determines settings that tensors do not (heads, activation, epsilon, the order of a
+flattened patch): of all candidates, the one with equal output is chosen. If two numbers of heads match, the
+user must state the setting.
 """
 
 import copy
@@ -35,8 +36,8 @@ from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError, first_
 from vitviz.traces.head_type import require_head_type
 
 _numbers = itertools.count(1)
-_ALIKE = {torch.float32: 1e-4, torch.float64: 1e-4}  # of the largest answer; of halves a twentieth
-_APART = 10.0  # times as far as the best has to be what is not taken
+_ALIKE = {torch.float32: 1e-4, torch.float64: 1e-4}  # relative to the largest output; 0.05 for others
+_APART = 10.0  # required ratio of the runner-up's error to the best one's
 _EPSILONS = (1e-6, 1e-5, 1e-12)
 _HEADS_CALLED = ("num_heads", "num_attention_heads", "n_heads", "nhead", "heads", "n_head")
 _NAME_IT = "Hand over a mapping of its tensors' names (mapping='file.toml'), or a timm model."
@@ -47,11 +48,11 @@ def loaded_of(
     model: nn.Module, given: Overrides, size: tuple[int, int] | None = None, name: str | None = None,
     mapping: NameMap | None = None,
 ) -> Loaded:  # fmt: skip
-    """A copy of a model in memory, ready for an inspector.
+    """Copy a model in memory for an inspector.
 
-    `given` and `size`: how pictures reach it, as its owner says; None is what nothing is said about.
-    UnsupportedModel for what is no plain ViT or answers otherwise than its copy, VitvizError where
-    something has to be said: mean and deviation, heads, or a mapping of the tensors' names.
+    `given` holds the user's settings and `size` the input size (height, width); None means unspecified.
+    Raises UnsupportedModel for a model that is no plain ViT or whose copy gives another output, VitvizError
+    for a missing setting: mean and std, heads, or a mapping of the tensors' names.
     """
     if not isinstance(model, nn.Module):
         raise VitvizError(
@@ -92,10 +93,10 @@ def loaded_of(
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
-    """The model inside of what torch.compile, parallel training and accelerate put around it.
+    """Return the model inside the wrappers of torch.compile, parallel training and accelerate.
 
-    For mixed precision accelerate puts an autocast in place of `forward`, whose answers are rounded. A twin
-    that shares all parts has the original `forward`; on the model that is trained it stays replaced.
+    For mixed precision, accelerate replaces `forward` by an autocast version with rounded output. The
+    function then returns a shallow copy with the original `forward`; the training model keeps the autocast.
     """
     parallel = isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel)
     inner = getattr(model, "module" if parallel else "_orig_mod", None)
@@ -125,7 +126,7 @@ def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
     architecture = str(record.get("architecture") or type(model).__name__)
     modules = (one.__module__ for one in type(model).__mro__)
     if next(one for one in modules if one.startswith("timm.")).rpartition(".")[2] not in FAMILIES:
-        require_plain(architecture)  # says why, where timm has it by this name
+        require_plain(architecture)  # raises with the reason if timm has this name
         raise UnsupportedModel(f"{architecture} is no plain Vision Transformer.")
     embedding = getattr(model, "patch_embed", None)
     size = getattr(embedding, "img_size", None) or tuple(record.get("input_size", (3, 224, 224)))[-2:]
@@ -141,7 +142,7 @@ def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
 
 
 def _at_size(taken: FilledModel, size: tuple[int, int], kind: str) -> FilledModel:
-    """The same at another input size than its own, as `trace(size=…)` shows it."""
+    """Return the filled model with another input size, as for `trace(size=…)`."""
     if not hasattr(taken.model, "set_input_size"):
         own = tuple(taken.data["input_size"][-2:])
         raise UnsupportedModel(f"{kind} has a fixed input of {own[0]} x {own[1]} pixels.")
@@ -167,7 +168,7 @@ def _of_transformers(model: nn.Module, kind: str) -> FilledModel:
 
 
 def _forget_training(model: nn.Module) -> None:
-    """Takes training's hooks off the copy, and `set_grad_checkpointing`, which forbids what hooks read."""
+    """Remove training hooks from the copy and disable gradient checkpointing, which conflicts with hooks."""
     for module in model.modules():
         if hasattr(module, "grad_checkpointing"):
             module.grad_checkpointing = False
@@ -176,7 +177,7 @@ def _forget_training(model: nn.Module) -> None:
 
 
 def _prove(model: nn.Module, taken: FilledModel, kind: str) -> None:
-    """UnsupportedModel where the copy answers otherwise than the model."""
+    """Raise UnsupportedModel if the copy's output differs from the model's."""
     size = tuple(taken.data["input_size"][-2:])
     theirs = answers_of(model, size, kind)
     error = distance(taken.model, size, theirs)
@@ -196,7 +197,7 @@ def _noise(size: tuple[int, int]) -> Tensor:
 
 
 def answers_of(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
-    """What somebody's model says to two pictures of noise; its modes and torch's random state stay."""
+    """Return a user's model's output for two noise images; training modes and torch's RNG are restored."""
     modes = [(module, module.training) for module in model.modules()]
     first = next(model.parameters())
     try:
@@ -207,7 +208,7 @@ def answers_of(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
             found: Any = model(_noise(size).to(first.device, first.dtype))
     except VitvizError:
         raise
-    except Exception as error:  # anybody's code
+    except Exception as error:  # user code
         raise UnsupportedModel(
             f"{kind} cannot be asked for an answer to a batch of two pictures of {size[0]} x {size[1]}"
             f" pixels: {first_line(error)}."
@@ -228,9 +229,9 @@ def answers_of(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
 
 
 def distance(model: nn.Module, size: tuple[int, int], theirs: Tensor) -> float:
-    """How far our model's scores, or the tokens that it reads for them, are from theirs, of the largest."""
+    """Return the largest difference of our scores (or tokens) from `theirs`, relative to their maximum."""
     unrounded = torch.autocast("cpu", enabled=False)
-    with torch.no_grad(), unrounded, torch.random.fork_rng([]):  # a copy of a model that draws draws, too
+    with torch.no_grad(), unrounded, torch.random.fork_rng([]):  # a copied model may use random numbers, too
         ours = model.forward_features(_noise(size)) if theirs.ndim == 3 else model.eval()(_noise(size))
     if ours.shape != theirs.shape or not theirs.isfinite().all():
         return float("inf")
@@ -238,10 +239,10 @@ def distance(model: nn.Module, size: tuple[int, int], theirs: Tensor) -> float:
 
 
 def of_module(model: nn.Module, kind: str, given: Overrides, mapping: NameMap | None) -> FilledModel:
-    """The plain ViT that answers as a module does; `kind` is what to call it.
+    """Return the plain ViT whose output equals a module's; `kind` is the module's name in messages.
 
-    UnsupportedModel where there is none, or where names and shapes leave open what its tensors are;
-    VitvizError where mean and deviation or the number of heads have to be said.
+    Raises UnsupportedModel if there is none, or if names and shapes do not identify the tensors; VitvizError
+    if mean and std or the number of heads are missing.
     """
     if not given.normalised:
         raise VitvizError(
@@ -265,7 +266,7 @@ def of_module(model: nn.Module, kind: str, given: Overrides, mapping: NameMap | 
     nearest_first = partial(_nearest_first, model, kind, theirs, tensors, mapping)
     told, limit = given.merged_with(mapping.given) if mapping else given, tolerance(model)
     best = nearest_first(told)
-    if best and best[0][0] > limit:  # not of the usual form
+    if best and best[0][0] > limit:  # try other block forms and poolings
         usual = best[0][1].model
         blocks = [told.block] if told.block else blocks_of(usual)
         for block, pool in itertools.product(blocks, [told.pool] if told.pool else pools_of(usual)):
@@ -295,7 +296,7 @@ def _nearest_first(
     model: nn.Module, kind: str, theirs: Callable[[tuple[int, int]], Tensor],
     tensors: Mapping[str, Tensor], mapping: NameMap | None, told: Overrides,
 ) -> list[tuple[float, FilledModel, int]]:  # fmt: skip
-    """The nearest plain ViT for each number of heads, with how far its answers are from theirs at a size."""
+    """Return (error, model, heads) of the best plain ViT for each number of heads, smallest error first."""
     found = []
     notes = (f"Its tensors were named by this mapping:\n{to_toml(mapping)}",) if mapping else ()
     for order in _orders(tensors, mapping):
@@ -323,7 +324,7 @@ def _nearest_first(
 def _nearest(
     ours: nn.Module, theirs: Tensor, told: Overrides, epsilons: list[float], kind: str
 ) -> tuple[float, Overrides]:
-    """The activation and epsilon that bring the answers nearest, and how far they still are."""
+    """Return the smallest output error, and the settings of activation and epsilon that give it."""
     found = []
     for activation, epsilon in itertools.product(
         [told.activation] if told.activation else ACTIVATIONS,
@@ -336,7 +337,7 @@ def _nearest(
 
 
 def _orders(tensors: Mapping[str, Tensor], mapping: NameMap | None) -> Iterable[str | None]:
-    """The orders in which a patch may be flattened; None where it is not, or where the mapping tells."""
+    """Return candidate orders of a flattened patch; (None,) if not flattened or stated by the mapping."""
     if mapping is not None and not mapping.model.get("patch_order"):
         try:
             mapping.translated(tensors, "")
@@ -358,7 +359,7 @@ def _proposed(tensors: Mapping[str, Tensor], kind: str) -> NameMap:
 
 
 def _heads(model: nn.Module, width: int) -> list[int]:
-    """Numbers of heads to try: what the module's parts say of themselves, else all that divide the width."""
+    """Return candidate numbers of heads: attributes of the module's parts, else divisors of the width."""
     told = {
         value for part in model.modules() for called in _HEADS_CALLED
         if isinstance(value := getattr(part, called, None), int) and not isinstance(value, bool)
@@ -368,7 +369,7 @@ def _heads(model: nn.Module, width: int) -> list[int]:
 
 
 def state_of(model: nn.Module) -> dict[str, Tensor]:
-    """A module's weights on the CPU in float32, without what counts and what can be computed."""
+    """Return a module's weights in float32 on the CPU, without counters and computed index tables."""
     return {
         key: tensor.detach().to("cpu", torch.float32, copy=True) for key, tensor in model.state_dict().items()
         if tensor.is_floating_point() and not re.search(r"relative_position_index$", key)

@@ -1,4 +1,4 @@
-"""From a checkpoint to a model that carries its trained weights, or a sentence that says why not."""
+"""Load a checkpoint's model with its trained weights, or raise an error with the reason."""
 
 import re
 from collections.abc import Mapping
@@ -39,13 +39,21 @@ def load(
     device: torch.device = memory.CPU, dtype: torch.dtype = torch.float32,
     labels: tuple[str, ...] | None = None,
 ) -> Loaded:  # fmt: skip
-    """A checkpoint's model with its trained weights (float32, evaluation mode, on the CPU, no gradients).
+    """Load a checkpoint's model with its trained weights (float32, evaluation mode, CPU, no gradients).
 
-    A hub checkpoint is downloaded first; `progress(done, total)` is told its bytes, and a HubError names what
-    `folder` (default: weights/) and the hub's cache offer instead. `device` and `dtype` are where and in what
-    the model is going to be, for its memory. Raises CheckpointError where a file is missing, damaged, unsafe
-    or does not fit, UnsupportedModel where the architecture is no plain Vision Transformer, HubError where
-    the hub does not deliver, and OutOfMemory, before anything is downloaded or built, for too little memory.
+    A hub checkpoint is downloaded first.
+
+    Args:
+        progress: called as `progress(done, total)` with the bytes of the download.
+        folder: folder of local checkpoints (default: weights/), which a HubError lists with the hub's cache.
+        device, dtype: target of the model, for the memory check only.
+        labels: class names in the order of the logits; default: the checkpoint's.
+
+    Raises:
+        CheckpointError: a file is missing, damaged, unsafe or does not fit.
+        UnsupportedModel: the architecture is no plain Vision Transformer.
+        HubError: the download failed.
+        OutOfMemory: too little memory; raised before anything is downloaded or built.
 
     >>> from vitviz.engine.hub.catalogue import find
     >>> load(find("vitviz-tiny")).model.training
@@ -60,7 +68,7 @@ def load(
         memory.require_to_load(checkpoint.name, parameters, device, dtype.itemsize)
 
     def weighed(done: int, total: int) -> None:
-        fits(total // 4)  # ends a download at its first bytes; many files announce nothing
+        fits(total // 4)  # can abort a download at its first bytes; often the size is unknown before
         if progress is not None:
             progress(done, total)
 
@@ -73,9 +81,9 @@ def load(
             f"{error} On this machine:"
             f" {', '.join(names[:8]) or 'nothing yet'}{', …' if len(names) > 8 else ''}."
         ) from error
-    # as many as a safetensors header tells, else as its inflated bytes are in float32
+    # parameters in the safetensors header, else inflated bytes / 4 (float32)
     fits(sum(map(prod, shapes(files.weights).values())) or bytes_held(files.weights) // 4)
-    # the files' identity before anything large is read, and the small ones as they are under it
+    # take the files' identity before the weights are read, and reread small files under this identity
     with refusing(f"{checkpoint.name} cannot be read: {{said}}. {_AGAIN}", OSError):
         identity = identity_of(checkpoint)
         files = files if checkpoint.source == "hub" else files_of(checkpoint)
@@ -97,7 +105,7 @@ def load(
     channels, height, width = found.data["input_size"]
     _require_reasonable(found, checkpoint.name)
     own.prove(found.model, found.data, checkpoint.name)
-    preprocessing = Preprocessing.from_config(found.data)  # refuses other channels than three
+    preprocessing = Preprocessing.from_config(found.data)  # refuses images without three channels
     model = found.model.eval().requires_grad_(False)
     known = replace(
         checkpoint, name=whole_name, architecture=found.architecture, input_size=(channels, height, width),
@@ -124,7 +132,7 @@ def load(
 
 
 def _require_reasonable(found: FilledModel, name: str) -> None:
-    """CheckpointError for an input that nobody trains on, or that is another than the model's own."""
+    """Raise CheckpointError for an excessive input size, or one that differs from the model's fixed size."""
     size = tuple(found.data["input_size"][-2:])
     if not all(isinstance(side, int) and 0 < side <= limits.SIDE for side in size):
         raise CheckpointError(
@@ -141,12 +149,12 @@ def _require_reasonable(found: FilledModel, name: str) -> None:
         )
 
 
-# Indices and counters, which some models keep beside weights; what is no part of the model is refused later.
+# Indices and counters that some models store with their weights; unexpected tensors are refused later.
 _COUNTED = re.compile(r"(^|[._])(index|indices|ids|tracked|step|steps|epoch|mask)$")
 
 
 def require_real(tensors: Mapping[str, Tensor], name: str) -> None:
-    """CheckpointError for an integer, boolean or complex weight: copied, it would be cut off silently."""
+    """Raise CheckpointError for integer, boolean or complex weights; a copy would truncate them silently."""
     others = {key: tensor for key, tensor in tensors.items() if not tensor.is_floating_point()}
     wrong = [key for key, tensor in others.items() if not _COUNTED.search(key) or tensor.is_complex()]
     if wrong:

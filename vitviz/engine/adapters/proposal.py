@@ -1,13 +1,13 @@
-"""A mapping proposed for weights of somebody's own code, as far as shapes and names leave one possibility.
+"""Propose a mapping for weights of custom code, if shapes and names leave only one possibility.
 
-A plain ViT has few kinds of tensors, and most have a shape of their own: the patch embedding, the table of
-positions, a layer's two MLP matrices, queries, keys and values in one. Where several have the same shape
-(queries, keys, values and what follows them; the two norms), the usual names tell, or the place beside
-attention or MLP. What then is still open is not guessed but asked.
+A plain ViT has few kinds of tensors, and most have a unique shape: the patch embedding, the position table, a
+layer's two MLP matrices, the joint matrix of queries, keys and values. Tensors of equal shape (queries, keys,
+values and the output projection; the two norms) are told apart by usual names, or by names shared with
+attention or MLP. Tensors that remain ambiguous are not guessed; the user is asked.
 
-A proposal counts only if shapes and names leave one possibility, and once it has been loaded and a
-picture's answer is finite. That is no proof that it computes as its own code does (norms may stand
-elsewhere), so it stays marked as assumed until the mapping lies beside the file.
+A proposal is accepted only if it is unique and the loaded model's output is finite. This does not prove that
+the model computes as the original code does (the norms may be placed differently), so the mapping stays
+marked as assumed until it is saved beside the file.
 """
 
 import re
@@ -29,7 +29,7 @@ from vitviz.errors import CheckpointError
 
 Shape = tuple[int, ...]
 ATTENTION = ("attn.q", "attn.k", "attn.v", "attn.proj")
-# The words by which tensors of one shape are told apart: whole parts of a name.
+# Words that tell tensors of equal shape apart; each matches a whole part of a name.
 _WORDS = {
     "attn.q": r"w?q|query|queries|to_q|q_?proj|q_?lin(ear)?|query_?(projection|proj|layer|linear)|w_q",
     "attn.k": r"w?k|keys?|to_k|k_?proj|k_?lin(ear)?|key_?(projection|proj|layer|linear)|w_k",
@@ -51,7 +51,7 @@ _WORDS = {
 
 
 def in_layer(shape: Shape, bias: Shape, width: int, heads: int | None) -> set[str]:
-    """The places in a layer that a shape leaves."""
+    """Return the roles in a layer that fit the shapes of a weight and its bias."""
     if len(shape) == 1 and shape[0] == width:
         return {"norm1", "norm2"} if bias else {"norm1", "norm2", "ls1.gamma", "ls2.gamma"}
     if len(shape) != 2 or width not in shape:
@@ -67,12 +67,12 @@ def in_layer(shape: Shape, bias: Shape, width: int, heads: int | None) -> set[st
 
 
 def _turned(shape: Shape, bias: Shape) -> bool:
-    """Whether a matrix is saved as (in, out), as its bias tells."""
+    """Return True if a matrix is saved as (in, out), judging by its bias."""
     return len(shape) == 2 and bool(bias) and bias[0] != shape[0] and bias[0] == shape[1]
 
 
 def around_layers(shape: Shape, bias: Shape, width: int) -> set[str]:
-    """The places outside of all layers that a shape leaves."""
+    """Return the roles outside the layers that fit the shapes of a weight and its bias."""
     if len(shape) == 4:
         return {"patch_embed.proj"} if shape[:2] == (width, 3) else set()
     if len(shape) == 1 and bias:
@@ -90,7 +90,7 @@ def around_layers(shape: Shape, bias: Shape, width: int) -> set[str]:
 
 
 def matched(fits: Mapping[str, set[str]]) -> dict[str, str]:
-    """A place for each stem for which shape leaves one, or its name does; never two for one place."""
+    """Assign roles to stems, by shape and then by name, if unambiguous; no role is assigned twice."""
     open_ = {stem: set(places) for stem, places in fits.items()}
     chosen: dict[str, str] = {}
     while True:
@@ -107,19 +107,19 @@ def matched(fits: Mapping[str, set[str]]) -> dict[str, str]:
 
 
 def _unique_places(places: Mapping[str, str]) -> dict[str, str]:
-    """Those whose place no other has."""
+    """Return the stems whose role no other stem has."""
     counts = Counter(places.values())
     return {stem: place for stem, place in places.items() if counts[place] == 1}
 
 
 def _name_fits(stem: str, place: str) -> bool:
-    """Whether the last telling part of a name is one of the words of a place."""
+    """Return True if the last part of a name that is no number matches the words of a role."""
     parts = [part for part in re.split(r"[./]", stem) if not re.fullmatch(r"\d+|\{head\}|\{layer\}", part)]
     return place in _WORDS and any(re.fullmatch(_WORDS[place], part, re.I) for part in parts[-1:])
 
 
 def near(stem: str, placed: list[str], others: list[str]) -> bool:
-    """Whether a stem shares more of its beginning with these than with any of the others."""
+    """Return True if a stem shares a longer prefix with a `placed` stem than with any of `others`."""
 
     def shared(one: str) -> int:
         return next((i for i, (a, b) in enumerate(zip(stem, one, strict=False)) if a != b), len(stem))
@@ -136,11 +136,11 @@ _NEEDED = ("norm1", "norm2", "attn.proj", "mlp.fc1", "mlp.fc2")
 
 @dataclass(frozen=True)
 class Proposal:
-    """A mapping, and their tensors (with shapes) for which no one place was left, to be asked for."""
+    """A proposed mapping, and the file's tensors (with shapes) whose role is ambiguous."""
 
     mapping: NameMap
     open: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()  # timm's tensors that nothing was found for
+    missing: tuple[str, ...] = ()  # timm's tensors without a match
 
     @property
     def complete(self) -> bool:
@@ -148,9 +148,9 @@ class Proposal:
 
 
 def proposed(tensors: Mapping[str, Tensor]) -> Proposal:
-    """The mapping that shapes and usual names leave for a file's tensors, and what they leave open."""
+    """Propose a mapping for a file's tensors from their shapes and usual names."""
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    counts = Counter(shape[1] for shape in shapes.values() if len(shape) == 2)  # what layers read
+    counts = Counter(shape[1] for shape in shapes.values() if len(shape) == 2)  # input widths of matrices
     layers = _layers(shapes)
     if not counts or layers is None:
         return Proposal(NameMap(), tuple(map(_telling_part, shapes.items())), ("blocks",))
@@ -186,7 +186,7 @@ def proposed(tensors: Mapping[str, Tensor]) -> Proposal:
 
 
 def _layers(shapes: Mapping[str, Shape]) -> tuple[str, dict[str, Shape]] | None:
-    """What stands before the number of a layer, and what follows with its shape."""
+    """Return the name prefix of numbered layers and a layer's shapes by name suffix; None if not found."""
     found: dict[str, dict[int, dict[str, Shape]]] = defaultdict(lambda: defaultdict(dict))
     for name, shape in shapes.items():
         for match in _NUMBER.finditer(name):
@@ -203,7 +203,7 @@ def _layers(shapes: Mapping[str, Shape]) -> tuple[str, dict[str, Shape]] | None:
 
 
 def _with_heads(inside: Mapping[str, Shape], width: int) -> tuple[dict[str, Shape], int | None]:
-    """Matrices of one head each, as one name with {head} for its number; and how many heads there are."""
+    """Merge names of per-head matrices into one name with {head}; also return the number of heads or None."""
     groups: dict[str, dict[int, Shape]] = defaultdict(dict)
     for name, shape in inside.items():
         for match in _NUMBER.finditer(name):
@@ -225,7 +225,7 @@ def _with_heads(inside: Mapping[str, Shape], width: int) -> tuple[dict[str, Shap
 
 
 def _stems(shapes: Mapping[str, Shape]) -> dict[str, dict[str, tuple[str, Shape]]]:
-    """Weights and biases of one module together: stem -> weight or bias -> (name, shape)."""
+    """Group weights and biases by module: stem -> "weight" or "bias" -> (name, shape)."""
     found: dict[str, dict[str, tuple[str, Shape]]] = defaultdict(dict)
     for name, shape in shapes.items():
         match = _KIND.match(name)
@@ -235,15 +235,15 @@ def _stems(shapes: Mapping[str, Shape]) -> dict[str, dict[str, tuple[str, Shape]
 
 
 def _shapes(parts: dict) -> list[Shape]:
-    """Of weight and bias; () for none."""
+    """Return the shapes of weight and bias; () if missing."""
     return [parts.get(kind, ("", ()))[1] for kind in ("weight", "bias")]
 
 
 def _in_layers(stems: dict, width: int, heads: int | None) -> dict[str, str]:
-    """The places of a layer's modules, as far as one is left for each."""
+    """Assign roles to a layer's modules where unambiguous."""
     fits = {stem: in_layer(*_shapes(parts), width, heads) for stem, parts in stems.items()}
     chosen = matched(fits)
-    # the norm that lies beside attention, or beside the MLP
+    # a norm whose name is closest to attention's is norm1; to the MLP's, norm2
     for side, role in (("attn", "norm1"), ("mlp", "norm2")):
         placed = [stem for stem, one in chosen.items() if one.startswith(f"{side}.")]
         free = [stem for stem in stems if stem not in chosen and fits[stem] == {"norm1", "norm2"}]
@@ -254,7 +254,7 @@ def _in_layers(stems: dict, width: int, heads: int | None) -> dict[str, str]:
 
 
 def _names(placed: Mapping[str, dict]) -> dict[str, str]:
-    """Their names of timm's modules, one line a module where weight and bias are called so."""
+    """Return the `names` table; one entry `stem*` for a module if its suffixes are "weight" and "bias"."""
     found: dict[str, str] = {}
     for ours, parts in placed.items():
         names = {kind: name for kind, (name, _) in parts.items()}
@@ -278,20 +278,20 @@ BOTH = (
     ' {{"architecture": "vit_base_patch16_clip_224.laion2b", "num_classes": 512}}, with as many numbers as a'
     " picture's embedding has (0 where no projection ends the tower, as in SigLIP)."
 )
-# timm's own name; `patch_embed`, `cls_token` and `pos_embed` are anybody's.
+# A name specific to timm; `patch_embed`, `cls_token` and `pos_embed` are common in other code.
 _MARK = "blocks.0.attn.qkv.weight"
 
 
 @dataclass(frozen=True)
 class MappedModel:
-    """What came of it: what the mapping says of the model, sentences, and whether it was only proposed."""
+    """Result of a mapping: its settings of the model, notes, and an assumption if it was only proposed."""
 
     given: Overrides = field(default_factory=Overrides)
     notes: tuple[str, ...] = ()
     assumed: tuple[Assumption, ...] = ()
 
     def prove(self, model: nn.Module, data: Mapping[str, Any], name: str) -> None:
-        """CheckpointError where a model that a proposal filled does not answer with finite numbers."""
+        """Raise CheckpointError if a model filled by a proposal gives non-finite output."""
         if not self.assumed:
             return
         with torch.no_grad():
@@ -306,9 +306,10 @@ class MappedModel:
 def in_timms_names(
     checkpoint: Checkpoint, files: CheckpointFiles, tensors: dict[str, Tensor]
 ) -> tuple[dict[str, Tensor], MappedModel]:
-    """The tensors in timm's layout, where a mapping is given or can be proposed; else as they are.
+    """Return the tensors in timm's layout if a mapping is given or can be proposed, else unchanged.
 
-    CheckpointError for a mapping that does not fit, and, with what could be told, for more than one.
+    Raises CheckpointError for a mapping that does not fit, and for an ambiguous one with the part that could
+    be inferred.
     """
     mapping, name = mapping_beside(files.weights), checkpoint.name
     path = mapping_file(files.weights).name
@@ -328,7 +329,7 @@ def in_timms_names(
         )
         return found.mapping.translated(tensors, name), own
     if not any(".attn." in ours for ours in (*found.mapping.names.values(), *found.mapping.stack)):
-        return tensors, MappedModel()  # nothing like a ViT; whoever reads it next says so
+        return tensors, MappedModel()  # not like a ViT; the next reader reports that
     raise CheckpointError(
         f"{name} names its tensors in its own way, and shapes leave more than one possibility for"
         f" {', '.join((*found.open, *found.missing)[:4])}. Say which in {path} beside it, or name its"

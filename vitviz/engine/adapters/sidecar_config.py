@@ -1,9 +1,9 @@
-"""What somebody has said of a bare weights file, kept as a config.json in timm's form beside it.
+"""Save the user's settings for a bare weights file as a config.json in timm's form beside the file.
 
-In a folder of its own the file's config is `config.json`, as timm writes it; beside other weights it is
-`vit.config.json`. timm reads such a folder, too (`local-dir:`), but for the epsilon of the norms and where
-they stand and for the type of the head, for which its form has no word: these stand under `vitviz`.
-A proposed mapping is kept with it.
+For a folder of one checkpoint the name is `config.json`, as timm writes it; beside other weights it is
+`vit.config.json`. timm can read such a folder, too (`local-dir:`), except for the norms' epsilon and
+placement, the chosen set of weights and the type of the head, which timm's form cannot express. These are
+stored under `vitviz`. A proposed mapping is saved with the config.
 """
 
 import json
@@ -34,9 +34,9 @@ def config_of(
     checkpoint: Checkpoint, model: nn.Module, preprocessing: Preprocessing, labels: tuple[str, ...] = (),
     head_type: HeadType = "softmax",
 ) -> dict[str, Any]:  # fmt: skip
-    """A loaded checkpoint as timm's config.json, with all that was said of it and all that is assumed.
+    """Return a loaded checkpoint's config.json in timm's form, with all stated and assumed settings.
 
-    CheckpointError for what timm's form cannot describe by a plain ViT's arguments.
+    Raises CheckpointError for a model that a plain ViT's arguments in timm's form cannot describe.
     """
     name, given = split(checkpoint.name)
     block = model.blocks[0]
@@ -72,9 +72,10 @@ def keep(
     checkpoint: Checkpoint, model: nn.Module, preprocessing: Preprocessing, labels: tuple[str, ...] = (),
     head_type: HeadType = "softmax",
 ) -> Path:  # fmt: skip
-    """Writes it beside the weights, and returns where; from then on nothing of them is assumed.
+    """Write the config beside the weights and return its path; later loads assume nothing.
 
-    CheckpointError for no file of this machine, one that has a config, or a folder not to be written to.
+    Raises CheckpointError if the checkpoint is no local file, has a config already, or the folder is not
+    writable.
     """
     place, weights = Path(checkpoint.location), weights_of(checkpoint)
     if checkpoint.source != "local" or weights is None or not weights.is_file():
@@ -94,14 +95,14 @@ def keep(
 
 
 def own_in(config: Mapping[str, Any]) -> Overrides:
-    """What such a config says that timm's form has no word for."""
+    """Return the settings of a config that timm's form cannot express, from `vitviz`."""
     own = config.get("vitviz")
     own = own if isinstance(own, Mapping) else {}
     return Overrides(**{name: own.get(name) for name in ("epsilon", "block", "weights", "head_type")})
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Write a file atomically."""
     part = path.with_name(f".{path.name}.part")
     part.write_text(text, encoding="utf-8")
     os.replace(part, path)

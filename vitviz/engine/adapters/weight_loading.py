@@ -1,9 +1,9 @@
-"""A model with a file's weights in it, every one of them, or which do not fit.
+"""Build a model and load all of a file's weights into it, or report the tensors that do not fit.
 
-It is built by whoever knows its architecture best: the user, timm's registry, a config, the file's name, or
-the shapes of its tensors, in this order. timm's own loading is not used, because it forgives: where it would
-leave weights at their random start, resample positions or drop a classifier in silence, a file is refused, or
-the model built to its own size.
+The architecture comes from the most reliable source: the user, timm's registry, a config, the file's name, or
+the shapes of the tensors, in this order. timm's own loading is not used, because it is lenient: it silently
+leaves weights at random initial values, resamples positions or drops a classifier. In these cases the file is
+refused, or the model is built to the file's size.
 """
 
 import re
@@ -39,7 +39,7 @@ _WORDS = {"num_classes": "classes", "img_size": "input", "global_pool": "pooling
 
 @dataclass(frozen=True)
 class FilledModel:
-    """A model that has its weights, and what the file told besides."""
+    """A model with its weights, and the other settings that the file states."""
 
     model: nn.Module
     architecture: str
@@ -47,14 +47,14 @@ class FilledModel:
     tag: str = ""
     notes: tuple[str, ...] = ()
     assumed: tuple[Assumption, ...] = ()
-    labels: tuple[str, ...] = ()  # as far as they are read here: of models in memory
-    head_type: HeadType | None = None  # likewise; None where nothing tells it
+    labels: tuple[str, ...] = ()  # set only for models in memory
+    head_type: HeadType | None = None  # likewise; None if unknown
 
 
 def load_weights_into(
     checkpoint: Checkpoint, files: CheckpointFiles, tensors: dict[str, Tensor], told: Overrides = _NOTHING
 ) -> FilledModel:
-    """The model of whoever knows it best, in this module's order; `told` is what somebody has said of it."""
+    """Build and fill a model from the most reliable source (see module); `told` are the user's settings."""
     config, name = files.config, checkpoint.name
     asked = checkpoint.architecture if checkpoint.architecture != config.get("architecture") else None
     if record := registered(checkpoint):
@@ -76,7 +76,7 @@ def load_weights_into(
 
 
 def _shaped(name: str) -> AbstractContextManager[None]:
-    """Around code that reads shapes, which a tensor of another number of axes makes fail."""
+    """Convert errors of code that reads tensor shapes to CheckpointError."""
     wrong = f"{name}: its tensors are named like a Vision Transformer's but shaped otherwise ({{why}})."
     return refusing(f"{wrong} Save them again.", IndexError, TypeError, ValueError, RuntimeError)
 
@@ -84,7 +84,10 @@ def _shaped(name: str) -> AbstractContextManager[None]:
 def _by_name(
     architecture: str, record: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, own: bool = True
 ) -> FilledModel:
-    """A registered architecture; a user's `own` file may have other classes and size, never stretched."""
+    """Fill a registered architecture.
+
+    A user's `own` file may have another number of classes and another size; its positions are not resampled.
+    """
     build = partial(timm.create_model, architecture, pretrained=False)
     model = empty(build, name, tensors)
     with _shaped(name):
@@ -93,7 +96,7 @@ def _by_name(
         model = empty(build, name, tensors, **changes)
     state, resampled = _converted(tensors, model, architecture)
     if resampled and own:
-        state |= {key: tensors[key] for key in resampled if key in tensors}  # their own shapes, for the error
+        state |= {key: tensors[key] for key in resampled if key in tensors}  # original shapes, for the error
         if not any(key in tensors for key in resampled):
             raise CheckpointError(
                 f"{name} was trained at another size than {architecture}: {', '.join(resampled)} would have"
@@ -107,7 +110,7 @@ def _by_name(
     size = tuple(changes.get("img_size", record["input_size"][-2:]))
     model = naflex.at_one_size(model, size, name)
     data = {**record, "input_size": (record["input_size"][0], *size)}
-    # tuned by somebody, who may normalise otherwise
+    # a fine-tuned model may use another normalisation
     left_open = [*assumptions.of_pictures(data)] if changes.get("num_classes") else []
     if "global_pool" in changes:
         left_open += assumptions.question("pool", pools_of(model))
@@ -119,7 +122,7 @@ def _by_name(
 def _by_config(
     config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, told: Overrides
 ) -> FilledModel:
-    """A folder in timm's local-dir form, read as timm reads it."""
+    """Fill the model of a folder in timm's local-dir form, with timm's interpretation of its config."""
     architecture = str(config["architecture"])
     require_plain(architecture)
     with understood(name):
@@ -153,8 +156,10 @@ def _by_transformers(
 def _by_file_name(
     weights: Path, tensors: Mapping[str, Tensor], name: str, told: Overrides
 ) -> FilledModel | None:
-    """The architecture that a file is named after, such as deit_tiny_patch16_224-a1311bcf.pth, if its tensors
-    agree. Only a name of timm's own, whole, tells all; what follows it in another's is anybody's.
+    """Fill the architecture in a file's name, such as deit_tiny_patch16_224-a1311bcf.pth, if the tensors fit.
+
+    Returns None otherwise. Only a file with exactly timm's name needs no assumptions; a name with another
+    suffix may come from anyone.
     """
     called = stem(weights)
     parts = [one for one in architectures() if re.match(rf"{re.escape(one)}(?![^\W_])", called)]
@@ -174,7 +179,10 @@ def _by_file_name(
 
 
 def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, told: Overrides) -> FilledModel:
-    """A bare file: its shapes tell the model; of Google's files (`heads` known) also the normalisation."""
+    """Fill the model that a bare file's shapes imply.
+
+    Google's files (`heads` known) also imply the normalisation.
+    """
     with _shaped(name):
         architecture, args, notes = inference.architecture_of(tensors, name, heads or told.heads)
     model = empty(partial(timm.create_model, architecture, pretrained=False), name, tensors, **args)
@@ -186,7 +194,7 @@ def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, tol
             "The file does not tell its activation; GELU was assumed (OpenAI's CLIP uses QuickGELU)."
         )
     if told.normalised:
-        pass  # its own words, which the name carries
+        pass  # stated by the user
     elif usual is None:
         notes.append("The file does not tell its normalisation; ImageNet's mean and deviation were assumed.")
     elif not heads:
@@ -198,8 +206,8 @@ def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, tol
     return FilledModel(model, architecture, data, "in21k" if heads else "", tuple(notes), left_open)
 
 
-_BUILT = 3_000  # tensors that are made of any model before its file's count: none of timm's has 2,000
-_RESAMPLED_BY_TIMM = 16_000_000  # parameters, of position embeddings for larger pictures
+_BUILT = 3_000  # tensors permitted for any model, whatever the file's count: none of timm's has 2,000
+_RESAMPLED_BY_TIMM = 16_000_000  # parameters of position embeddings for larger images
 _UNBUILT = (
     TypeError, ValueError, AssertionError, KeyError, IndexError, RuntimeError, AttributeError,
     ArithmeticError, RecursionError, NotImplementedError,
@@ -208,7 +216,7 @@ _RESIZED = ("pos_embed", "patch_embed.proj.weight", "relative_position_bias_tabl
 
 
 class _Counted(TorchFunctionMode):
-    """Ends the building of a model that makes more tensors than its file could fill, before it stands."""
+    """Abort model construction once the model has more tensors than its file could fill."""
 
     _MAKING = {"empty", "zeros", "ones", "full", "rand", "randn", "tensor", "arange", "linspace"}
 
@@ -227,10 +235,10 @@ class _Counted(TorchFunctionMode):
 def empty(
     build: Callable[..., nn.Module], name: str, tensors: Mapping[str, Tensor], **changes: Any
 ) -> nn.Module:
-    """A new model of shapes alone, on torch's meta device: it takes no memory until it is filled.
+    """Build a model on torch's meta device, which takes no memory until the model is filled.
 
-    `tensors` are those that are to fill it. Raises CheckpointError where it cannot be built with these
-    arguments, or would have far more numbers than these.
+    `tensors` are the weights for the model. Raises CheckpointError if the model cannot be built with these
+    arguments, or would have far more parameters than the tensors.
     """
     limits.require_depth(changes.get("depth"), tensors, name)
     most = max(_BUILT, 2 * len(tensors))
@@ -242,7 +250,7 @@ def empty(
         f"{name} describes a model that cannot be built: {{said}}. Check its config.json or architecture."
     )
     with refusing(unbuilt, *_UNBUILT), torch.device("meta"), _Counted(most, too_many):
-        model = build(**changes).float()  # whatever torch's default is
+        model = build(**changes).float()  # independent of torch's default dtype
     wanted, given = (sum(one.numel() for one in those.values()) for those in (model.state_dict(), tensors))
     if wanted > 2 * given + _RESAMPLED_BY_TIMM:
         raise CheckpointError(
@@ -252,7 +260,7 @@ def empty(
             f" it was"
             " trained with."
         )
-    # switched off in this environment, for exports; capturing and speed both rest on it
+    # an environment may disable fused attention for exports; capture and speed depend on it
     if not use_fused_attn():
         for module in model.modules():
             if hasattr(module, "fused_attn"):
@@ -261,9 +269,10 @@ def empty(
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) -> None:
-    """Gives an `empty` model memory and loads tensors in timm's layout strictly, in place.
+    """Allocate an `empty` model's memory and strictly load tensors in timm's layout, in place.
 
-    CheckpointError, before it takes memory, with the first three keys missing, left over or of other shape.
+    Raises CheckpointError before allocation, with the first three keys that are missing, unexpected or of
+    another shape.
     """
     misfits = _misfits(model.state_dict(), tensors)
     if misfits:
@@ -276,14 +285,14 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) 
     memory.require(tables, memory.CPU, what, advice)
     model.to_empty(device="cpu")
     for module in model.modules():
-        # timm's name for it: tables that are computed, not trained
+        # timm's initialiser of computed, untrained tables
         if hasattr(module, "init_non_persistent_buffers"):
             module.init_non_persistent_buffers()
     model.load_state_dict(dict(tensors), strict=True)
 
 
 def _size_arguments(changes: Mapping[str, Any]) -> str:
-    """The numbers among a model's arguments, in brackets."""
+    """Format the numeric arguments of a model, in brackets."""
     numbers = int | float | list | tuple
     given = [f"{key} {value}" for key, value in changes.items() if isinstance(value, numbers)]
     return f" ({', '.join(given)[:200]})" if given else ""
@@ -292,7 +301,7 @@ def _size_arguments(changes: Mapping[str, Any]) -> str:
 def _converted(
     tensors: Mapping[str, Tensor], model: nn.Module, architecture: str
 ) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors after timm's renaming for a family (CLIP's, DINOv2's, EVA's, …), and what it resampled."""
+    """Return the tensors after timm's conversion for a family (CLIP, DINOv2, EVA, …), and resampled names."""
     module = sys.modules[timm.models.model_entrypoint(architecture.partition(".")[0]).__module__]
     adapts = timm_module(architecture) in ("vision_transformer", "deit")
     options = {"adapt_layer_scale": True} if adapts else {}
@@ -300,20 +309,20 @@ def _converted(
     try:
         after = module.checkpoint_filter_fn(dict(tensors), model, **options)
     except (AttributeError, RuntimeError, KeyError, IndexError, ValueError, ZeroDivisionError):
-        return dict(tensors), []  # a file of another family; the strict check will name its keys
-    # A tensor that was only renamed or transposed still lies in the file's memory; a resampled one does not.
+        return dict(tensors), []  # a file of another family; the strict check names its keys
+    # Renamed and transposed tensors share the file's storage; resampled ones do not.
     resized = {key: tensor.untyped_storage() for key, tensor in after.items() if key.endswith(_RESIZED)}
     return after, [key for key, storage in resized.items() if storage.data_ptr() not in before]
 
 
 def _own_size(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """How a model must differ to take a file of its architecture: classes, image size, pooling.
+    """Return the arguments that adapt a model to a file of its architecture: classes, image size, pooling.
 
-    Fine-tuning changes these three and nothing else. Empty where the model fits as it is.
+    Fine-tuning changes only these three. Empty if the model already fits.
     """
     changes: dict[str, Any] = {}
     classes = len(tensors["head.weight"]) if "head.weight" in tensors else 0
-    known_layout = "blocks.0.norm1.weight" in tensors  # elsewhere the classifier may go by another name
+    known_layout = "blocks.0.norm1.weight" in tensors  # other layouts may name the classifier differently
     if known_layout and classes != model.num_classes:
         changes["num_classes"] = classes
     if "fc_norm.weight" in tensors and "norm.weight" not in tensors and model.global_pool == "token":
@@ -340,7 +349,7 @@ def _misfits(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> lis
 
 
 def _first(misfits: list[str]) -> str:
-    """The first three, and how many more there are."""
+    """Format the first three misfits and the number of the others."""
     return "; ".join(misfits[:3]) + (f" and {len(misfits) - 3} more" if len(misfits) > 3 else "")
 
 

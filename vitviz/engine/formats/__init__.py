@@ -1,1 +1,1 @@
-"""What a checkpoint's files say: one file a format of trained Vision Transformers, all in timm's names."""
+"""Readers of checkpoint formats, one module per format. All convert to timm's tensor names."""

@@ -1,5 +1,7 @@
-"""Which checkpoints were trained against texts, so that their last layer is a projection into a space shared
-with a text tower, and no classifier: CLIP, the Perception Encoder, MobileCLIP, SigLIP; and open_clip's files.
+"""Recognise checkpoints trained on image–text pairs: CLIP, the Perception Encoder, MobileCLIP, SigLIP.
+
+Their last layer projects into a space shared with a text tower; it is no classifier. Includes open_clip's
+files.
 """
 
 import re
@@ -12,12 +14,12 @@ from vitviz.engine.formats.folder import read_json
 
 CONFIG = "open_clip_config.json"
 TOWERS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # both towers in one file
-# names that no classifier has
+# tensor names that classifiers do not have
 _TEXTS = re.compile(r"(module\.)?(logit_scale$|text_projection|visual\.|text\.)")
 
 
 def projecting(name: str) -> bool:
-    """Whether a name of timm's is such a checkpoint's; those fine-tuned on ImageNet have a classifier.
+    """Return True if a timm name denotes such a checkpoint; ones fine-tuned on ImageNet have a classifier.
 
     >>> projecting("vit_base_patch32_clip_224.openai"), projecting("vit_base_patch32_clip_224.openai_ft_in1k")
     (True, False)
@@ -26,7 +28,7 @@ def projecting(name: str) -> bool:
 
 
 def holds_both(tensors: Iterable[str]) -> bool:
-    """Whether a file's tensors are both towers' by open_clip's names.
+    """Return True if the tensor names are open_clip's for both towers.
 
     >>> holds_both(["visual.proj", "token_embedding.weight"]), holds_both(["visual.proj"])
     (True, False)
@@ -37,8 +39,10 @@ def holds_both(tensors: Iterable[str]) -> bool:
 
 
 def projects(weights: Path, tensors: Iterable[str], name: str, outputs: int, labels: bool) -> bool:
-    """Whether so many outputs are a projection: told by the names of the file's tensors, by open_clip's
-    config beside it, or by timm's record of its config's `name` and tag, unless classes are named.
+    """Return True if the model's `outputs` are a projection rather than class scores.
+
+    Evidence is the names of the file's tensors, open_clip's config beside the file, or timm's record of the
+    model `name` and tag. False if the classes have labels.
     """
     if labels or not outputs:
         return False

@@ -1,7 +1,7 @@
-"""Which of timm's architectures are plain Vision Transformers, and why the others are not.
+"""timm's plain Vision Transformer architectures, and reasons for refusing the others.
 
-Plain means: every block makes one global attention call over all tokens. What is known not to do so is
-refused here by name, before anything is downloaded or built; the truth check at capture has the last word.
+Plain means that every block makes one global attention call over all tokens. Architectures known to do
+otherwise are refused here by name, before any download or build. The truth check at capture decides finally.
 """
 
 import re
@@ -11,14 +11,14 @@ import timm
 
 from vitviz.errors import CheckpointError, UnsupportedModel, quoted
 
-# timm's module -> the family's name on the page, in the order of the picker.
+# timm's module -> family name on the page, in the order of the model picker.
 FAMILIES = {
     "vision_transformer": "Vision Transformer", "deit": "DeiT", "vision_transformer_hybrid": "ResNet hybrid",
     "beit": "BEiT", "eva": "EVA and DINOv3", "vision_transformer_relpos": "Relative position",
     "naflexvit": "NaFlexViT",
 }  # fmt: skip
 
-_TOGETHER = {  # why others are not: timm's modules by the reason
+_TOGETHER = {  # reason for refusal -> timm's modules
     "attends within windows of the picture, not over all of it": (
         "swin_transformer swin_transformer_v2 swin_transformer_v2_cr vision_transformer_sam hieradet_sam2"
         " gcvit maxxvit davit nest tiny_vit twins"
@@ -37,9 +37,9 @@ _TOGETHER = {  # why others are not: timm's modules by the reason
     "attends with weights that are not made of queries and keys": "volo",
 }
 _REASONS = {module: reason for reason, modules in _TOGETHER.items() for module in modules.split()}
-# Differential attention subtracts two softmax maps, so a block has no one map.
+# Differential attention subtracts two softmax maps, so a head has no single map.
 _DIFFERENTIAL = re.compile(r"vit_d(p?wee|little)_")
-# Transformers' own names for what is refused above, so that a folder of theirs gets the same answer.
+# transformers' model types of refused families, so that their folders get the same reason.
 _TRANSFORMERS = {
     "swin": "swin_transformer", "swinv2": "swin_transformer_v2", "sam": "vision_transformer_sam",
     "pvt": "pvt_v2",
@@ -47,7 +47,9 @@ _TRANSFORMERS = {
 
 
 def refusal(architecture: str) -> str | None:
-    """Why a registered architecture is not shown, to end a sentence that its name begins; None if it is.
+    """Return the reason for refusing a registered architecture, or None if it is supported.
+
+    The reason completes a sentence that begins with the architecture's name.
 
     >>> refusal("vit_base_patch16_224") is None, refusal("xcit_nano_12_p16_224")
     (True, 'attends between channels, not between patches')
@@ -61,7 +63,7 @@ def refusal(architecture: str) -> str | None:
 
 
 def require_plain(architecture: str) -> None:
-    """CheckpointError for a name that timm does not know, UnsupportedModel for one that is no plain ViT.
+    """Raise CheckpointError for a name unknown to timm, UnsupportedModel if the model is no plain ViT.
 
     >>> require_plain("resnet50")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -79,16 +81,16 @@ def require_plain(architecture: str) -> None:
 
 
 def transformers_refusal(model_type: str) -> str | None:
-    """The same for a model type of Hugging Face transformers; None where it is not known to be refused."""
+    """Return the reason for refusing a model type of Hugging Face transformers, or None if there is none."""
     return _REASONS.get(_TRANSFORMERS.get(model_type, model_type))
 
 
 def architectures() -> list[str]:
-    """timm's plain architectures, by family and name, without tags."""
+    """Return timm's plain architectures without tags, ordered by family and name."""
     names = (name for module in FAMILIES for name in timm.list_models(module=module))
     return [name for name in names if not _DIFFERENTIAL.match(name)]
 
 
 def timm_module(architecture: str) -> str:
-    """The module of timm that an architecture lives in, such as 'vision_transformer'."""
+    """Return the timm module that defines an architecture, such as 'vision_transformer'."""
     return timm.models.model_entrypoint(architecture.partition(".")[0]).__module__.rpartition(".")[2]

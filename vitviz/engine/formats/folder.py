@@ -1,7 +1,7 @@
-"""Where in a checkpoint's folder things lie, as timm and transformers write them; no torch is imported.
+"""Layout of a checkpoint's folder as written by timm and transformers; does not import torch.
 
-Of weights in several files an index says which tensor lies in which shard. It is text from anywhere, so it
-may name files only that lie beside it, and of its own kind: one of safetensors never leads to a pickle.
+For weights in several files, an index maps tensors to shards. The index is untrusted text. It may name only
+files in its own folder and of its own format: a safetensors index never leads to a pickle.
 """
 
 import re
@@ -15,9 +15,9 @@ from vitviz.errors import CheckpointError, VitvizError, first_line, quoted
 from vitviz.traces.localized_text import fill
 from vitviz.traces.unicode import parse_json
 
-INDICES = (".safetensors.index.json", ".bin.index.json")  # of weights in several files
+INDICES = (".safetensors.index.json", ".bin.index.json")  # indices of sharded weights
 SUFFIXES = (".safetensors", ".pth", ".pth.tar", ".pt", ".bin", ".npz", *INDICES)
-# In the order in which timm and transformers prefer them.
+# In order of preference of timm and transformers.
 HUB_FILES = (
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
 )  # fmt: skip
@@ -25,7 +25,7 @@ _PREFERRED = (*HUB_FILES, "pytorch_model.pth", "model.pth")
 
 
 def weights_file(folder: Path) -> Path | None:
-    """The weights in a folder: by their usual names, else the only file with a fitting ending; or None."""
+    """Return a folder's weights file: a usual name, else the only file with a known suffix, else None."""
     for name in _PREFERRED:
         if (folder / name).is_file():
             return folder / name
@@ -34,26 +34,29 @@ def weights_file(folder: Path) -> Path | None:
 
 
 def stem(weights: Path) -> str:
-    """A weights file's name without its ending."""
+    """Return a weights file's name without its suffix."""
     endings = filter(weights.name.endswith, SUFFIXES)
     return weights.name.removesuffix(next(endings, weights.suffix))
 
 
 def config_file(weights: Path) -> Path:
-    """A weights file's config.json: its own (`vit.config.json`), else beside it, or above snapshots/."""
+    """Return the config path of a weights file: `vit.config.json`, else config.json beside it.
+
+    For weights in a folder `snapshots`, config.json is in the parent folder.
+    """
     own = weights.with_name(f"{stem(weights)}.config.json")
     folder = weights.parent.parent if weights.parent.name == "snapshots" else weights.parent
     return own if own.is_file() else folder / "config.json"
 
 
 def config_beside(weights: Path) -> dict[str, Any]:
-    """What stands in it; {} where there is none."""
+    """Read the config.json of a weights file; {} if there is none."""
     path = config_file(weights)
     return read_json(path) if path.is_file() else {}
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file. Raises CheckpointError where it is none."""
+    """Read a JSON object from a file. Raises CheckpointError for anything else."""
     try:
         if path.stat().st_size > limits.JSON:
             raise ValueError(f"it has more than {limits.JSON:,} bytes")
@@ -70,7 +73,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def refusing(sentence: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Turns errors of such kinds into a CheckpointError, which says why at {why} or {said} in `sentence`."""
+    """Convert exceptions of `kinds` to a CheckpointError with `sentence`.
+
+    {said} in the sentence is filled with the exception's first line, {why} with its type and first line.
+    """
     try:
         yield
     except VitvizError:
@@ -81,13 +87,13 @@ def refusing(sentence: str, *kinds: type[Exception]) -> Iterator[None]:
 
 
 def understood(name: str) -> AbstractContextManager[None]:
-    """Around code that reads a config, which a malformed one makes fail."""
+    """Convert errors of code that reads a malformed config to CheckpointError."""
     kinds = (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError)
     return refusing(f"{name}: its config.json cannot be understood ({{why}}). Correct it.", *kinds)
 
 
 def permitted(name: str) -> AbstractContextManager[None]:
-    """Around what is there and may not be read; it is not searched for elsewhere."""
+    """Convert PermissionError to CheckpointError, so that no other place is searched."""
     right = "Give it the right to read the file and its folder."
     return refusing(f"{name} may not be read: this program has no permission. {right}", PermissionError)
 
@@ -96,14 +102,14 @@ _PLAIN = re.compile(r"[\w-][\w.-]*")
 
 
 def is_index(path: Path) -> bool:
-    """Whether a weights file is an index of others."""
+    """Return True if a weights file is an index of shards."""
     return path.name.endswith(INDICES)
 
 
 def listed(index: Path) -> dict[str, set[str]]:
-    """The shards of an index by file name, in order, each with the names of its tensors.
+    """Return an index's shards by file name, sorted, each with the names of its tensors.
 
-    Raises CheckpointError where the index names nothing, or what is no plain file name of its own kind.
+    Raises CheckpointError if the index is empty or names anything but plain file names of its own format.
     """
     tensors = read_json(index).get("weight_map")
     if not isinstance(tensors, dict) or not tensors:
@@ -123,9 +129,11 @@ def listed(index: Path) -> dict[str, set[str]]:
 
 
 def shards(index: Path) -> dict[Path, set[str]]:
-    """The same by path. CheckpointError too where a shard is missing, or a link out of the folder.
+    """Return an index's shards by path, each with the names of its tensors.
 
-    In the hub's cache both are links into one folder of blobs, so a shard may lie beside the index's target.
+    Raises CheckpointError as `listed` does, and if a shard is missing or links out of the folder. In the
+    hub's cache, index and shards are links into one folder of blobs, so a shard may lie beside the index's
+    target.
     """
     found = {index.parent / name: tensors for name, tensors in listed(index).items()}
     missing = [path.name for path in found if not path.is_file()]

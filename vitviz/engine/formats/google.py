@@ -1,7 +1,7 @@
 """Google's checkpoints: NumPy archives of JAX code (google-research/vision_transformer, big_vision).
 
-Arrays are renamed and transposed into timm's layout, so that the same strict check applies to them as to
-every other file. Not read: the attention pooling of SigLIP's archives, whose timm conversions are on the hub.
+Arrays are renamed and transposed into timm's layout, and then pass the strict check of all other formats.
+Not supported: the attention pooling of SigLIP's archives; their timm conversions are on the hub.
 """
 
 import re
@@ -25,16 +25,16 @@ _TOP = {
 
 
 def is_google(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether an archive looks like one of Google's."""
+    """Return True if an archive has the array names of Google's checkpoints."""
     return any(f"{root}embedding/kernel" in tensors for root in _ROOTS)
 
 
 def to_timm(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor], int, list[str]]:
-    """The tensors in timm's layout, the number of heads, and sentences on what was left out.
+    """Return the tensors in timm's layout, the number of heads, and sentences on omitted parts.
 
-    A representation layer (`pre_logits`) and the classifier that reads it are left out together, because timm
-    has no such layer and the classifier alone would answer nonsense. Raises CheckpointError for an archive
-    that `is_google`, but whose arrays are not shaped like Google's.
+    A representation layer (`pre_logits`) is omitted together with its classifier, because timm has no such
+    layer and the classifier alone would give meaningless logits. Raises CheckpointError for an archive that
+    `is_google`, but whose arrays are not shaped like Google's.
     """
     wrong = (
         f"{name} is named like one of Google's ViT archives, but its arrays are shaped otherwise ({{why}})."
@@ -72,7 +72,7 @@ def _converted(arrays: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], int, li
 
 
 def _top(key: str, stem_only: bool) -> str:
-    """timm's name of what is no part of a block; an unknown name stays, and the strict check tells it."""
+    """Return timm's name of an array outside the blocks; unknown names stay for the strict check."""
     if key == "cls":
         return "cls_token"
     if key in ("Transformer/posembed_input/pos_embedding", "pos_embedding"):
@@ -91,16 +91,16 @@ def _top(key: str, stem_only: bool) -> str:
 
 
 def _turned(key: str, value: Tensor) -> Tensor:
-    """From channels-last JAX axes to torch's."""
+    """Convert an array from JAX's channels-last axes to torch's."""
     if key in ("cls", "pos_embedding") or key.endswith("/pos_embedding"):
         return value if value.ndim == 3 else rearrange(value, "token width -> 1 token width")
     if key.endswith("/kernel"):
         return rearrange(value, "h w i o -> o i h w") if value.ndim == 4 else value.mT
-    return value.flatten()  # group norms come as 1 x 1 x 1 x C
+    return value.flatten()  # group norms have the shape 1 x 1 x 1 x C
 
 
 def _block(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """One encoder block: queries, keys and values joined, heads flattened, kernels transposed."""
+    """Convert an encoder block: join queries, keys and values, flatten heads, transpose kernels."""
     joined: dict[str, dict[str, Tensor]] = {"weight": {}, "bias": {}}
     block: dict[str, Tensor] = {}
     # The first norm is LayerNorm_0; the second LayerNorm_2 in the paper's code, LayerNorm_1 in big_vision.

@@ -1,11 +1,11 @@
 """Folders of Hugging Face transformers: ViT, DeiT, MAE, BEiT, DINOv2 (with and without registers) and DINOv3.
 
-The same networks as timm's under other names, with queries, keys and values apart. What timm cannot compute
-exactly as transformers does is refused, never loaded nearly. The oracle of the tests is transformers itself.
+The networks are timm's under other tensor names, with separate queries, keys and values. A model that timm
+cannot compute exactly as transformers does is refused, never approximated. Tests compare with transformers.
 
-Two read-outs that timm does not have are built here: DINOv2's classifier sees the class token and the mean of
-the patches side by side, and a DeiT classifier without a teacher ignores the distillation token. BEiT and
-DINOv3 are built by timm from code that fixes what a config may choose; choices it lacks are refused.
+Two read-outs missing from timm are defined here: DINOv2's classifier reads the concatenated class token and
+patch mean, and a DeiT classifier without a teacher ignores the distillation token. timm's code for BEiT and
+DINOv3 fixes some options of transformers' configs; configs with other values are refused.
 """
 
 import re
@@ -30,7 +30,7 @@ from vitviz.engine.forward.positions import of_transformers
 from vitviz.errors import CheckpointError, UnsupportedModel, quoted
 from vitviz.traces.head_type import HeadType
 
-# Names on disk (first) and in the library's own modules since version 5 (second) -> timm's.
+# Names on disk (first) and in transformers' modules since version 5 (second) -> timm's.
 _RENAMED = [
     (r"^(vit|deit|beit|dinov2|dinov2_with_registers)\.", ""),
     (r"^model\.(?=layer\.)", ""),
@@ -58,21 +58,21 @@ _RENAMED = [
     (r"^distillation_classifier\.", "head_dist."),
 ]
 _JOINED = {"attn.qkv": ("attn.q", "attn.k", "attn.v"), "mlp.fc1": ("mlp.gate_proj", "mlp.up_proj")}
-# What still stands alone: biases of a layer whose keys have none, the projection of an MLP without a gate.
+# Parts that were not joined: biases of a layer whose keys have none, the projection of an MLP without a gate.
 _ALONE = [(r"\.attn\.([qv])\.bias$", r".attn.\1_bias"), (r"\.mlp\.up_proj\.", ".mlp.fc1.")]
-# No classifier here reads the pooler's layer; the mask token is for training; the index can be computed.
+# No classifier here reads the pooler's layer, the mask token is for training, the index can be computed.
 _LEFT_OUT = re.compile(r"^(\w+\.)?(pooler\.dense\.|embeddings\.mask_token$)|relative_position_index$")
 
 
 def to_timm(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
-    """The tensors in timm's layout; an unknown name stays as it is, and the strict check will tell it.
+    """Return the tensors in timm's layout; unknown names stay for the strict check to report.
 
-    `kind` is transformers' model type. Raises CheckpointError where two tensors would be one of timm's.
+    `kind` is transformers' model type. Raises CheckpointError if two tensors map to one name of timm's.
     """
-    theirs: dict[str, str] = {}  # timm's names -> theirs
+    theirs: dict[str, str] = {}  # timm's name -> name in the file
     renamed = {}
     for name, value in tensors.items():
-        if _LEFT_OUT.search(name) or value.numel() == 0:  # no registers are saved as an empty tensor
+        if _LEFT_OUT.search(name) or value.numel() == 0:  # without registers the file has an empty tensor
             continue
         new = _renamed(name, _RENAMED)
         if new in renamed:
@@ -87,11 +87,11 @@ def to_timm(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
             if all(part in renamed for part in names):
                 whole = torch.cat([renamed.pop(part) for part in names])
                 renamed[name.replace(f".{parts[0]}.", f".{joined}.")] = whole
-    # timm builds DINOv3 from EVA, where LayerScale has BEiT's name
+    # timm builds DINOv3 from EVA, which names LayerScale as BEiT does
     rules = [*_ALONE, (r"\.ls([12])\.gamma$", r".gamma_\1")] if kind == "dinov3_vit" else _ALONE
     renamed = {_renamed(name, rules): value for name, value in renamed.items()}
     if "reg_token" in renamed and "cls_token" in renamed and "pos_embed" in renamed:
-        # Registers have no position; timm keeps the class token's position inside of the token itself.
+        # Registers have no position embedding; timm adds the class token's to the token itself.
         renamed["cls_token"] = renamed["cls_token"] + renamed["pos_embed"][:, :1]
         renamed["pos_embed"] = renamed["pos_embed"][:, 1:]
     return renamed
@@ -103,7 +103,7 @@ def _renamed(name: str, rules: list[tuple[str, str]]) -> str:
     return name
 
 
-Built = tuple[Callable[[], nn.Module], str]  # what builds the empty model, and its name in timm
+Built = tuple[Callable[[], nn.Module], str]  # builder of the empty model, and its name in timm
 Args = dict[str, Any]
 Config = Mapping[str, Any]
 Tensors = Mapping[str, Tensor]
@@ -113,12 +113,12 @@ _DINOV3 = {
 }  # fmt: skip
 
 
-# transformers resizes the position tables of these each time, even at their own size, and as if of a square.
+# transformers always resizes the position tables of these models, even at their own size, as if square.
 _NOT_SQUARE = "{} has an input of {} x {} px; only square {} models are read."
 
 
 class ClassAndMeanReadout(VisionTransformer):
-    """Its classifier reads [class token, mean of the patches], as in transformers' DINOv2."""
+    """ViT whose classifier reads [class token, mean of the patches], as in transformers' DINOv2."""
 
     def __init__(self, **args: Any):
         super().__init__(**args)
@@ -129,7 +129,7 @@ class ClassAndMeanReadout(VisionTransformer):
 
 
 class ClassOnlyReadout(VisionTransformerDistilled):
-    """Has a distillation token, but its classifier reads the class token alone."""
+    """Distilled ViT whose classifier reads only the class token."""
 
     def __init__(self, **args: Any):
         super().__init__(**args)
@@ -161,7 +161,7 @@ def _dinov2(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
 
 
 def _beit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
-    """The norm stands behind the mean of the patches, or before all tokens, where the class's is read."""
+    """Place the norm after the mean of the patches, or on all tokens if the class token is read."""
     if args.pop("act_layer") != "gelu":
         raise CheckpointError(
             f"{name} uses the activation {quoted(config['hidden_act'])}; timm's BEiT has gelu alone."
@@ -170,7 +170,7 @@ def _beit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
         raise CheckpointError(_NOT_SQUARE.format(name, *args["img_size"], "BEiT"))
     averaged = "fc_norm.weight" in tensors
     args |= {
-        "qkv_bias": True,  # but none for the keys
+        "qkv_bias": True,  # except for the keys
         "global_pool": "avg" if averaged else "token",
         "use_fc_norm": averaged,
         "init_values": 0.1 if "blocks.0.gamma_1" in tensors else None,
@@ -201,12 +201,12 @@ def _dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
         )
     args |= {
         "qkv_bias": biased, "swiglu_mlp": gated, "global_pool": "token", "use_fc_norm": False,
-        # gate and value lie in one matrix
+        # gate and value share a matrix
         "mlp_ratio": (args["mlp_ratio"] / 2 if gated else args["mlp_ratio"]), "init_values": 1e-5,
         "num_reg_tokens": tensors["reg_token"].shape[1] if "reg_token" in tensors else 0,
         "use_abs_pos_emb": False, "use_rot_pos_emb": True, "rope_type": "dinov3",
         "rope_temperature": config["rope_theta"], "rope_rotate_half": True,
-        "num_classes": 0,  # transformers has no classifier for it whose read-out could be known
+        "num_classes": 0,  # transformers defines no classifier for DINOv3, so its read-out is unknown
     }  # fmt: skip
     size = _DINOV3.get((args["embed_dim"], args["depth"]), "small")
     size += "_plus" if gated and size == "small" else ""
@@ -219,7 +219,7 @@ def _plain_entry(args: Args) -> str:
     return entry_name(*numbers, args["img_size"][0])
 
 
-# of MAE the encoder, which then sees all patches: masking is for training
+# MAE: the encoder, applied to all patches; masking is for training
 _BUILDERS = {
     "vit": _vit, "deit": _deit, "vit_mae": _vit, "beit": _beit, "dinov2": _dinov2,
     "dinov2_with_registers": _dinov2, "dinov3_vit": _dinov3,
@@ -231,15 +231,15 @@ _ACTIVATIONS = {
 
 
 def is_transformers(config: Mapping[str, Any]) -> bool:
-    """Whether a config.json is one of transformers' (timm's has an `architecture` instead)."""
+    """Return True if a config.json is transformers' (timm's has an `architecture` instead)."""
     return "model_type" in config and "architecture" not in config
 
 
 def builder(config: Config, tensors: Tensors, name: str) -> Built:
-    """What builds the empty model, and timm's name for the architecture nearest to it.
+    """Return a function that builds the empty model, and timm's name of the nearest architecture.
 
-    `tensors` are those of `to_timm`. Raises UnsupportedModel or CheckpointError for another type or
-    activation, and for a config that asks for what timm's model of this type does not do.
+    `tensors` come from `to_timm`. Raises UnsupportedModel or CheckpointError for an unknown model type or
+    activation, and for options that timm's model of this type does not support.
     """
     kind = str(config["model_type"])
     if kind not in _BUILDERS:
@@ -282,9 +282,9 @@ _PROBLEMS: dict[Any, HeadType] = {
 
 
 def head_type(config: Mapping[str, Any], outputs: int) -> HeadType:
-    """What a classifier's outputs are, as transformers' pipeline "image-classification" reads them.
+    """Return the type of a classifier's outputs, as in transformers' "image-classification" pipeline.
 
-    CheckpointError for a problem_type that transformers does not know.
+    Raises CheckpointError for a problem_type that transformers does not define.
 
     >>> head_type({"problem_type": "regression"}, 1), head_type({}, 1), head_type({}, 2)
     ('value', 'sigmoid', 'softmax')
@@ -300,7 +300,7 @@ def head_type(config: Mapping[str, Any], outputs: int) -> HeadType:
 
 
 def labels(config: Mapping[str, Any], classes: int) -> tuple[str, ...]:
-    """The class names in order; none where they are only numbered, or are not as many as the classes."""
+    """Return the class names in order; empty if they are only numbered or not as many as `classes`."""
     given = config.get("id2label") or {}
     named = {int(index): str(label) for index, label in given.items() if label is not None}
     ordered = tuple(named.get(index, f"class {index}") for index in range(len(given)))

@@ -1,17 +1,17 @@
-"""What the tensors of a plain ViT tell about its architecture: all of it, but for the number of heads.
+"""Infer the architecture of a plain ViT from its tensors: everything except, in general, the number of heads.
 
-Width, depth, patch, image size, classes, pooling and the optional parts are shapes and names. The number of
-heads is not: queries, keys and values of all heads lie in one matrix each, so that no shape tells where a
-head ends. It is known from a query-key norm or a Google file, or from how trained weights are structured;
-else it is that of the published ViT of this width, else 64 dimensions a head (the paper's table 1) where they
-divide the width, which a note says.
+Tensor shapes and names determine width, depth, patch size, image size, classes, pooling and optional parts.
+They do not determine the number of heads, because the queries, keys and values of all heads share one matrix
+each. The number of heads is known from a query-key norm, from a Google file, or from the structure of trained
+weights (below). Otherwise it is the number of the published ViT of this width, or else 64 dimensions per head
+(the paper's table 1) if 64 divides the width. A note states the assumption.
 
-Attention depends on W_q and W_k of a head through W_qᵀ W_k alone, and under gradient flow the difference
-W_q W_qᵀ - W_k W_kᵀ of each head stays what it was at the start (layers balance: Du, Hu and Lee 2018,
-"Algorithmic Regularization", theorem 2.2). What training adds, it adds to both, so the rows' products among
-queries resemble those among keys inside of a head, and not across heads; the same holds for values and the
-projection behind them. The number of heads whose blocks stand out most is taken. What it does not show:
-anything before training, and one single head, with nothing to stand out from.
+Attention depends on a head's W_q and W_k only through W_qᵀ W_k, and under gradient flow the difference
+W_q W_qᵀ - W_k W_kᵀ of each head keeps its initial value (layers balance: Du, Hu and Lee 2018, "Algorithmic
+Regularization", theorem 2.2). Training therefore adds the same term to both: products of query rows resemble
+products of key rows within a head, but not across heads. The same holds for values and the output projection.
+The number of heads with the strongest block structure is chosen. Not detected: anything before training, and
+a single head, which has no other block to contrast with.
 """
 
 import math
@@ -25,14 +25,14 @@ from torch import Tensor
 
 from vitviz.errors import CheckpointError
 
-# Width -> heads where a published ViT does not have 64 dimensions a head: so400m (SigLIP), H (paper, table
-# 1), g and G (Zhai et al. 2021, table 2).
+# Width -> heads of published ViTs without 64 dimensions per head: so400m (SigLIP), H (paper, table 1),
+# g and G (Zhai et al. 2021, table 2).
 _HEADS = {1152: 16, 1280: 16, 1408: 16, 1664: 16}
-_LAYERS = 6  # as many, spread evenly, are looked at
-_CLEAR = 15.0  # standard errors by which blocks have to stand out: untrained reach 2, trained 35 and more
-_AHEAD = 1.25  # times as much of the variance explained as by any other number of heads
-_USUAL = (64, 32, 16, 48, 80, 96, 128)  # dimensions a head, the paper's first
-_OTHERS = 6  # numbers of heads that are offered where none is usual
+_LAYERS = 6  # number of evenly spaced layers that are examined
+_CLEAR = 15.0  # required contrast in standard errors: untrained weights reach 2, trained ones 35 and more
+_AHEAD = 1.25  # required ratio of explained variance to the runner-up's
+_USUAL = (64, 32, 16, 48, 80, 96, 128)  # dimensions per head, the paper's first
+_OTHERS = 6  # number of choices offered if no usual dimension divides the width
 _SIZES = {
     (192, 12, 3): "tiny", (384, 12, 6): "small", (768, 12, 12): "base", (1024, 24, 16): "large",
     (1280, 32, 16): "huge",
@@ -46,9 +46,10 @@ _HOW_TO_TELL = (
 def architecture_of(
     tensors: Mapping[str, Tensor], name: str, heads: int | None = None
 ) -> tuple[str, dict[str, Any], list[str]]:
-    """timm's entry point, the arguments to call it with, and sentences on what had to be assumed.
+    """Return timm's entry point, its arguments, and sentences on assumptions.
 
-    `heads` where the format tells them. CheckpointError for tensors of no plain ViT, or that tell too little.
+    `heads` is the number of heads if the format states it. Raises CheckpointError for tensors that are not a
+    plain ViT's or do not determine the architecture.
     """
     patches = tensors.get("patch_embed.proj.weight")
     numbers = (found[1] for key in tensors if (found := re.match(r"blocks\.(\d+)\.", key)))
@@ -79,7 +80,7 @@ def architecture_of(
 
 
 def entry_name(width: int, depth: int, heads: int, patch: int, size: int) -> str:
-    """The registered ViT with these numbers, or vit_tiny_patch16_224 as the entry point that takes any.
+    """Return the registered ViT of these sizes, or vit_tiny_patch16_224, whose arguments can set any sizes.
 
     >>> entry_name(768, 12, 12, 16, 224), entry_name(96, 4, 3, 4, 32)
     ('vit_base_patch16_224', 'vit_tiny_patch16_224')
@@ -89,7 +90,9 @@ def entry_name(width: int, depth: int, heads: int, patch: int, size: int) -> str
 
 
 def grid_side(tokens: int, prefix: int) -> int | None:
-    """Rows of a square grid with a position table of that many entries, prefix included; None for no square.
+    """Return the rows of a square grid whose position table has `tokens` entries; None if it is not square.
+
+    `tokens` includes the `prefix` tokens.
 
     >>> grid_side(197, 1), grid_side(196, 0), grid_side(196, 1)
     (14, 14, None)
@@ -112,7 +115,7 @@ def _heads(tensors: Mapping[str, Tensor], width: int) -> tuple[int, list[str]]:
 
 
 def _grid(tensors: Mapping[str, Tensor], name: str) -> tuple[int, bool]:
-    """Rows of the (square) grid, and whether the prefix tokens have no position of their own."""
+    """Return the rows of the (square) grid, and True if the prefix tokens have no position embedding."""
     table = tensors.get("pos_embed")
     if table is None or table.ndim != 3:
         raise CheckpointError(
@@ -130,7 +133,7 @@ def _grid(tensors: Mapping[str, Tensor], name: str) -> tuple[int, bool]:
 
 
 def _parts(tensors: Mapping[str, Tensor], width: int) -> dict[str, Any]:
-    """The optional parts of a block and of the embedding."""
+    """Return timm arguments for the optional parts of blocks and embedding."""
     hidden, back = tensors["blocks.0.mlp.fc1.weight"].shape[0], tensors["blocks.0.mlp.fc2.weight"].shape[1]
     parts: dict[str, Any] = {
         "mlp_ratio": (hidden + 0.5) / width,  # timm takes the floor of ratio * width
@@ -148,7 +151,7 @@ def _parts(tensors: Mapping[str, Tensor], width: int) -> dict[str, Any]:
 
 
 def _pooling(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """What the classifier reads: attention pooling, the average (a norm after, no class token), or class."""
+    """Return timm's pooling arguments: attention pooling, average (`fc_norm` or no class token), or class."""
     has_class = "cls_token" in tensors
     if "attn_pool.latent" in tensors:
         return {"class_token": has_class, "global_pool": "map"}
@@ -159,7 +162,7 @@ def _pooling(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def likely_heads(width: int) -> tuple[int, ...]:
-    """The numbers of heads that a model of this width may have, to be asked about, the likeliest first.
+    """Return plausible numbers of heads for a model of this width, the likeliest first.
 
     >>> likely_heads(192), likely_heads(96), likely_heads(100)
     ((3, 6, 12, 4, 2), (3, 6, 2, 1), (2, 1, 4, 5, 10, 20))
@@ -171,7 +174,7 @@ def likely_heads(width: int) -> tuple[int, ...]:
 
 
 def heads_shown(tensors: Mapping[str, Tensor]) -> int | None:
-    """The number of heads of a plain ViT in timm's layout; None where its weights do not show it clearly."""
+    """Infer a plain ViT's number of heads from its weights in timm's layout; None if they are ambiguous."""
     found = contrasts(tensors)
     if len(found) < 2:
         return None
@@ -181,8 +184,11 @@ def heads_shown(tensors: Mapping[str, Tensor]) -> int | None:
 
 
 def contrasts(tensors: Mapping[str, Tensor]) -> dict[int, tuple[float, float]]:
-    """For each possible number of heads: what its blocks explain of the likeness's variance (a sum of
-    squares), and by how many standard errors more inside of them; empty without such layers.
+    """Score every possible number of heads by the block structure of the row similarities.
+
+    Returns, per number of heads, the variance that its blocks explain (a signed sum of squares) and the
+    difference between the means inside and outside of the blocks, in standard errors. Empty if the tensors
+    have no such layers.
     """
     alike = _likeness(tensors)
     if alike is None:
@@ -205,7 +211,7 @@ def contrasts(tensors: Mapping[str, Tensor]) -> dict[int, tuple[float, float]]:
 
 
 def _likeness(tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """How alike products of any two rows are: queries with keys, values with readers; over layers."""
+    """Sum the products of row cosines (query × key, value × output projection) over layers; width × width."""
     depth = sum(bool(re.fullmatch(r"blocks\.\d+\.attn\.qkv\.weight", key)) for key in tensors)
     chosen = sorted({round(i * (depth - 1) / max(1, _LAYERS - 1)) for i in range(_LAYERS)}) if depth else []
     alike = None

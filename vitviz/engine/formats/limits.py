@@ -1,7 +1,7 @@
-"""How much a file may ask for: what it says of itself is counted before anything of it is built or inflated.
+"""Resource limits for untrusted checkpoint files, checked before a model is built or an archive inflated.
 
-A small file can ask for gigabytes, or for work without end, in a few bytes. The limits lie far above every
-published Vision Transformer (its largest, of 22 billion parameters, has 48 blocks of some 15 tensors each).
+A few bytes in a file can request gigabytes of memory or endless work. The limits lie far above every
+published Vision Transformer (the largest, with 22 billion parameters, has 48 blocks of about 15 tensors).
 """
 
 import zipfile
@@ -10,16 +10,16 @@ from pathlib import Path
 
 from vitviz.errors import CheckpointError
 
-TENSORS = 5_000  # in one file
-HEADER = 4_000_000  # bytes of a safetensors header or of a pickle's text; 100 to 200 a tensor are usual
+TENSORS = 5_000  # per file
+HEADER = 4_000_000  # bytes of a safetensors header or of a pickle; 100 to 200 per tensor are usual
 JSON = 8_000_000  # bytes of a config or an index; the labels of ImageNet-21k take 2 million
-SIDE = 4_096  # pixels of a model's own input
-_INFLATED, _RATIO = 100_000_000, 10  # bytes, and how many times its own size an archive beyond that may take
-_OVERLAP = 4  # how often the same numbers may be shared by tensors
+SIDE = 4_096  # pixels per side of a model's input
+_INFLATED, _RATIO = 100_000_000, 10  # bytes; above them, the largest allowed ratio to the archive's size
+_OVERLAP = 4  # largest ratio of tensor bytes to file bytes (tensors may share storage)
 
 
 def require_few(names: Sized, path: Path) -> None:
-    """CheckpointError for more tensors in a file than any Vision Transformer has."""
+    """Raise CheckpointError if a file has more tensors than any Vision Transformer."""
     if len(names) > TENSORS:
         raise CheckpointError(
             f"{path.name} names {len(names):,} tensors; expected are at most {TENSORS:,}, and a Vision"
@@ -28,7 +28,7 @@ def require_few(names: Sized, path: Path) -> None:
 
 
 def require_depth(depth: object, tensors: Sized, name: str) -> None:
-    """CheckpointError for a config with more blocks than its file has tensors: to build them takes long."""
+    """Raise CheckpointError if a config has more blocks than its file has tensors; building them is slow."""
     if isinstance(depth, int) and depth > len(tensors):
         raise CheckpointError(
             f"{name} describes a model that its file cannot fill: its config.json asks for a depth of"
@@ -37,7 +37,7 @@ def require_depth(depth: object, tensors: Sized, name: str) -> None:
 
 
 def require_inflatable(path: Path, archive: zipfile.ZipFile) -> None:
-    """CheckpointError for a small archive of something large: numbers hardly compress."""
+    """Raise CheckpointError if a small archive inflates to a large size; trained weights hardly compress."""
     total, own = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
     if total > max(_INFLATED, _RATIO * own):
         raise CheckpointError(
@@ -47,7 +47,7 @@ def require_inflatable(path: Path, archive: zipfile.ZipFile) -> None:
 
 
 def require_held(asked: int, path: Path, own: int) -> None:
-    """CheckpointError where tensors have many more bytes than their file: expanded, or sharing numbers."""
+    """Raise CheckpointError if tensors need far more bytes than their file (expanded or shared storage)."""
     if asked > _OVERLAP * own:
         raise CheckpointError(
             f"{path.name} has {size(own)}, but its tensors ask for {size(asked)}: they are expanded, or share"
@@ -56,7 +56,7 @@ def require_held(asked: int, path: Path, own: int) -> None:
 
 
 def size(count: int) -> str:
-    """Bytes in words.
+    """Format a number of bytes.
 
     >>> size(3_900_000), size(4 * 10**12)
     ('3.9 MB', '4,000.0 GB')

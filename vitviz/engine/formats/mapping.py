@@ -1,26 +1,27 @@
-"""A mapping file: how the tensors of somebody's own code are called in timm's layout.
+"""Mapping files: translate the tensor names of custom code to timm's layout.
 
-It lies beside the weights under their name (`vit.pth`, `vit.toml`), in TOML. All but `names` is optional:
+A mapping is a TOML file beside the weights under the same name (`vit.pth`, `vit.toml`). Only `names` is
+required:
 
-    leave_out = ["decoder.*"]                       # tensors that the model's answer does not need
-    transpose = ["layers.{layer}.mlp.up.weight"]    # theirs, saved as (in, out) where PyTorch has (out, in)
+    leave_out = ["decoder.*"]                       # tensors that the prediction does not need
+    transpose = ["layers.{layer}.mlp.up.weight"]    # saved as (in, out); PyTorch has (out, in)
 
-    [names]                                         # theirs = timm's
+    [names]                                         # name in the file = name in timm
     "embedding.cls_token" = "cls_token"
     "layers.{layer}.ln_1.*" = "blocks.{layer}.norm1.*"
 
-    [stack]                                         # timm's = theirs, one above the other
+    [stack]                                         # name in timm = names in the file, stacked by rows
     "blocks.{layer}.attn.qkv.*" = ["layers.{layer}.q.*", "layers.{layer}.k.*", "layers.{layer}.v.*"]
 
-    [model]                                         # what tensors do not tell
+    [model]                                         # settings that tensors do not determine
     heads = 3
     epsilon = 1e-5
     pool = "class"                                  # or "average", "average of all", "max", …
     block = "pre-norm"                              # or "post-norm", "res-post-norm"
 
-`{layer}` and `{head}` stand for a number, `*` for the rest of a name. In a stack, tensors of one `{head}`
-each come in the order of the heads. What PyTorch leaves out where there is no bias is a bias of zeros, and
-a linear map of flattened patches (`patch_order` says how) is timm's convolution: both are exact.
+`{layer}` and `{head}` stand for a number, `*` for the rest of a name. In a stack, tensors named by `{head}`
+are stacked in the order of the heads. A missing bias becomes a bias of zeros, and a linear map of flattened
+patches (`patch_order` gives the order) becomes timm's convolution. Both conversions are exact.
 """
 
 import itertools
@@ -51,7 +52,7 @@ _BIASED = re.compile(r"(.*\.)?(norm\w*|fc1|fc2|proj|head)\.weight$")
 
 @dataclass(frozen=True)
 class NameMap:
-    """What a mapping file says. Patterns as in the file; `model` is what tensors do not tell."""
+    """Contents of a mapping file, with its patterns; `model` holds settings that tensors do not determine."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     stack: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -61,14 +62,14 @@ class NameMap:
 
     @property
     def given(self) -> Overrides:
-        """What it says about the model besides its tensors."""
+        """The settings of `model` as `Overrides`, without `patch_order`."""
         return Overrides(**{key: value for key, value in self.model.items() if key != "patch_order"})
 
     def translated(self, tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
-        """The tensors in timm's layout; `name` is the checkpoint's, for CheckpointError.
+        """Translate tensors to timm's layout; `name` is the checkpoint's name for error messages.
 
-        That is raised for a tensor that the mapping does not mention or mentions twice, for two that become
-        one, for parts of a stack that are missing or do not fit, and for a rest that cannot be reshaped.
+        Raises CheckpointError for a tensor that the mapping omits or names twice, for two tensors with one
+        target, for missing or mismatched parts of a stack, and for a tensor that cannot be reshaped.
         """
         single: dict[str, tuple[str, Tensor]] = {}
         stacks: dict[str, dict[tuple[int, int], tuple[str, Tensor]]] = {}
@@ -97,7 +98,7 @@ class NameMap:
         return self._shaped({ours: tensor for ours, (_, tensor) in single.items()} | joined, name)
 
     def _targets(self, theirs: str) -> list[tuple[str, tuple[int, int] | None]]:
-        """timm's names for one of theirs, and its place in a stack."""
+        """Return timm's names for a tensor of the file, each with (part, head) in a stack or None."""
         found: list[tuple[str, tuple[int, int] | None]] = []
         for pattern, ours in self.names.items():
             if match := _match(pattern, theirs):
@@ -111,7 +112,7 @@ class NameMap:
         return found
 
     def _parts(self, ours: str) -> int:
-        """Of how many kinds of tensors one of timm's is stacked."""
+        """Return the number of parts that are stacked into a tensor of timm's."""
         return next(len(parts) for pattern, parts in self.stack.items() if _match(pattern, ours))
 
     def _turned(self, theirs: str, tensor: Tensor, name: str) -> Tensor:
@@ -140,7 +141,7 @@ class NameMap:
         return tensors
 
     def _convolution(self, weight: Tensor, name: str) -> Tensor:
-        """timm's patch embedding of one that multiplies flattened square patches of three channels."""
+        """Convert a linear map of flattened square patches (3 channels) to timm's convolution weight."""
         side = isqrt(weight.shape[1] // 3)
         order = self.model.get("patch_order")
         if 3 * side * side != weight.shape[1] or order not in PATCH_ORDERS:
@@ -172,7 +173,7 @@ def _match(pattern: str, name: str) -> re.Match | None:
 
 @lru_cache(maxsize=4096)
 def _compiled(pattern: str) -> re.Pattern:
-    """A pattern of a mapping; each placeholder once, a second one stands for the same."""
+    """Compile a pattern of a mapping; a repeated placeholder must match the same text."""
     expression = re.escape(pattern)
     for placeholder, (group, kind) in _STANDS_FOR.items():
         expression = expression.replace(re.escape(placeholder), f"(?P<{group}>{kind})", 1)
@@ -198,18 +199,18 @@ _MODEL = ("heads", "epsilon", "activation", "pool", "block", "head_type", "patch
 
 
 def mapping_file(weights: Path) -> Path:
-    """Where the mapping of a weights file lies: beside it, with .toml for its ending."""
+    """Return the path of a weights file's mapping: same folder and name, suffix .toml."""
     return weights.with_name(f"{stem(weights)}.toml")
 
 
 def mapping_beside(weights: Path) -> NameMap | None:
-    """The mapping that lies beside a weights file, or None; CheckpointError for a bad one."""
+    """Read the mapping beside a weights file; None if absent. Raises CheckpointError if invalid."""
     path = mapping_file(weights)
     return mapping_at(path) if path.is_file() else None
 
 
 def mapping_at(path: str | PathLike) -> NameMap:
-    """The mapping in a file; CheckpointError for one that cannot be read or is none."""
+    """Read a mapping file. Raises CheckpointError if it is unreadable or invalid."""
     path = Path(path)
     reading = refusing(f"{path.name} cannot be read: {{said}}.", OSError)
     with reading, refusing(f"{path.name} is no text in UTF-8. Save it again as such.", UnicodeDecodeError):
@@ -219,7 +220,7 @@ def mapping_at(path: str | PathLike) -> NameMap:
 
 
 def parsed(text: str, name: str) -> NameMap:
-    """A mapping from TOML; CheckpointError, with the line where the TOML is at fault, for what is none."""
+    """Parse a mapping from TOML text. Raises CheckpointError, with the line of a syntax error."""
     wrong = f"{name} is not valid TOML: {{said}}. Mend that line."
     with refusing(wrong, tomllib.TOMLDecodeError, RecursionError):
         content = tomllib.loads(text)
@@ -242,13 +243,13 @@ def parsed(text: str, name: str) -> NameMap:
             " and no other braces."
         )
     mapping = NameMap(**content)
-    # says what is wrong with [model] before any tensor is looked at
-    mapping.given  # noqa: B018, looking is what raises
+    # validates [model] before any tensor is read
+    mapping.given  # noqa: B018, access raises for invalid settings
     return mapping
 
 
 def to_toml(mapping: NameMap) -> str:
-    """A mapping as the text of its file.
+    """Return a mapping as TOML text.
 
     >>> print(to_toml(NameMap({"cls": "cls_token"}, model={"heads": 3})), end="")
     [names]
@@ -257,7 +258,7 @@ def to_toml(mapping: NameMap) -> str:
     [model]
     heads = 3
     """
-    told = partial(json.dumps, ensure_ascii=False)  # texts, numbers and lists are written alike in TOML
+    told = partial(json.dumps, ensure_ascii=False)  # strings, numbers and lists have the same syntax in TOML
     lists = {"leave_out": mapping.leave_out, "transpose": mapping.transpose}
     blocks = [[f"{key} = {told(list(values))}" for key, values in lists.items() if values]]
     for title, table in (("names", mapping.names), ("stack", mapping.stack), ("model", mapping.model)):

@@ -1,9 +1,10 @@
-"""NaFlex models of timm (NaViT and FlexiViT in one) as plain Vision Transformers of one input size at a time.
+"""timm's NaFlex models (NaViT and FlexiViT combined) as plain Vision Transformers of one input size.
 
-Such a model is made for batches of pictures, each cut into its own number of patches. For one picture at one
-size it is a plain ViT: its linear map of flattened patches is a convolution, and its position table,
-interpolated to the grid by the model's own rule, is a table of that grid. Another size is interpolated anew
-from its own table, so each is exact. Not read: rotary positions and embedding norms, which timm's lack.
+A NaFlex model processes batches of images, each with its own number of patches. For one image at one size the
+model is a plain ViT: the linear map of flattened patches is a convolution, and the position table,
+interpolated to the grid by the model's own rule, is the table of that grid. Every size is interpolated from
+the original table, so each is exact. Not supported: rotary positions and embedding norms, which timm's plain
+ViT lacks.
 """
 
 import torch
@@ -21,11 +22,11 @@ _SAME = (
 
 
 class NaFlexAtOneSize(VisionTransformer):
-    """The same weights and answers as a NaFlex model's for pictures of this size (height, width)."""
+    """Plain ViT that shares a NaFlex model's weights and matches its output at one size (height, width)."""
 
     def __init__(self, model: NaFlexVit, size: tuple[int, int]):
         embeds = model.embeds
-        # depth, heads, classes and pooling are placeholders: the model's own parts are put in below
+        # depth, heads, classes and pooling are placeholders; the model's own modules replace them below
         super().__init__(
             img_size=size, patch_size=embeds.patch_size, in_chans=embeds.in_chans, embed_dim=embeds.embed_dim,
             depth=1, num_heads=1, num_classes=0, global_pool="", class_token=embeds.cls_token is not None,
@@ -37,7 +38,7 @@ class NaFlexAtOneSize(VisionTransformer):
         self.cls_token, self.reg_token = embeds.cls_token, embeds.reg_token
         self.patch_embed.proj = _convolution(embeds)
         self.tables = embeds
-        embeds.proj = nn.Identity()  # it has become the convolution
+        embeds.proj = nn.Identity()  # replaced by the convolution
         embeds.cls_token = embeds.reg_token = None
         self._interpolate()
 
@@ -48,7 +49,7 @@ class NaFlexAtOneSize(VisionTransformer):
         self._interpolate()
 
     def _interpolate(self) -> None:
-        """The position table of the present grid, by the model's own rule from its own table."""
+        """Interpolate the original position table to the current grid by the model's own rule."""
         if self.pos_embed is None:
             return
         kind = self.tables.pos_embed_type
@@ -60,9 +61,10 @@ class NaFlexAtOneSize(VisionTransformer):
 
 
 def at_one_size(model: nn.Module, size: tuple[int, int], name: str) -> nn.Module:
-    """A filled NaFlex model as a plain one of this (height, width), sharing its weights; others as they are.
+    """Convert a filled NaFlex model to a plain ViT of `size` (height, width) that shares its weights.
 
-    Raises UnsupportedModel for one with parts that a plain ViT does not have.
+    Other models are returned unchanged. Raises UnsupportedModel for a NaFlex model with parts that a plain
+    ViT does not have.
     """
     if not isinstance(model, NaFlexVit):
         return model
@@ -76,7 +78,7 @@ def at_one_size(model: nn.Module, size: tuple[int, int], name: str) -> nn.Module
 
 
 def _convolution(embeds: NaFlexEmbeds) -> nn.Conv2d:
-    """The patch embedding over pixels, where it was a linear map over patches that are flattened already."""
+    """Return the patch embedding as a convolution; a linear map of flattened patches is converted."""
     if not embeds.is_linear:
         return embeds.proj
     rows, cols = embeds.patch_size

@@ -1,9 +1,9 @@
-"""What a user says of a checkpoint whose file does not say it: heads, activation, epsilon, where the norms
-stand, what the classifier reads, and how a picture reaches the model.
+"""User settings for a checkpoint whose file does not state them.
 
-A checkpoint's name can carry it, as an address carries a query: `vit.pth?heads=6&mean=0.5,0.5,0.5`. So a
-link, a file and a trace name the assumption that they rest on, and a shared site has nothing to write down.
-Sentences as classes are carried likewise: see `vitviz.traces.text_classes`.
+The settings are heads, activation, epsilon, norm placement, pooling and image preprocessing. A checkpoint's
+name can carry them like the query of a URL: `vit.pth?heads=6&mean=0.5,0.5,0.5`. Links, files and traces
+thereby state their assumptions, and a shared site needs no storage. Text classes are carried in the same way:
+see `vitviz.traces.text_classes`.
 """
 
 from __future__ import annotations
@@ -28,32 +28,31 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "gelu": nn.GELU, "gelu_tanh": partial(nn.GELU, approximate="tanh"), "quick_gelu": QuickGELU,
     "relu": nn.ReLU, "silu": nn.SiLU,
 }  # fmt: skip
-LONGEST = 400  # characters of what a name carries
+LONGEST = 400  # characters of a query in a name
 
 
 class PostBlock(Block):
-    """Norms behind the sums (Vaswani et al. 2017, 3.1), as `nn.TransformerEncoderLayer` unless norm_first."""
+    """Post-norm block (Vaswani et al. 2017, 3.1), as `nn.TransformerEncoderLayer` unless norm_first."""
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
         x = self.norm1(x + self.drop_path1(self.attn(x, attn_mask=attn_mask, is_causal=is_causal)))
         return self.norm2(x + self.drop_path2(self.mlp(x)))
 
 
-# Where the norms stand: x + f(norm(x)), x + norm(f(x)) or norm(x + f(x)). The same tensors fit all three.
+# Norm placement: x + f(norm(x)), x + norm(f(x)) or norm(x + f(x)). The same tensors fit all three.
 BLOCKS: dict[str, type[nn.Module]] = {
     "pre-norm": Block, "res-post-norm": ResPostBlock, "post-norm": PostBlock,
 }  # fmt: skip
-# What the classifier reads, by the names of `Trace.pool`, and timm's word for it. "… of all" are all tokens,
-# else the patches alone.
+# Pooling names of `Trace.pool` -> timm's. "… of all" pools all tokens, otherwise only the patches.
 _POOLS = {"class": "token", "average": "avg", "max": "max", "average and max": "avgmax", "attention": "map"}
 POOLS = (*_POOLS, *(f"{pool} of all" for pool in _POOLS if pool != "class"))
 
 
 @dataclass(frozen=True)
 class Overrides:
-    """None is what nothing is said about. Names and units are timm's: mean and std of values from 0 to 1.
+    """Settings of a checkpoint; None means unspecified.
 
-    VitvizError for what is no such value.
+    Names and units are timm's: mean and std of values in [0, 1]. Raises VitvizError for invalid values.
 
     >>> Overrides(heads=6, mean=(0.5, 0.5, 0.5)).text()
     'heads=6&mean=0.5,0.5,0.5'
@@ -71,7 +70,7 @@ class Overrides:
     pool: str | None = None
     block: str | None = None
     weights: str | None = None  # which of several sets of weights in one file
-    head_type: HeadType | None = None  # what the classifier's outputs are
+    head_type: HeadType | None = None  # type of the classifier's outputs
 
     def __post_init__(self) -> None:
         said = self.said()
@@ -98,20 +97,20 @@ class Overrides:
         return bool(self.said())
 
     def merged_with(self, other: Overrides) -> Overrides:
-        """The same, and of the other what this one says nothing about."""
+        """Return these settings, completed by `other`'s where unspecified here."""
         return replace(other, **self.said())
 
     @property
     def normalised(self) -> bool:
-        """Whether it says how pictures are normalised: mean and deviation, both."""
+        """True if mean and std are both specified."""
         return self.mean is not None and self.std is not None
 
     def said(self) -> dict[str, Any]:
-        """What is said, by name."""
+        """Return the specified settings by name."""
         return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
 
     def text(self) -> str:
-        """As the name of a checkpoint carries it: all but the labels."""
+        """Return the query that a checkpoint's name carries: all settings except the labels."""
         spelled = {
             name: ",".join(f"{one:.10g}" for one in value) if isinstance(value, tuple) else f"{value:.10g}"
             if isinstance(value, float) else str(value)
@@ -121,7 +120,7 @@ class Overrides:
 
     @classmethod
     def parse(cls, text: str) -> Overrides:
-        """What a name carries behind its question mark; CheckpointError for what is none of it."""
+        """Parse the query after a name's question mark. Raises CheckpointError if it is invalid."""
         try:
             if len(text) > LONGEST:
                 raise ValueError(f"it has more than {LONGEST} characters")
@@ -139,9 +138,9 @@ class Overrides:
             ) from error
 
     def applied(self, model: nn.Module, name: str) -> None:
-        """Gives a built model these heads, activation, epsilon, pooling and blocks, in place.
+        """Set heads, activation, epsilon, pooling and block form of a built model, in place.
 
-        CheckpointError for heads that do not divide the width, and for what the model fixes otherwise.
+        Raises CheckpointError for heads that do not divide the width, and for settings that the model fixes.
         """
         if self.heads is not None:
             for attention in [*(block.attn for block in model.blocks), getattr(model, "attn_pool", None)]:
@@ -171,10 +170,10 @@ class Overrides:
                     " where its norms stand."
                 )
             for block in model.blocks:
-                block.__class__ = BLOCKS[self.block]  # the same modules in another order
+                block.__class__ = BLOCKS[self.block]  # same modules, other order
 
     def data(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """A timm data config with what is said about pictures."""
+        """Return a timm data config updated by the preprocessing settings."""
         own = ("mean", "std", "crop_pct", "crop_mode", "interpolation")
         said = {name: value for name, value in self.said().items() if name in own}
         data = {**config, **said}
@@ -184,7 +183,7 @@ class Overrides:
 
 
 def activation_in(module: Any) -> str | None:
-    """What an activation is called in `ACTIVATIONS`; None for another, and for what is none."""
+    """Return an activation's name in `ACTIVATIONS`, or None for any other module."""
     if isinstance(module, nn.GELU):
         return "gelu" if module.approximate == "none" else "gelu_tanh"
     kinds = {GELU: "gelu", GELUTanh: "gelu_tanh", QuickGELU: "quick_gelu", nn.ReLU: "relu", nn.SiLU: "silu"}
@@ -192,7 +191,7 @@ def activation_in(module: Any) -> str | None:
 
 
 def pool_in(model: nn.Module) -> str | None:
-    """What the classifier of timm's plain ViT reads, as in `POOLS`; None for another model or pooling."""
+    """Return the pooling of timm's plain ViT, as in `POOLS`; None for other models or poolings."""
     if type(model) is not VisionTransformer:
         return None
     kind = next((ours for ours, timms in _POOLS.items() if timms == model.global_pool), None)
@@ -201,7 +200,7 @@ def pool_in(model: nn.Module) -> str | None:
 
 
 def pools_of(model: nn.Module) -> list[str]:
-    """All that its classifier may read with the same tensors, what it reads now first."""
+    """Return all poolings that fit the model's tensors, the current one first."""
     now = pool_in(model)
     if now is None:
         return []
@@ -212,19 +211,19 @@ def pools_of(model: nn.Module) -> list[str]:
 
 
 def block_in(model: nn.Module) -> str | None:
-    """Where the norms of a model's blocks stand, as in `BLOCKS`; None for blocks of another kind."""
+    """Return the norm placement of a model's blocks, as in `BLOCKS`; None for blocks of another class."""
     return next((name for name, kind in BLOCKS.items() if kind is type(model.blocks[0])), None)
 
 
 def blocks_of(model: nn.Module) -> list[str]:
-    """All forms its blocks may have with the same tensors, the present first; LayerScale: pre-norm alone."""
+    """Return all block forms that fit the model's tensors, the current one first; empty with LayerScale."""
     now = block_in(model)
     scaled = not isinstance(getattr(model.blocks[0], "ls1", nn.Identity()), nn.Identity)
     return [] if now is None or scaled else list(dict.fromkeys([now, *BLOCKS]))
 
 
 def split(name: str) -> tuple[str, Overrides]:
-    """A checkpoint's name without what it carries, and what that says of the file."""
+    """Split a checkpoint's name into the plain name and the settings of its query."""
     own, asked, text = plain(name).partition("?")
     return (own, Overrides.parse(text)) if own and asked else (plain(name), Overrides())
 
@@ -245,7 +244,7 @@ def _with_heads(attention: nn.Module, heads: int, name: str) -> None:
 
 
 def _three(name: str, value: Any) -> tuple[float, float, float]:
-    """One number for all channels, or three."""
+    """Return three finite numbers from one number or three. Raises VitvizError otherwise."""
     try:
         numbers = (float(value),) * 3 if isinstance(value, int | float) else tuple(map(float, value))
     except (TypeError, ValueError):

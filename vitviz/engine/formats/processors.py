@@ -1,9 +1,9 @@
-"""transformers' preprocessor_config.json: how a folder's images become its model's input.
+"""Preprocessing from transformers' preprocessor_config.json.
 
-Every field of an image processor is followed, or the folder is refused with the field's name. A field that
-the file leaves out has the default of the processor's class; null is null, as transformers takes it. A field
-that the class does not know (do_reduce_labels, crop_pct, …) has no effect there, and none here.
-do_convert_rgb has no effect, because images are RGB here. `vitviz.engine.images.processor` does the steps.
+Every field of an image processor is applied, or the folder is refused with the field's name. A missing field
+takes the default of the processor's class; null stays null, as in transformers. A field that the class does
+not define (do_reduce_labels, crop_pct, …) has no effect in transformers and none here. do_convert_rgb has no
+effect, because images are already RGB. `vitviz.engine.images.processor` executes the steps.
 """
 
 import re
@@ -23,7 +23,7 @@ _HALF = {"mean": (0.5,) * 3, "std": (0.5,) * 3}
 _CLIP = {"mean": constants.OPENAI_CLIP_MEAN, "std": constants.OPENAI_CLIP_STD}
 _SQUASHED = {"crop_mode": "squash", "crop_pct": 1.0}
 _META = {**_IMAGENET, "interpolation": "bicubic", "crop_mode": "center", "crop_pct": 224 / 256}
-# What the authors' checkpoints of each type were trained with, where no preprocessor_config.json says it.
+# Training preprocessing of the authors' checkpoints by type, for folders without preprocessor_config.json.
 _DEFAULTS = {
     "vit": {**_HALF, **_SQUASHED, "interpolation": "bilinear"}, "deit": {**_META, "crop_mode": "squash"},
     "vit_mae": _META, "beit": {**_HALF, **_SQUASHED, "interpolation": "bicubic"}, "dinov2": _META,
@@ -42,7 +42,7 @@ def _of_class(norm: Mapping[str, Any], resample: int, size: int = 224, **others:
 
 _CROPPED = {"crop_size": 224, "do_center_crop": True}
 _SHORTEST = {**_of_class(_CLIP, 3, **_CROPPED), "size": {"shortest_edge": 224}, "default_to_square": False}
-# The defaults of transformers' image processors, by the beginning of their names.
+# Defaults of transformers' image processors, by class name without its suffix.
 _CLASSES = {
     "ViT": _of_class(_HALF, 2), "DeiT": _of_class(_HALF, 3, 256, **_CROPPED),
     "Beit": _of_class(_HALF, 3, crop_size=224), "Bit": _SHORTEST, "CLIP": _SHORTEST,
@@ -52,12 +52,12 @@ _CLASS_OF = {
     "vit": "ViT", "deit": "DeiT", "vit_mae": "ViT", "beit": "Beit", "dinov2": "Bit",
     "dinov2_with_registers": "Bit", "dinov3_vit": "DINOv3ViT",
 }  # fmt: skip
-_WITHOUT_PADDING = ("Beit", "DINOv3ViT")  # their own steps leave do_pad out
-# Pillow's numbers of what tensors can be resized with.
+_WITHOUT_PADDING = ("Beit", "DINOv3ViT")  # their own implementations ignore do_pad
+# Pillow's codes of the resampling filters that torchvision supports for tensors.
 _RESAMPLING = {0: "nearest", 2: "bilinear", 3: "bicubic"}
 if tuple(map(int, torchvision.__version__.split(".")[:2])) >= (0, 27):
     _RESAMPLING[1] = "lanczos"
-# The forms of a size, and which of the processor's rules each is.
+# Keys of a size -> resize rule of the processor.
 _FORMS = {
     ("height", "width"): "exact", ("shortest_edge",): "cover", ("shortest_edge", "longest_edge"): "limit",
     ("max_height", "max_width"): "within",
@@ -67,10 +67,10 @@ _FORMS = {
 def data_config(
     config: Mapping[str, Any], preprocessor: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """The preprocessing as a timm data config with its `processor`, and sentences on what was assumed.
+    """Return the preprocessing as a timm data config with a `processor`, and sentences on assumptions.
 
-    Its size is that of what the processor makes. Raises CheckpointError, with the field's name, for what
-    cannot be followed.
+    `input_size` is the processor's output size. Raises CheckpointError with the field's name for an
+    unsupported value.
     """
     kind, own = str(config["model_type"]), pair(config.get("image_size", 224))
     data = {**_DEFAULTS[kind], "input_size": (config.get("num_channels", 3), *own)}
@@ -104,7 +104,7 @@ def data_config(
 
 
 def pair(size: Any) -> Pair:
-    """Height and width of a size that is given as one number or two."""
+    """Return (height, width) of a size given as one number or two."""
     height, width = (size, size) if isinstance(size, int) else size
     return int(height), int(width)
 
@@ -116,7 +116,7 @@ def _refusal(why: str) -> CheckpointError:
 
 
 def _class(preprocessor: Mapping[str, Any], kind: str) -> tuple[str, dict[str, Any]]:
-    """The processor's class, named as transformers finds it, and its fields with the class's defaults."""
+    """Return the class name as transformers resolves it, and the fields with the class's defaults."""
     called = str(preprocessor.get("image_processor_type") or preprocessor.get("feature_extractor_type") or "")
     name = re.sub(r"(ImageProcessor(Fast)?|FeatureExtractor)$", "", called) or _CLASS_OF[kind]
     if name not in _CLASSES:
@@ -133,7 +133,7 @@ def _class(preprocessor: Mapping[str, Any], kind: str) -> tuple[str, dict[str, A
 
 
 def _steps(said: Mapping[str, Any], name: str) -> Processor:
-    """The processor's resize, crop and padding."""
+    """Return the processor's resize, crop and padding steps."""
     resize, lengths, crop, pad = None, (0, 0), None, None
     if said["do_resize"]:
         resize, lengths = _lengths(said, "size", _FORMS, bool(said["default_to_square"]))
@@ -158,7 +158,7 @@ def _steps(said: Mapping[str, Any], name: str) -> Processor:
 def _lengths(
     said: Mapping[str, Any], field: str, forms: Mapping[tuple[str, ...], str], square: bool = True
 ) -> tuple[str, Pair]:
-    """Which form a size has, and its two lengths."""
+    """Return the resize rule of a size field and its two lengths in pixels."""
     value = said[field]
     if isinstance(value, int):
         value = {"height": value, "width": value} if square else {"shortest_edge": value}
@@ -173,7 +173,7 @@ def _lengths(
 
 
 def _scale(said: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
-    """Mean and deviation of values from 0 to 1: what is rescaled otherwise is as if normalised otherwise."""
+    """Return mean and standard deviation for values in [0, 1]; another rescale factor is folded into both."""
     factor = said["rescale_factor"] if said["do_rescale"] else 1.0
     if not isinstance(factor, Real) or not factor > 0:
         raise _refusal(f"rescale_factor is {factor!r:.80}; expected a number above 0")

@@ -1,4 +1,4 @@
-"""timm's config.json: architecture, its arguments, its input, and its classes' names, as the logits'."""
+"""timm's config.json: architecture, model arguments, input size and class names."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -12,7 +12,7 @@ from vitviz.engine.formats.folder import refusing
 from vitviz.errors import CheckpointError, quoted
 from vitviz.traces.localized_text import LocalizedText
 
-# Arguments of timm.create_model that would make it load or wrap something by itself.
+# Arguments that would make timm.create_model load or wrap something.
 _NOT_MODEL_ARGS = {
     "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir", "features_only",
     "pruned",
@@ -20,7 +20,7 @@ _NOT_MODEL_ARGS = {
 
 
 def parse_config(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """The model's arguments, its pretrained_cfg with the size that these give, and what was assumed.
+    """Return model arguments, pretrained_cfg with the resulting input size, and sentences on assumptions.
 
     Raises CheckpointError for arguments that would make timm do more than build a model.
     """
@@ -37,7 +37,7 @@ def parse_config(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], 
         )
     base = default(str(config["architecture"]))
     usual = tuple(base["input_size"])
-    if given is not None:  # as timm does; but whether and how the size is fixed belongs to the architecture
+    if given is not None:  # as timm does; but the architecture defines the default and any fixed size
         base = asdict(PretrainedCfg()) | {name: base[name] for name in ("input_size", "fixed_input_size")}
     record = {**base, **told}
     channels, height, width = record["input_size"]
@@ -55,7 +55,9 @@ def parse_config(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], 
 
 
 def default(architecture: str) -> dict[str, Any]:
-    """timm's default pretrained_cfg of an architecture (DeiT's mean is not ViT's), without labels.
+    """Return timm's default pretrained_cfg of an architecture, without labels.
+
+    Defaults differ between families: DeiT's mean is not ViT's.
 
     >>> default("deit_tiny_patch16_224")["mean"], default("vit_tiny_patch16_224")["mean"]
     ((0.485, 0.456, 0.406), (0.5, 0.5, 0.5))
@@ -67,7 +69,7 @@ def default(architecture: str) -> dict[str, Any]:
 
 
 def on_request(record: Mapping[str, Any]) -> list[str]:
-    """A sentence on what of a pretrained_cfg timm's transform takes only where it is asked for; or none."""
+    """Return at most one sentence, on pretrained_cfg settings that timm's transform uses only on request."""
     named = [f"{name} {record[name]}" for name in ("test_input_size", "test_crop_pct") if record.get(name)]
     if not named:
         return []
@@ -79,10 +81,10 @@ EMPTY = "Line {line} of the names is empty. Give one name a line, in the order o
 
 
 def labels_of(config: Mapping[str, Any], classes: int, tag: str = "") -> tuple[str, ...]:
-    """The labels that a timm config carries, else ImageNet's where the number of classes or the tag tells.
+    """Return the labels of a timm config, or ImageNet's if the class count or the tag identifies them.
 
-    Descriptions ("goldfish") come before names ("n01443537"). Empty where nothing is known, or where the
-    count does not fit: a wrong name is worse than a number.
+    Descriptions ("goldfish") take precedence over names ("n01443537"). Empty if no labels are known or their
+    count differs from `classes`: a wrong name is worse than a number.
 
     >>> labels_of({}, 1000)[285]
     'Egyptian cat'
@@ -94,20 +96,20 @@ def labels_of(config: Mapping[str, Any], classes: int, tag: str = "") -> tuple[s
         found = [name if descriptions.get(name) is None else descriptions[name] for name in names]
     else:
         found = list(descriptions)
-    # some files hold null for a class without a name
+    # some files have null for an unnamed class
     found = tuple(f"class {i}" if name is None else str(name) for i, name in enumerate(found))
     if found:
         return found if len(found) == classes else ()
-    # 1000 classes are ImageNet's in practice; other counts only where the tag says that ImageNet was used.
+    # In practice 1000 classes are ImageNet-1k's; for other counts the tag must name an ImageNet subset.
     if classes == 1000 or any(part in tag for part in ("in12k", "in21k", "in22k")):
         return _imagenet(classes)
     return ()
 
 
 def in_lines(text: str, classes: int, name: str) -> tuple[str, ...]:
-    """The labels that somebody wrote, one a line in the order of the logits.
+    """Parse user-written labels, one per line in the order of the logits.
 
-    CheckpointError where they are not as many as the head has classes, or a line among them is empty.
+    Raises CheckpointError if their number differs from `classes` or a line is empty.
 
     >>> in_lines("cat\\ndog\\n", 2, "mine.pth")
     ('cat', 'dog')

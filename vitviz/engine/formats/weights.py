@@ -1,15 +1,14 @@
-"""Reading tensors from a file without ever running what is in it.
+"""Read tensors from a file without executing any code in the file.
 
-Safetensors and NumPy archives hold only numbers; a .pth file is a pickle, which can run any program when it
-is opened. Torch's restricted reader knows tensors and plain containers, and argparse.Namespace is let in,
-because the files of DeiT and MAE carry their training options as one; it holds data only. Before it begins,
-the pickle's instructions are read as text: what they import must be among what weights need. torch's own list
-has more, such as `bytearray`, which a pickle of forty bytes asks for gigabytes with.
+Safetensors and NumPy archives contain only numbers. A .pth file is a pickle, which can run any program when
+opened. Torch's restricted reader accepts tensors and plain containers. argparse.Namespace is also allowed,
+because the files of DeiT and MAE store their training options in one; it holds only data. Before unpickling,
+the pickle's opcodes are scanned without execution: every import must be on the list of what weights need.
+torch's own list is longer and includes `bytearray`, with which a pickle of forty bytes can request gigabytes.
 
-No file is mapped into memory: one that somebody overwrites meanwhile would end the whole process by a bus
-error. What a file asks for is counted before anything is made of it: the library that reads safetensors
-checks a header, too, but refuses neither one that is unreasonably large before it is parsed, nor a file of
-another size than its header tells.
+Files are not memory-mapped: if a mapped file is overwritten, a bus error ends the whole process. Requested
+sizes are checked before allocation. The safetensors library also checks a header, but it neither refuses an
+unreasonably large header before parsing, nor a file whose size differs from its header's.
 """
 
 import argparse
@@ -40,7 +39,7 @@ from vitviz.errors import CheckpointError, OutOfMemory, first_line, quoted
 
 
 def require_whole(path: Path) -> None:
-    """CheckpointError for a safetensors file that is not as large as its header says, or has none."""
+    """Raise CheckpointError if a safetensors file has no valid header or not the size that it states."""
     size = path.stat().st_size
     content, begin = _parsed(path)
     damaged = f"{path.name} is damaged: its header is none of safetensors. Download or save it again."
@@ -56,7 +55,7 @@ def require_whole(path: Path) -> None:
 
 
 def _parsed(path: Path) -> tuple[dict[str, Any], int]:
-    """What the header says of each tensor, and the byte at which they begin."""
+    """Return a safetensors header (tensor name -> entry) and the byte offset of the data."""
     damaged = f"{path.name} is damaged or not a .safetensors file. Download or save it again."
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -70,7 +69,7 @@ def _parsed(path: Path) -> tuple[dict[str, Any], int]:
         text = file.read(length)
     with refusing(damaged, ValueError, RecursionError):
         content = json.loads(text)
-    if isinstance(content, dict):  # else its readers find no tensors
+    if isinstance(content, dict):  # otherwise callers find no tensors
         content.pop("__metadata__", None)
     return content, 8 + length
 
@@ -79,7 +78,10 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def arrays(path: Path) -> dict[str, Tensor]:
-    """The arrays of an .npz file; CheckpointError for Python objects, which could run code, or too much."""
+    """Read the arrays of an .npz file.
+
+    Raises CheckpointError for Python objects, which could run code, and for archives above the limits.
+    """
     _require_honest(path)
     try:
         with np.load(path, allow_pickle=False, mmap_mode=None) as archive:
@@ -94,14 +96,17 @@ def arrays(path: Path) -> dict[str, Tensor]:
 
 
 def _require_honest(path: Path) -> None:
-    """NumPy makes room for what an array's header tells before reading, so the archive must hold that."""
+    """Raise CheckpointError if an array's header states another size than the archive holds.
+
+    NumPy allocates the size in the header before reading.
+    """
     with zipfile.ZipFile(path) as archive:
         limits.require_few(archive.namelist(), path)
         limits.require_inflatable(path, archive)
         for entry in archive.infolist():
             with archive.open(entry) as file:
                 read = _HEADERS.get(np.lib.format.read_magic(file))
-                if read is None:  # names that are not ASCII, which only arrays of records have
+                if read is None:  # version 3.0: non-ASCII field names, which only record arrays have
                     raise CheckpointError(
                         f"{path.name} holds {entry.filename}, which is no array of numbers. Save it again."
                     )
@@ -114,9 +119,9 @@ def _require_honest(path: Path) -> None:
                 )
 
 
-_UNPICKLING = lock_of(sys.modules[__name__], "_UNPICKLING")  # torch has one list of what it may unpickle
-_INSTRUCTIONS = 500_000  # some 25 for each tensor are usual
-_STREAMS = 5  # pickles in a file of torch's older form, before the numbers begin
+_UNPICKLING = lock_of(sys.modules[__name__], "_UNPICKLING")  # torch's list of safe globals is process-wide
+_INSTRUCTIONS = 500_000  # about 25 per tensor are usual
+_STREAMS = 5  # pickles before the data in a file of torch's legacy format
 _NEEDED = re.compile(
     r"collections\.(OrderedDict|Counter)"
     r"|torch\._utils\._rebuild_(tensor(_v[23])?|parameter(_with_state)?)"
@@ -126,7 +131,7 @@ _NEEDED = re.compile(
     r"|torch\.(b?float\d+\w*|double|half|u?int\d+|long|short|bool|complex\d+|strided)"
     r"|argparse\.Namespace|_codecs\.encode|(builtins|__builtin__)\.(set|complex)"
 )
-# What torch would let in, and weights that can be drawn do not need.
+# Globals that torch permits, but supported weights do not need.
 _OTHER_KINDS = {
     r"torch\.per_(tensor|channel)_(affine|symmetric)": "quantised tensors",
     r"torch\.per_channel_affine_float_qparams|torch\._utils\._rebuild_qtensor": "quantised tensors",
@@ -140,7 +145,10 @@ _OTHER_KINDS = {
 
 
 def _unpickled(path: Path) -> Any:
-    """What is in a .pth, .pt or .bin file; CheckpointError, nothing run, if it asks for more than weights."""
+    """Unpickle a .pth, .pt or .bin file.
+
+    Raises CheckpointError, without running anything, if the pickle imports more than weights need.
+    """
     _require_harmless(path)
     try:
         with _UNPICKLING, torch.serialization.safe_globals([argparse.Namespace]):
@@ -178,20 +186,20 @@ def _require_harmless(path: Path) -> None:
 
 
 def _imports_of_streams(file: IO[bytes], path: Path) -> set[str]:
-    """The pickles with which a file of torch's older form begins; what is none, torch is left to tell."""
+    """Return the imports of the pickles at the start of a legacy torch file; torch reports later damage."""
     wanted: set[str] = set()
     for stream in range(_STREAMS):
         try:
             wanted |= set(_imports(file, path))
         except ValueError as error:
-            if stream == 0 or isinstance(error, CheckpointError):  # too long, in whichever it is
+            if stream == 0 or isinstance(error, CheckpointError):  # CheckpointError: a pickle is too long
                 raise
             break
     return wanted
 
 
 def _imports(file: IO[bytes], path: Path) -> Iterator[str]:
-    """What a pickle imports, read from its instructions and never run; ValueError where it is damaged."""
+    """Yield a pickle's imports from its opcodes without execution. Raises ValueError if it is damaged."""
     counted = iter(pickletools.genops(file))
     for code, argument, _ in islice(counted, _INSTRUCTIONS):
         if code.name in ("GLOBAL", "INST"):
@@ -218,31 +226,32 @@ def _code(path: Path, wanted: list[str]) -> CheckpointError:
     )
 
 
-# What a training script wraps its weights in, the averaged ones first: they are what the authors evaluate.
-# `model_state_dict` is that of PyTorch's tutorials, `net` of many scripts for CIFAR.
+# Keys under which training scripts store weights. Averaged weights come first: authors evaluate these.
+# PyTorch's tutorials use `model_state_dict`, many scripts for CIFAR use `net`.
 _WRAPPERS = (
     "state_dict_ema", "model_ema", "ema_state_dict", "ema_model", "ema", "state_dict", "model_state_dict",
     "model", "net", "teacher", "student",
 )  # fmt: skip
-_NESTED = 8  # wrappers around wrappers
+_NESTED = 8  # deepest nesting of wrappers
 _COMPILED = re.compile(r"^((_orig_mod|module)\.)+")
-# Parts that only training needs: MAE's decoder, BEiT's visual words, projection heads of DINO and iBOT.
+# Parts for training only: MAE's decoder, BEiT's visual-token head, projection heads of DINO and iBOT.
 _TRAINING_ONLY = re.compile(r"^(decoder(_\w+)?(?=\.|$)|lm_head(?=\.)|(dino_|ibot_)?head\.(mlp|last_layer)\b)")
 
 
 class Read(NamedTuple):
-    tensors: dict[str, Tensor]  # as float32, integers as they are
-    notes: list[str]  # sentences on what was left out
-    sets: tuple[str, ...]  # the names of all its sets of weights, the one that was read first
+    tensors: dict[str, Tensor]  # float32; integers keep their dtype
+    notes: list[str]  # sentences on the chosen weights and omitted parts
+    sets: tuple[str, ...]  # names of all sets of weights in the file, the one read first
 
 
 def read(path: Path, chosen: str | None = None) -> Read:
-    """The named tensors of a file, or of all shards of an index: of several sets of weights in it (`model`
-    and `ema`, `student` and `teacher`) the `chosen` one, else the one that authors evaluate.
+    """Read the named tensors of a file, or of all shards of an index.
 
-    Wrappers (`state_dict`, `model`, `model_ema`, `teacher`, …) and prefixes (`module.`, `backbone.`,
-    `model.`) are taken off; names are otherwise those of the file. Raises CheckpointError for a file that is
-    damaged, holds no tensors or no such set, or is a pickle of more than tensors, of which nothing was run.
+    If the file has several sets of weights (`model` and `ema`, `student` and `teacher`), `chosen` selects
+    one; the default is the set that authors evaluate. Wrappers (`state_dict`, `model`, `model_ema`,
+    `teacher`, …) and prefixes (`module.`, `backbone.`, `model.`) are removed; names are otherwise those of
+    the file. Raises CheckpointError for a file that is damaged, has no tensors or no such set, or is a pickle
+    of more than tensors, of which nothing was run.
     """
     notes: list[str] = []
     content = _join_shards(path) if is_index(path) else _content(path)
@@ -263,7 +272,7 @@ def read(path: Path, chosen: str | None = None) -> Read:
 def _sets(
     found: Mapping, path: Path, at: str = "", seen: set[int] | None = None
 ) -> Iterator[tuple[str, Mapping]]:
-    """Every set of weights in a file by where it lies; the first is shown unless another is asked for."""
+    """Yield every set of weights in a file with its dotted path; the first is the default."""
     seen = {id(found)} if seen is None else seen
     if found and all(isinstance(value, Tensor) for value in found.values()):
         yield from _side_by_side(found, at)
@@ -285,7 +294,10 @@ def _rank(wrapper: str) -> int:
 
 
 def _side_by_side(found: Mapping, at: str) -> Iterator[tuple[str, Mapping]]:
-    """Tensors as one set, or several that their names begin by (safetensors), each with an embedding."""
+    """Yield tensors as one set, or as several sets told apart by name prefix (as in safetensors files).
+
+    Every set of several has a patch or position embedding.
+    """
     groups: dict[str, dict[str, Tensor]] = {}
     for name, tensor in found.items():
         if isinstance(name, str):
@@ -303,7 +315,7 @@ def _side_by_side(found: Mapping, at: str) -> Iterator[tuple[str, Mapping]]:
 
 
 def _alike(one: Mapping, other: Mapping) -> bool:
-    """Whether most of their tensors have the same names and shapes."""
+    """Return True if most tensors of the two sets agree in name and shape."""
     shapes = [
         {(re.sub(r"^((_orig_mod|module|model|backbone)\.)+", "", str(name)), tensor.shape)
          for name, tensor in tensors.items()} for tensors in (one, other)
@@ -323,7 +335,7 @@ def _content(path: Path) -> Any:
         raise
     except OSError as error:
         raise CheckpointError(f"{path.name} cannot be read: {first_line(error)}.") from error
-    except Exception as error:  # a damaged archive can fail in nearly any way inside of its reader
+    except Exception as error:  # a damaged archive can raise nearly any error in its reader
         if is_shortage(error):
             raise OutOfMemory(
                 f"{path.name} asks for more memory than is free. Nothing was loaded. Choose a smaller"
@@ -335,7 +347,10 @@ def _content(path: Path) -> Any:
 
 
 def _join_shards(index: Path) -> dict[str, Any]:
-    """What is in all shards of an index; each holds what it says and no more, or two savings were mixed."""
+    """Join the tensors of all shards of an index.
+
+    Raises CheckpointError if a shard's tensors differ from the index, as when two saved versions are mixed.
+    """
     joined: dict[str, Any] = {}
     for shard, names in shards(index).items():
         found = _content(shard)
@@ -351,7 +366,7 @@ def _join_shards(index: Path) -> dict[str, Any]:
 
 
 def shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes in a safetensors file or all its shards, by headers; {} for another or damaged one."""
+    """Read tensor names and shapes from safetensors headers, of all shards; {} for other or damaged files."""
     try:
         if is_index(path):
             return {name: shape for shard in shards(path) for name, shape in shapes(shard).items()}
@@ -362,7 +377,7 @@ def shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def bytes_held(path: Path) -> int:
-    """The bytes of what is in a file, or in all shards of an index, once it is inflated."""
+    """Return the size in bytes of a file, or of all shards of an index, after inflating archives."""
     own = sum(one.stat().st_size for one in (shards(path) if is_index(path) else [path]))
     if path.suffix == ".npz":
         with suppress(OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
@@ -372,7 +387,7 @@ def bytes_held(path: Path) -> int:
 
 
 def _require_plain(tensors: Mapping[Any, Any], path: Path) -> None:
-    """CheckpointError for keys that are no names, and tensors that are no numbers side by side in memory."""
+    """Raise CheckpointError for keys that are no printable names, and for tensors that are not dense."""
     limits.require_few(tensors, path)
     strange = [key for key in tensors if not (isinstance(key, str) and key.isprintable())]
     if strange:
@@ -392,14 +407,14 @@ def _require_plain(tensors: Mapping[Any, Any], path: Path) -> None:
 
 
 def _kind(tensor: Tensor) -> str:
-    """What a tensor is other than plain numbers; empty for a plain one."""
+    """Return the kind of a tensor that is not dense (nested, sparse, quantised, meta); empty if dense."""
     if tensor.is_nested or tensor.layout != torch.strided:
         return "nested" if tensor.is_nested else "sparse"
     return "quantised" if tensor.is_quantized else "meta" if tensor.is_meta else ""
 
 
 def _plain(found: Any, path: Path, notes: list[str]) -> dict[str, Tensor]:
-    """Tensors only, without prefixes and training-only parts, in float32."""
+    """Return the tensors without prefixes and training-only parts, in float32."""
     named = isinstance(found, Mapping) and all(isinstance(value, Tensor) for value in found.values())
     if not named or not found:
         raise CheckpointError(
@@ -408,7 +423,7 @@ def _plain(found: Any, path: Path, notes: list[str]) -> dict[str, Tensor]:
         )
     _require_plain(found, path)
     named = {_COMPILED.sub("", name): value for name, value in found.items()}
-    for prefix, where in (("backbone.", any), ("model.", all)):  # as Lightning saves a module's model
+    for prefix, where in (("backbone.", any), ("model.", all)):  # Lightning's prefixes for a module's model
         if where(name.startswith(prefix) for name in named):
             named = {name.removeprefix(prefix): value for name, value in named.items()}
     left_out = sorted({match[0] for name in named if (match := _TRAINING_ONLY.match(name))})

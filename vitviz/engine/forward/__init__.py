@@ -1,1 +1,1 @@
-"""Forward passes: recorded, checked for their truth, changed on the way, in a precision, on a copy."""
+"""Forward passes: recording, truth check, interventions, gradients, precision and model copies."""

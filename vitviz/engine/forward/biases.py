@@ -1,4 +1,4 @@
-"""What is added to attention scores, kept small: a table over relative positions wherever a mask is one."""
+"""Additive attention masks, stored as relative-position tables where possible to save memory."""
 
 from functools import lru_cache
 
@@ -11,7 +11,7 @@ from vitviz.traces.trace import Bias
 
 
 def bias_of(mask: Tensor, image: int, grid: Grid, device: torch.device) -> Bias:
-    """A mask as a table over relative positions where it is one, else as it was given."""
+    """Return the mask of one image as a relative-position table if it is one, else as a dense mask."""
     mask = additive(mask, torch.float32)[(None,) * (4 - mask.ndim)]
     dense = mask[image if mask.shape[0] > 1 else 0].to(device=device, dtype=torch.float32)
     if dense.shape[1:] == (grid.tokens, grid.tokens):
@@ -24,7 +24,7 @@ def bias_of(mask: Tensor, image: int, grid: Grid, device: torch.device) -> Bias:
 
 
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """A mask as what is added to the scores; a boolean one says which keys a query may see."""
+    """Return an additive mask; in a boolean mask, True marks the keys that a query may attend to."""
     if mask.dtype != torch.bool:
         return mask
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, float("-inf"))
@@ -32,10 +32,10 @@ def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _relative_index(grid: Grid) -> tuple[Tensor, Tensor]:
-    """(query, key) -> entry of a relative-position table, and one (flattened) pair for each entry.
+    """Return the table entry of every (query, key), and a flattened (query, key) index for every entry.
 
-    Patch pairs share an entry where row and column differences agree; a prefix token has one entry towards
-    all patches, one from all patches, and one for each prefix token, as in BEiT.
+    Patch pairs with equal row and column differences share an entry. A prefix token has one entry as query of
+    all patches, one as key of all patches, and one for each prefix token, as in BEiT.
     """
     cells = torch.cartesian_prod(torch.arange(grid.rows), torch.arange(grid.cols))
     row, col = (cells[:, None] - cells).unbind(-1)

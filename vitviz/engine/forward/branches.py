@@ -1,9 +1,9 @@
-"""What is added to the tokens that the classifier reads, recorded by hooks of its own.
+"""Record the additions to the tokens that the classifier reads.
 
-Attention's and MLP's results are taken where they are added, behind LayerScale or the norm that a family puts
-there, and not as differences of the residual stream, which would hide every error in a head. Of a class
-token's readout only its row is kept. An average needs all tokens, but only until the pass has ended: then the
-final norm's deviations are known and every layer becomes one sum (`written`).
+The outputs of attention and MLP are recorded where they are added, after LayerScale or the family's norm.
+Differences of the residual stream would hide every error in a head. For a class-token readout, only the
+class token's row is kept. Average pooling needs all tokens, but only until the pass has ended: then the final
+norm's deviations are known, and each layer is reduced to one sum (`sum_branches`).
 """
 
 from collections import defaultdict
@@ -26,23 +26,23 @@ from vitviz.engine.readout_stages import (
 )
 from vitviz.traces.trace import Attention, ResidualWrites
 
-# where a pass listens
+# hook events of a pass
 BRANCHES = ("added attention", "added mlp", "inner norm", "post norm", "gate", "pool mlp")
 
 
 @dataclass
 class Branches:
-    """One pass, with its batch axis, by layer."""
+    """Branch outputs of one pass by layer, with the batch axis."""
 
     pooling: Pooling
-    norms: dict[str, Norm | None]  # by moment
-    scales: list[Tensor | None]  # what both branches are still to be multiplied by
-    # by moment: batch x reader x width, or inner of gates; of norms batch x reader, their deviations; behind
-    # attention pooling batch x query x width
+    norms: dict[str, Norm | None]  # by event
+    scales: list[Tensor | None]  # factor still to be applied to both branches
+    # by event: batch x reader x width (gates: inner width); norms: their deviations, batch x reader; MLP of
+    # attention pooling: batch x query x width
     found: defaultdict[str, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
 
     def hear(self, moment: str, args: tuple, output: Any) -> None:
-        """Records what stands at a moment of a block; blocks come in their order."""
+        """Record the tensor of a hook event; blocks are called in order."""
         tokens = (args[0] if moment in self.norms else output).detach()
         rows = tokens if moment == "pool mlp" else tokens[:, self.pooling.readers]
         if moment in self.norms:
@@ -50,12 +50,12 @@ class Branches:
         elif moment == "gate":
             rows = rows.sigmoid()
         elif rows.shape != tokens.shape:
-            rows = rows.clone()  # a view would keep all of it
+            rows = rows.clone()  # a view would keep the whole tensor
         self.found[moment].append(rows)
 
 
 def branches_of(model: nn.Module, blocks: list[nn.Module]) -> Branches | None:
-    """The empty record of one pass; None where blocks or readout are not understood: nothing is recorded."""
+    """Return an empty record for one pass; None if blocks or readout are not supported."""
     pooling = pooling_or_none(model)
     if pooling is None:
         return None
@@ -72,7 +72,7 @@ def branches_of(model: nn.Module, blocks: list[nn.Module]) -> Branches | None:
 
 
 def points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Module, bool, str]]:
-    """Where a pass listens for its branches: a module, whether to what enters it, and the moment's name."""
+    """Yield the hook points of branches: (module, True if its input is recorded, event name)."""
     pooling = pooling_or_none(model)
     if pooling is None:
         return
@@ -97,7 +97,10 @@ def points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Modul
 def sum_branches(
     branches: Branches | None, last: Float[Tensor, "picture token width"], poolings: list[Attention] | None
 ) -> list[ResidualWrites] | None:
-    """Each picture's record, summed over what is read; `last`: the tokens behind the last block, float32."""
+    """Return each image's residual writes, summed over the tokens that are read.
+
+    `last` are the tokens after the last block in float32. None if nothing was recorded.
+    """
     if branches is None or (branches.pooling.kind == "attention" and poolings is None):
         return None
     weights = branches.pooling.weights

@@ -1,13 +1,13 @@
-"""The one seam through which every attention is seen.
+"""Capture attention inputs by intercepting torch's attention function.
 
 timm's attention calls torch's `scaled_dot_product_attention`. A torch-function mode around the forward pass
-sees each call's queries, keys, values, mask and scale as the model uses them (after query-key norm, rotary
-embedding and relative bias) while the fused kernel runs at full speed; hooks on each block say which layer is
-speaking and record the residual stream. The mode belongs to a thread, and the hooks speak to the pass of the
-thread they are called in (`wiring`): passes on one model need not wait for each other.
+intercepts each call's queries, keys, values, mask and scale as the model uses them (after query-key norm,
+rotary embedding and relative bias), while the fused kernel runs at full speed. Hooks on each block identify
+the current layer and record the residual stream. The mode is local to a thread, and the hooks dispatch to the
+calling thread's pass (`hooks`), so passes on one model run concurrently.
 
-It does not see attention that is computed in any other way. That is why `check_truth` exists: it compares
-what was seen with what the model went on with, and where they differ a model is refused, not drawn wrongly.
+Attention that is computed in any other way is not captured. Therefore `check_truth` compares the capture with
+the tensor that the model goes on with; if they differ, the model is refused.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,11 +28,11 @@ from vitviz.traces import cancellation, progress
 
 
 class Pass:
-    """One forward pass: what it records, what is changed in it, and whether anybody still waits for it.
+    """Listener of one forward pass: records the pass and applies changes.
 
-    It belongs to the thread that makes it and is used once. `changes` are functions by place, ("mlp", 3) for
-    what the MLP of the fourth block gives, ("heads", 3) for what its attention call does; they are called in
-    their order before the place is recorded. An `edit`'s changes come first, and may leave patches out.
+    A pass belongs to the thread that creates it and is used once. `changes` are functions by hook point:
+    ("mlp", 3) changes the MLP output of the fourth block, ("heads", 3) the output of its attention call. They
+    are called in order before the tensor is recorded. An `edit`'s changes come first, and may drop patches.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class Pass:
         edit: Edit | None = None,
     ):  # fmt: skip
         self.recording = Recording(calls=[[] for _ in range(layers)], tokens=[], entered=[None] * layers)
-        # Layer and tokens of a call whose output has entered no module yet.
+        # (layer, tokens) of an attention call whose output has not entered a module yet
         self._awaited: tuple[int, int] | None = None
         self._check, self._changes, self._edit = check, changes, edit
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
-        """A hook of the model; what it returns takes the place of what the hook was given."""
+        """Handle a hook event; a returned value replaces the hooked tensor."""
         if moment in BRANCHES:
             return self.recording.branches and self.recording.branches.hear(moment, args, output)
         if moment in ("attn", "mlp"):
@@ -56,7 +56,7 @@ class Pass:
         self, layer: int | None, kernel, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         scale=None, **others,
     ) -> Tensor:  # fmt: skip
-        """Makes an attention call, and gives what the model goes on with."""
+        """Run and record an attention call; return the possibly changed output."""
         if is_causal or others.get("enable_gqa"):
             raise UnsupportedModel(
                 "This model's attention is causal or shares keys between heads; "
@@ -79,7 +79,7 @@ class Pass:
 
     def _patches(self, layer: int, args: tuple, output: Any) -> None:
         embedded = output[0] if isinstance(output, tuple) else output
-        # A model of dynamic size keeps rows and columns apart until positions are added.
+        # Models of dynamic size keep row and column axes until positions are added.
         if embedded.ndim == 4:
             embedded = rearrange(embedded, "batch row col width -> batch (row col) width")
         self.recording.patch_embedding = embedded
@@ -111,7 +111,7 @@ class Pass:
         return given
 
     def _changed(self, moment: str, layer: int, tensor: Any) -> Any:
-        """The tensor after all changes at a place; itself where there was none."""
+        """Return the tensor after all changes at a hook point."""
         own = () if self._edit is None else self._edit.changes.get((moment, layer), ())
         for change in (*own, *self._changes.get((moment, layer), ())):
             given = change(tensor)
@@ -120,10 +120,10 @@ class Pass:
 
 
 class AttentionInterceptor(TorchFunctionMode):
-    """What a pass hears, with the layer it is in: fused attention calls, or `every` call, it makes itself.
+    """Torch-function mode that passes fused attention calls, or `every` torch call, to a pass with the layer.
 
-    The pass has `on_event`, as a listener of `wiring`, and `attend(layer, call, …)`, None outside of all
-    layers.
+    The pass has `on_event`, as a listener of `hooks`, and `attend(layer, call, …)`, which makes the call;
+    `layer` is None outside all layers.
     """
 
     def __init__(self, owner: Any, every: bool):
@@ -139,8 +139,7 @@ class AttentionInterceptor(TorchFunctionMode):
         return given
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        # A pass that a user's hook makes in the middle of this one has a seam of its own, within which this
-        # one stands.
+        # A user's hook may run another pass inside this one; only the innermost pass handles the call.
         ours = self._every or func is F.scaled_dot_product_attention
         if ours and hooks.innermost() is self:
             return self._owner.attend(self._layer, func, *args, **(kwargs or {}))
@@ -151,7 +150,7 @@ class AttentionInterceptor(TorchFunctionMode):
 def listening(
     model: nn.Module, blocks: list[nn.Module], listener: Any, check=False, every=False
 ) -> Iterator[None]:
-    """`listener` hears the hooks, and makes the attention calls or `every` call, of this thread's passes."""
+    """Send hook events and attention calls (or `every` torch call) of this thread's passes to `listener`."""
     seam = AttentionInterceptor(listener, every)
     with hooks.wired(model, blocks, seam, check), seam:
         yield
@@ -162,11 +161,12 @@ def recording(
     model: nn.Module, *, check: bool = False,
     changes: Mapping[tuple[str, int], Sequence[TensorChange]] | None = None, edit: Edit | None = None,
 ) -> Iterator[Recording]:  # fmt: skip
-    """Records a forward pass of this thread inside the `with`; leaves no hook and no mode, whatever happens.
+    """Record a forward pass of this thread inside the `with`; always removes hooks and mode on exit.
 
-    With `check`, also what entered the module after each attention call, for `check_truth`. Several threads
-    may be inside with one model. Raises UnsupportedModel where the model has no blocks, or attends in a way
-    that is not plain, and in the middle of the pass Stopped, where nobody waits for it (`vitviz.stopping`).
+    With `check`, the input of the module after each attention call is also recorded, for `check_truth`.
+    Several threads may record one model at once. Raises UnsupportedModel if the model has no blocks or its
+    attention is not plain, and Stopped during the pass if the computation was cancelled
+    (`vitviz.traces.cancellation`).
     """
     blocks = transformer_blocks(model)
     one = Pass(len(blocks), check, changes or {}, edit)

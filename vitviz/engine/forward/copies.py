@@ -1,4 +1,4 @@
-"""Copies of a model: at another input size, or on another device and in another precision."""
+"""Copies of a model for another input size, device or precision."""
 
 import torch
 from torch import nn
@@ -9,32 +9,32 @@ from vitviz.engine.forward import hooks, positions
 
 @in_float32()
 def resized_copy(model: nn.Module, size: tuple[int, int]) -> nn.Module:
-    """The model at another input size (height, width); it shares all weights but the position table.
+    """Return a copy for another input size (height, width) that shares all weights but the position table.
 
-    At the size that it was built for, it is the model itself.
+    Returns the model itself if it was built for this size.
     """
     if size_of(model, size) == size:
         return model
     variant = lending(model)
     variant.set_input_size(img_size=size)
     positions.follow_transformers(variant, model)
-    return variant.to(next(model.parameters()).device).eval()  # tables were computed anew
+    return variant.to(next(model.parameters()).device).eval()  # set_input_size created new tables
 
 
 def size_of(model: nn.Module, default: tuple[int, int]) -> tuple[int, int]:
-    """The input size (height, width) that a model was built for; `default` where it does not say it."""
+    """Return the input size (height, width) that a model was built for, or `default` if unknown."""
     return tuple(getattr(getattr(model, "patch_embed", None), "img_size", None) or default)
 
 
 def lending(model: nn.Module) -> nn.Module:
-    """A copy that shares every weight, but no module, so that parts can be exchanged while passes run."""
+    """Return a copy that shares every weight but no module, so that parts can be replaced during passes."""
     return hooks.copied(model, {id(parameter): parameter for parameter in model.parameters()})
 
 
 def placed_copy(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """The model on a device in a precision, weights and tables alike: a family that mixes them else fails.
+    """Return a copy on a device in a precision; tables move with weights, as families that mix both require.
 
-    The parameters are moved one at a time: beside the given model there is room for the copy alone.
+    Parameters are moved one at a time, so that peak memory is the given model and the copy.
     """
     moved = {
         id(one): nn.Parameter(one.detach().to(device, dtype), requires_grad=False)

@@ -1,16 +1,17 @@
-"""Who wrote what a part reads, in passes of their own: recorded, and with some of it taken away.
+"""Record upstream contributions at all tokens, and ablate edges between writers and readers (path patching).
 
-A trace keeps what is added to the tokens that the classifier reads. For the question who wrote what a head
-reads, the same hooks (`branches`) listen at every token in one more pass over its picture, on request, and
-the seam keeps what each head hands on. The pass is that of the trace, with whatever was taken out of it, and
-has to end in the trace's tokens.
+A trace keeps the additions to the tokens that the classifier reads. To attribute the inputs of a head, the
+hooks of `branches` record all tokens in an additional pass over the image, on request, and the attention
+interceptor keeps each head's output. The pass repeats the trace's, with the same ablation, and must end in
+the trace's tokens.
 
-Then there are passes in which some readers do not see what some writers wrote, while all else runs on (path
-patching). Every picture of the batch is the same one with a removal of its own: which writers' parts are
-replaced, by zero or by their mean, in which readers' inputs. A reader is ("query", "key" or "value", layer,
-head), ("mlp", layer) or ("readout",); it norms what is left anew. What a writer wrote is what it wrote in
-that very pass. Nothing of the model is changed: queries, keys and values are exchanged at the seam, an MLP's
-result at its hook, and the last block's where the readout begins.
+In an edge ablation, some readers do not receive the contributions of some writers, while everything else runs
+normally. Every item of the batch is the same image with its own removal. A removal lists, for each reader,
+the writers whose contributions to its input are replaced, by zero or by their mean. A reader is ("query",
+"key" or "value", layer, head), ("mlp", layer) or ("readout",). The reader's norm is recomputed on the
+remaining input. A writer's contribution is the one in that very pass. The model is not changed: queries, keys
+and values are replaced in the attention call, an MLP's output at its hook, and the last block's output before
+the readout.
 """
 
 import itertools
@@ -35,7 +36,7 @@ from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.traces.trace import Trace
 
-EVERY = Pooling("average", ((0, None),), None, None)  # as if every token were read
+EVERY = Pooling("average", ((0, None),), None, None)  # keeps all tokens
 UNLIKE = (
     "this pass gave other tokens than the trace has, so the trace was made by another model, or with hooks"
 )
@@ -44,11 +45,11 @@ BEGINNING = "what enters its first block is not the sum of its embedding and its
 FLOAT32 = (
     "Given {checkpoint} in {dtype}; what writers wrote is recorded in float32. Load it with dtype='float32'."
 )
-TOLERANCE = 1e-4  # of the largest number
+TOLERANCE = 1e-4  # relative to the largest value
 
 
 class _Wide:
-    """A pass that listens at all tokens, and lets go of what it has no use for."""
+    """Pass that records branches at all tokens and frees recorded tensors that are not needed."""
 
     def __init__(self, own: capture.Pass, model: nn.Module, blocks: list[nn.Module]):
         self.own, self.heads, self.turns = own, [], []
@@ -79,24 +80,28 @@ class _Wide:
 
 @in_float32()
 def stream_of(inspector: Inspector, trace: Trace) -> Stream:
-    """What was written in a trace's pass; UnsupportedModel, with the reason, where that is not understood."""
+    """Record all contributions in a trace's pass.
+
+    Raises UnsupportedModel with the reason if the model is not supported, VitvizError if its precision is not
+    float32.
+    """
     if inspector.dtype != "float32":
         raise VitvizError(LocalizedText(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
     (prepared, size), edit, without = inspector.forward.prepare(trace.view, None), None, trace.without
     if without.at is not None:
         raise UnsupportedModel(not_applicable(trace.checkpoint, LocalizedText(PATCHED)))
     if without:
-        painted = without.patches_as != "dropped"  # which its view shows already
+        painted = without.patches_as != "dropped"  # already part of the view
         without = replace(without, patches=()) if painted else without
         prepared, edit = interventions.apply_ablation(inspector.forward, prepared, size, without, None)
-    inspector.tail(trace.grid.pixels)  # says why, where its blocks are not understood
+    inspector.tail(trace.grid.pixels)  # raises with the reason if the blocks are not supported
     with memory_guard(inspector.device, f"Recording what was written in {trace.checkpoint}"):
         pixels = inspector.forward.pixels([prepared])
         return recorded_stream(inspector.placed.at(size), pixels, trace, edit)
 
 
 def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -> Stream:
-    """The same of a model and its input, a batch of one."""
+    """Record all contributions of a model for an input batch of one; see `stream_of`."""
     blocks, name = capture.transformer_blocks(model), trace.checkpoint
     one = _Wide(capture.Pass(len(blocks), False, {}, edit), model, blocks)
     with plainly(pixels.device), capture.listening(model, blocks, one):
@@ -144,14 +149,14 @@ def _alike(one: Tensor, other: Tensor) -> bool:
     )
 
 
-RemovedEdges = Mapping[tuple, Sequence[Writer]]  # by reader, whose parts are taken out of what it reads
+RemovedEdges = Mapping[tuple, Sequence[Writer]]  # reader -> writers removed from its input
 MIXED = "its blocks are no plain sum of norm and branch, so a part cannot be taken out of one input alone"
 TAKEN = "something was taken away from this pass already; look at the whole model"
 
 
 @dataclass(eq=False)
 class _Edged:
-    """One pass; it belongs to its thread."""
+    """Listener of one pass with edge ablations; local to its thread."""
 
     blocks: list[nn.Module]
     ledger: LogitTerms
@@ -159,14 +164,14 @@ class _Edged:
     removals: Sequence[RemovedEdges]
     usual: Stream | None
     known: dict[tuple[int, Writer], Tensor] = field(default_factory=dict)
-    heads: list[Tensor] = field(default_factory=list)  # as this pass has them, batch x head x token x dim
+    heads: list[Tensor] = field(default_factory=list)  # of this pass, batch x head x token x dim
     mlps: list[Tensor] = field(default_factory=list)
     entering: Tensor | None = None
     added: Tensor | None = None
-    inside: bool = False  # an MLP is being asked again
+    inside: bool = False  # True while an MLP is recomputed
 
     def gone(self, image: int, *readers: tuple) -> Tensor | None:
-        """What is missing in readers' inputs: reader, token, width; None where nothing is."""
+        """Return the sum removed from each reader's input, reader x token x width; None if nothing."""
         asked = [self.removals[image].get(one, ()) for one in readers]
         places = {one: i for i, one in enumerate(dict.fromkeys(itertools.chain(*asked)))}
         if not places:
@@ -178,15 +183,16 @@ class _Edged:
         return torch.tensordot(reads, lost, 1)
 
     def lost(self, image: int, writer: Writer) -> Tensor:
-        """What a writer wrote, less what stands in its place: 0, or its mean over pictures; the embedding's,
-        over these patches.
+        """Return a writer's contribution minus its replacement, token x width.
+
+        The replacement is 0 or the writer's mean over images; for the embedding, the mean over these patches.
         """
         if (image, writer) not in self.known:
             self.known.update({(image, one): found for one, found in self.differences(image, *writer[:2])})
         return self.known[image, writer]
 
     def differences(self, image: int, kind: str, layer: int | None) -> Iterator[tuple[Writer, Tensor]]:
-        """The same of all writers of a kind and layer; a bias comes with its layer's heads."""
+        """Yield `lost` of all writers of a kind and layer; a bias comes with its layer's heads."""
         usual = self.usual
         if kind in ("embedding", "positions"):
             found = getattr(self.stream, kind).to(self.entering)
@@ -202,7 +208,7 @@ class _Edged:
             yield from ((Writer("head", layer, head), one) for head, one in enumerate(found[:-1]))
 
     def projected(self, layer: int, handed: Tensor) -> Tensor:
-        """What a layer's heads, and behind them its bias, write of what they hand on."""
+        """Project a layer's head outputs to contributions: the heads', then the bias."""
         projection, inner = self.ledger.readout.layers[layer], None
         if projection.inner is not None:
             inner = projection.inner.deviation(handed.transpose(0, 1).flatten(1))[None]
@@ -251,14 +257,14 @@ class _Edged:
 
 
 def usual_of(inspector: Inspector, ledger: LogitTerms, stream: Stream) -> Stream:
-    """What stands in the writers' places: their means over pictures; of the embedding, over these patches."""
+    """Return the writers' replacements: means over images; for the embedding, the mean over these patches."""
     trace = ledger.trace
     means = inspector.reference(trace.view.picture.shape[:2]).parts(trace.length)
     patches, prefix = stream.embedding[trace.grid.prefix :], stream.embedding[: trace.grid.prefix]
     embedding = torch.cat([prefix, patches.mean(dim=0).expand_as(patches)])
     blocks, mlps = capture.transformer_blocks(inspector.model), []
     for layer, block in enumerate(blocks):
-        scale = scale_of(getattr(block, "ls2", getattr(block, "gamma_2", None)))  # behind the mean
+        scale = scale_of(getattr(block, "ls2", getattr(block, "gamma_2", None)))  # applied after the mean
         mean = means.mlps[layer][0].to(embedding)
         mlps.append(mean if scale is None else mean * scale.to(mean))
     heads = tuple(means.heads[layer][0].to(embedding) for layer in range(len(blocks)))
@@ -266,7 +272,7 @@ def usual_of(inspector: Inspector, ledger: LogitTerms, stream: Stream) -> Stream
 
 
 def less(stream: Stream, usual: Stream) -> Stream:
-    """What writers wrote beyond what stands in their places."""
+    """Return the writers' contributions minus their replacements."""
     found = {
         name: tuple(one - two for one, two in zip(getattr(stream, name), getattr(usual, name), strict=True))
         for name in ("heads", "mlps")
@@ -282,8 +288,10 @@ def without_edges(
     removals: Sequence[RemovedEdges],
     usual: Stream | None = None,
 ) -> Tensor:
-    """The logits, removal x class, of a trace's picture with each removal; `usual` stands in writers' places,
-    or zero. Raises UnsupportedModel where a part cannot be taken out of one input alone.
+    """Return the logits, removal x class, of a trace's image with each edge ablation.
+
+    `usual` replaces the removed contributions (default: zero). Raises UnsupportedModel if the model's
+    contributions cannot be removed from a single input.
     """
     trace = ledger.trace
     if trace.without:
@@ -297,7 +305,7 @@ def without_edges(
 def edged(
     model: nn.Module, pixels: Tensor, ledger: LogitTerms, stream: Stream, removals, usual=None
 ) -> Tensor:
-    """The same of a model and its input, a batch of one."""
+    """Return `without_edges`'s logits for a model and an input batch of one."""
     blocks = capture.transformer_blocks(model)
     if type(blocks[0]).__name__ not in PRE_NORM or stream.gates or stream.entry is not None:
         raise UnsupportedModel(not_applicable(ledger.trace.checkpoint, LocalizedText(MIXED)))

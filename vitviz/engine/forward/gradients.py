@@ -1,26 +1,25 @@
-"""A pass with gradients through the capture seam: attention in the open, biases as leaves.
+"""Passes with gradients: explicit attention, biases as autograd leaves, optionally a frozen linear map.
 
-The same torch-function mode as `capture`'s, in explicit form. Within one pass of one thread it
-- computes softmax(q k^T scale + mask) in the open, so that every attention A has a gradient; in a held pass A
-  is a constant, the fused kernel may run on queries and keys that are held, and no N x N is kept;
-- hands every parameter to torch detached, so that nothing is remembered for weights and no `requires_grad` is
-  changed;
-- hands every bias, prefix token and position table over as a leaf of its own: what each gives to the score is
-  value times gradient, and with the tokens' own value times gradient these are all the terms that an affine
-  map has.
+A pass uses the torch-function mode of `capture` for every torch call, in one thread. The mode
+- computes softmax(q k^T scale + mask) explicitly, so that every attention A has a gradient; in a held pass A
+  is a constant, the fused kernel may run on detached queries and keys, and no N x N matrix is stored;
+- passes every parameter to torch detached, so that autograd stores nothing for weights and no `requires_grad`
+  is changed;
+- passes every bias, prefix token and position table as a separate leaf: the contribution of each to the score
+  is value times gradient. With the tokens' value times gradient, these are all terms of an affine map.
 
-Hooks are `wiring`'s, which passes of several threads share. Memory is asked for beforehand.
+Hooks are those of `hooks`, which passes of several threads share. Memory is checked beforehand.
 
-What the frozen linear map holds are norms' deviations and gates, at the values of this very pass.
+The frozen linear map holds norms' deviations and gates at their values in this very pass.
 
     norm(x) = (x - mean x) / stop(deviation) * weight + bias        the mean is linear and stays
     f(x)    = x * stop(f(x) / x)      GELU (gate Phi), SiLU and QuickGELU (gate sigmoid), ReLU
     f(a) b  = stop(f(a)) * b          gated MLPs (SwiGLU, GluMlp): the gate is held, b carries the relevance
 
-where stop(.) lets no gradient through. Every value is the model's own, and only gradients change: those of an
-affine map of the tokens. These are replacements of torch's functions by name, for one pass of one thread; no
-module and no class is touched. A norm or gate that a model works out by hand is met where it calls rsqrt,
-sigmoid or softmax. What is computed in any other way is not held, does not balance, and is refused.
+where stop(.) blocks gradients. All values are the model's; only the gradients change, to those of an affine
+map of the tokens. torch's functions are replaced by name for one pass of one thread; no module or class is
+modified. A norm or gate in a model's own code is held at its call of rsqrt, sigmoid or softmax. Any other
+computation is not held, so that the terms do not add up, and is refused.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,7 +34,7 @@ from vitviz.engine.forward.biases import additive
 from vitviz.engine.forward.capture import listening
 from vitviz.errors import UnsupportedModel
 
-GATED = {F.gelu, F.silu, F.relu, F.mish, F.hardswish, torch.relu, Tensor.relu}  # each is x times something
+GATED = {F.gelu, F.silu, F.relu, F.mish, F.hardswish, torch.relu, Tensor.relu}  # each is x times a gate
 STOPPED = {
     torch.sigmoid, Tensor.sigmoid, F.sigmoid, torch.softmax, Tensor.softmax, F.softmax, torch.rsqrt,
     Tensor.rsqrt,
@@ -46,13 +45,13 @@ PRODUCTS = {torch.mul, Tensor.mul, Tensor.mul_, Tensor.__mul__, Tensor.__rmul__}
 def layer_norm(
     x: Tensor, shape, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """LayerNorm with its deviation held."""
+    """LayerNorm with its deviation held constant."""
     normed = rms_norm(x - x.mean(dim=tuple(range(-len(shape), 0)), keepdim=True), shape, weight, eps)
     return normed if bias is None else normed + bias
 
 
 def rms_norm(x: Tensor, shape, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    """RMSNorm with its deviation held."""
+    """RMSNorm with its deviation held constant."""
     eps = torch.finfo(x.dtype).eps if eps is None else eps
     squares = x.detach().square().mean(dim=tuple(range(-len(shape), 0)), keepdim=True)
     normed = x * (squares + eps).rsqrt()
@@ -62,29 +61,29 @@ def rms_norm(x: Tensor, shape, weight: Tensor | None = None, eps: float | None =
 _NORMS: dict[Callable, Callable] = {F.layer_norm: layer_norm, F.rms_norm: rms_norm}
 
 
-ADDED = {  # parameters that are added to tokens, stand among them, or are added behind a projection
+ADDED = {  # parameters that are tokens or are added to tokens or projections
     "cls_token": "prefix tokens", "dist_token": "prefix tokens", "reg_token": "prefix tokens",
     "pos_embed": "positions",
     "q_bias": "linear biases", "v_bias": "linear biases",
 }  # fmt: skip
-# which argument is the bias, and what kind of line it is
+# function -> (position of the bias argument, kind of term)
 _BIASED = {F.linear: (2, "linear biases"), F.conv2d: (2, "linear biases"), F.layer_norm: (3, "norm biases")}
 
 
 class GradientPass:
-    """One pass: hears the hooks and replaces calls. What is recorded is in the graph, with a batch axis."""
+    """Listener of one pass with gradients; recorded tensors are in the autograd graph, with a batch axis."""
 
     def __init__(self, model: nn.Module, blocks: list[nn.Module], held: bool, terms: bool):
-        self.tokens: list[Tensor] = []  # entering each block, then what the last one gave
-        # batch x head x query x key; none in a held pass
+        self.tokens: list[Tensor] = []  # input of each block, then the last block's output
+        # by layer: batch x head x query x key; empty in a held pass
         self.attentions: list[list[Tensor]] = [[] for _ in blocks]
-        self.pooling: list[Tensor] = []  # the same of attention pooling
-        # constants: what kind, in which block (-1 before the first, L behind the last), and the leaf
+        self.pooling: list[Tensor] = []  # likewise, of attention pooling
+        # constants: (kind, block, leaf); block -1 is before the first, L after the last
         self.lines: list[tuple[str, int, Tensor]] = []
-        self.normed: dict[int, Tensor] = {}  # the first norm's output in each block; in L, behind the last
+        self.normed: dict[int, Tensor] = {}  # output of the first norm by block; L: after the last
         self._depth, self._last = -1, len(blocks) - 1
         self._held, self._terms = held, terms
-        self._gate: Tensor | None = None  # what an activation gave last, to tell gate from gated
+        self._gate: Tensor | None = None  # the last activation's output, to tell gate from value
         self._added = {
             id(one): ADDED[last]
             for name, one in model.named_parameters()
@@ -93,7 +92,7 @@ class GradientPass:
         self._leaves: dict[int, Tensor] = {}
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> tuple | None:
-        """Tokens that enter a block; where no pixel asks for a gradient, the first block's are the leaf."""
+        """Record a block's input tokens; the first block's become a leaf unless pixels need gradients."""
         if moment == "output" and layer == self._last:
             self._depth = layer + 1
             self.tokens.append(output)
@@ -103,12 +102,12 @@ class GradientPass:
         begins = layer == 0 and not tokens.requires_grad
         if begins:
             tokens = tokens.detach().requires_grad_()
-            self.lines.clear()  # what made these tokens is no line of theirs
+            self.lines.clear()  # constants before the leaf are part of its value
         self.tokens.append(tokens)
         return ((tokens, *args[1:]), output) if begins else None
 
     def attend(self, layer: int | None, func: Callable, *args, **kwargs) -> Any:
-        """One call of torch's in the pass, whichever."""
+        """Handle any torch call in the pass."""
         if func in _BIASED:
             args, kwargs = self._with_leaf(func, args, kwargs)
         args = tuple(self._constant(one) for one in args)
@@ -121,7 +120,7 @@ class GradientPass:
         return found
 
     def _holding(self, func: Callable, *args, **kwargs) -> Any:
-        """What a function gives in a held pass."""
+        """Call a function in a held pass, with norms and gates frozen."""
         if func in GATED:
             return self._gated(func, *args, **kwargs)
         if func in STOPPED:
@@ -131,10 +130,10 @@ class GradientPass:
         return _NORMS.get(func, func)(*args, **kwargs)
 
     def _gated(self, func: Callable, x: Tensor, *args, **kwargs) -> Tensor:
-        kwargs.pop("inplace", None)  # of what stands in the graph
+        kwargs.pop("inplace", None)  # must not overwrite a tensor in the graph
         with torch.no_grad():
             value = func(x, *args, **kwargs)
-            gate = torch.where(x == 0, 0.5, value / x)  # any finite number: it multiplies 0
+            gate = torch.where(x == 0, 0.5, value / x)  # any finite number, because the factor is 0
         self._gate = x * gate
         return self._gate
 
@@ -155,7 +154,7 @@ class GradientPass:
         return args, {**kwargs, "bias": leaf}
 
     def _constant(self, given: Any) -> Any:
-        """A parameter without its wish for a gradient; one that is added to tokens, as a leaf."""
+        """Detach parameters; those added to tokens become leaves."""
         if type(given) in (list, tuple):
             return type(given)(map(self._constant, given))
         if not isinstance(given, nn.Parameter):
@@ -193,11 +192,12 @@ class GradientPass:
 
 @contextmanager
 def opened(model: nn.Module, blocks: list[nn.Module], *, held: bool, terms=True) -> Iterator[GradientPass]:
-    """The pass that this thread makes inside the `with`, gradients enabled; nothing stays on the model.
+    """Run this thread's pass inside the `with` with gradients enabled; leaves nothing on the model.
 
-    With `held`, the frozen linear map; else the model's own gradients, with every attention. Biases and other
-    constants are leaves. Without `terms` they are not, no attention is kept in the open, and the fused kernel
-    runs. Stopped, before a block, where nobody waits (`vitviz.stopping`).
+    With `held`, gradients are those of the frozen linear map; otherwise the model's, and every attention is
+    kept. Biases and other constants are leaves. Without `terms` they are not, no attention is kept, and the
+    fused kernel runs. Raises Stopped before a block if the computation was cancelled
+    (`vitviz.traces.cancellation`).
     """
     one = GradientPass(model, blocks, held, terms)
     weights = next(model.parameters())
@@ -213,11 +213,11 @@ def opened(model: nn.Module, blocks: list[nn.Module], *, held: bool, terms=True)
 def bytes_of_gradients(
     layers: int, heads: int, tokens: int, width: int, attentions: bool, batch: int = 1
 ) -> int:
-    """About what a pass with gradients takes at its peak: attentions (and gradients), and activations.
+    """Estimate the peak memory in bytes of a pass with gradients: attentions, their gradients, activations.
 
-    A layer keeps about 32 numbers a token and channel: two norms, queries, keys, values, the heads' result,
-    two branches, and the MLP's four widths before, behind and at its gate. Softmax keeps A, and A has a
-    gradient: L H N^2 twice, and once more for the layer that is being worked on.
+    A layer stores about 32 numbers per token and channel: two norms, queries, keys, values, the heads'
+    output, two branches, and the MLP's four widths before, after and at its gate. Softmax stores A, and A has
+    a gradient: L H N^2 twice, and once more for the current layer.
 
     >>> bytes_of_gradients(12, 12, 197, 768, attentions=True) // 10**6
     278
@@ -229,5 +229,5 @@ def bytes_of_gradients(
 
 
 def product(value: Tensor, slope: Tensor) -> Tensor:
-    """A value times its slope, in float64."""
+    """Return value times gradient in float64."""
     return value.detach().double() * slope.double()

@@ -1,11 +1,12 @@
-"""Hooks that all passes on a model share, each speaking to the pass of the thread it is called in.
+"""Hooks shared by all passes on a model; each dispatches to the pass of the calling thread.
 
-Forward hooks belong to a model, so a pass that set its own would hear every other one. These are set with the
-first of several passes at once and taken away with the last; a thread that runs no pass of ours on the model
-hears nothing of them. What a pass does with what it hears is its own affair (`capture.Pass`).
+Forward hooks belong to a model, so a pass with hooks of its own would receive the events of every other pass.
+Shared hooks are registered with the first of several concurrent passes and removed with the last. They do
+nothing in a thread that runs no vitviz pass on the model. The pass (`capture.Pass`) handles the events.
 
-The user's own hooks (`Hooks`) are asked for by a point's name and in force in our passes alone: a model is
-copied for other sizes and devices; hooks that stayed on it would be copied too, and never end.
+User hooks (`Hooks`) are requested by the name of a hook point and apply only to vitviz's passes. They are not
+registered on the model: models are copied for other sizes and devices, and copied hooks would never be
+removed.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from vitviz.engine.forward.recording import TensorChange, transformer_blocks
 from vitviz.errors import VitvizError, quoted
 
 MOMENTS = ("input", "attn", "mlp", "output")  # of a block, in the order of the paper's equations 2 and 3
-# A pass: its `heard(moment, layer, args, output)` is called at each; what it returns replaces the tensor.
+# A pass: `on_event(moment, layer, args, output)` is called at each hook; its result replaces the tensor.
 Listener = Any
 
 
 class _Running(threading.local):
-    """The passes of a thread, the innermost last: a user's hook may look at another picture in one."""
+    """A thread's passes, the innermost last; a user's hook may run a pass on another image."""
 
     def __init__(self) -> None:
         self.passes: list[tuple[_ModelHooks, Listener]] = []
@@ -43,12 +44,12 @@ _running = _Running()
 
 
 def innermost() -> Listener | None:
-    """The pass that this thread is making."""
+    """Return the innermost pass of this thread, or None."""
     return _running.passes[-1][1] if _running.passes else None
 
 
 class HookHandle:
-    """One hook. A copy or a pickle of it belongs to no model and is deaf."""
+    """A hook on a model. Copies and unpickled hooks are detached and do nothing."""
 
     def __init__(self, wires: _ModelHooks | None = None, moment: str = "", layer: int = -1):
         self._wires, self._moment, self._layer = wires, moment, layer
@@ -63,7 +64,7 @@ class HookHandle:
 
 
 class _ModelHooks:
-    """The taps of one model; how many passes need the usual ones, and how many those of the truth check."""
+    """Hook handles of a model, and counts of the passes that need them; key True: the truth check's hooks."""
 
     def __init__(self) -> None:
         self.needed: Counter[bool] = Counter()
@@ -71,13 +72,13 @@ class _ModelHooks:
 
 
 _wires: WeakKeyDictionary[nn.Module, _ModelHooks] = WeakKeyDictionary()
-# taps are set, taken away, and copied with their model by one thread at a time
+# serialises registering and removing hooks, and copying a model with its hooks
 _lock = lock_of(sys.modules[__name__])
 
 
 @contextmanager
 def wired(model: nn.Module, blocks: list[nn.Module], listener: Listener, check: bool) -> Iterator[None]:
-    """`listener` hears this thread's passes on the model inside the `with`; with `check`, all modules too."""
+    """Send hook events of this thread's passes to `listener`; with `check`, of all modules in blocks."""
     kinds = (False, True) if check else (False,)
     with _lock:
         wires = _wires.setdefault(model, _ModelHooks())
@@ -99,7 +100,10 @@ def wired(model: nn.Module, blocks: list[nn.Module], listener: Listener, check: 
 
 
 def copied(model: nn.Module, instead: dict[int, nn.Parameter]) -> nn.Module:
-    """A copy with other parameters, by `id`, made while passes run on, without their taps; hooks stay."""
+    """Return a copy with the parameters `instead`, by `id`, without vitviz's hooks; other hooks stay.
+
+    Passes may run during the copy.
+    """
     with _lock:
         twin = copy.deepcopy(model, instead)
     for module in twin.modules():
@@ -111,7 +115,7 @@ def copied(model: nn.Module, instead: dict[int, nn.Parameter]) -> nn.Module:
 
 
 def mlp_of(block: nn.Module) -> nn.Module | None:
-    """What gives the result of a block's MLP; where both branches run in parallel, their projection."""
+    """Return the module whose output is the MLP's: the MLP, or its projection in a parallel block."""
     return getattr(block, "mlp", None) or getattr(block, "mlp_out_proj", None)
 
 
@@ -137,24 +141,24 @@ def _tapped(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks) -> li
 def _watching(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks) -> list[RemovableHandle]:
     watch = []
     for layer, block in enumerate(blocks):
-        # an MLP's part comes between the call and its projection
+        # in parallel blocks, MLP modules run between the call and its projection
         parallel = getattr(block, "attn_out_proj", None)
         watch += [(layer, module) for module in (block.modules() if parallel is None else [parallel])]
     return [module.register_forward_pre_hook(HookHandle(wires, "entering", layer)) for layer, module in watch]
 
 
 class Hooks:
-    """What the user has asked for on one inspector."""
+    """User hooks of an inspector."""
 
     def __init__(self) -> None:
         self._lock = lock_of(self)
-        # replaced as a whole: a pass keeps what it began with
+        # an immutable tuple, so that a pass keeps the hooks that it began with
         self._asked: tuple[tuple[str, TensorChange], ...] = ()
 
     def asked(
         self, model: nn.Module, point: str, fn: TensorChange, name: str
     ) -> AbstractContextManager[None]:
-        """Holds for passes that begin inside the `with`; VitvizError, at once, for no such point."""
+        """Apply `fn` to passes begun inside the `with`; VitvizError, immediately, for an unknown point."""
         require_point(model, point, name)
         if not callable(fn):
             raise VitvizError(
@@ -174,7 +178,7 @@ class Hooks:
                 self._asked = tuple(other for other in self._asked if other is not one)
 
     def changes(self) -> Mapping[tuple[str, int], Sequence[TensorChange]]:
-        """All of them as they are now, by place, for a pass that begins; empty where there are none."""
+        """Return the current hooks by (moment, layer) for a new pass."""
         found: defaultdict[tuple[str, int], list[TensorChange]] = defaultdict(list)
         for point, fn in self._asked:
             _, layer, moment = point.split(".")
@@ -183,7 +187,7 @@ class Hooks:
 
 
 def require_point(model: nn.Module, point: str, name: str) -> None:
-    """VitvizError for what is no point of the model such as blocks.3.mlp."""
+    """Raise VitvizError if `point` is no hook point of the model, such as blocks.3.mlp."""
     blocks, parts = transformer_blocks(model), point.split(".") if isinstance(point, str) else ()
     known = len(parts) == 3 and parts[0] == "blocks" and parts[1].isdecimal() and parts[2] in MOMENTS
     if not known or int(parts[1]) >= len(blocks):

@@ -1,12 +1,12 @@
-"""What is taken away from a pass, and what is put there: heads, MLPs, patches, all tokens from a layer on.
+"""Ablations in a pass: replace heads and MLPs, drop patches, replace all tokens from a layer on.
 
-A head is replaced at the seam, z^{l,h} = softmax(q k^T) v before gate, norm and projection, so that what
-stands behind it in a family does its work on what was put there; an MLP at its result, before LayerScale.
-A patch is left out behind its position embedding: its token is not there in any layer, which is the same
-as attention that gives it nothing. Tables of rotary positions and relative bias are cut likewise.
+A head is replaced at its output z^{l,h} = softmax(q k^T) v, before gate, norm and projection, which then act
+on the replacement. An MLP is replaced at its output, before LayerScale. A patch is dropped after the position
+embedding: no layer has its token, which is equivalent to attention that gives the token zero weight. Tables
+of rotary positions and relative bias are reduced accordingly.
 
-Everything belongs to one pass (`Edit`): the model is not touched, and passes of other threads do not see
-it. What a replaced head or MLP would have made of its new surroundings is not shown.
+An `Edit` belongs to one pass: the model is not changed, and passes of other threads are not affected. Not
+shown: the output that a replaced head or MLP would have computed from its changed input.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What heads and MLPs hand on, by layer, and what entered the blocks: of one picture, or a mean."""
+    """Outputs of heads and MLPs and inputs of blocks, by layer; of one image, or a mean."""
 
-    # batch x head x token x dim, 1 for what all share
+    # batch x head x token x dim; axes of size 1 broadcast
     heads: Mapping[int, Tensor] = field(default_factory=dict)
     mlps: Mapping[int, Tensor] = field(default_factory=dict)  # batch x token x width
     entered: Mapping[int, Tensor] = field(default_factory=dict)  # batch x token x width
@@ -48,18 +48,18 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Edit:
-    """What one pass does otherwise; it belongs to that pass, and holds for all pictures of its batch."""
+    """Changes of one pass, for all images of its batch."""
 
-    places: Tensor | None = None  # of the sequence, prefix first, that stay; None for all
-    grid: Grid | None = None  # before anything was left out
-    heads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # by layer, those that are replaced
+    places: Tensor | None = None  # kept positions in the sequence, prefix first; None for all
+    grid: Grid | None = None  # before patches were dropped
+    heads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # replaced heads by layer
     changes: Mapping[tuple[str, int], tuple[TensorChange, ...]] = field(default_factory=dict)
-    hidden: Tensor | None = None  # places whose keys nobody sees: what leaving them out is held against
-    without: Ablation = Ablation()  # what was asked for
-    kept: tuple[int, ...] | None = None  # the patches that stay; None for all
+    hidden: Tensor | None = None  # positions with masked keys, to compare with dropping
+    without: Ablation = Ablation()  # the requested ablation
+    kept: tuple[int, ...] | None = None  # kept patches; None for all
 
     def mask(self, mask: Tensor | None, query: Tensor) -> Tensor | None:
-        """An attention call's mask, for the tokens that are there."""
+        """Return an attention call's mask for the remaining tokens."""
         if self.hidden is not None:
             hidden = self.hidden.to(query.device)
             unseen = query.new_zeros(self.grid.tokens).index_fill(0, hidden, float("-inf"))
@@ -73,7 +73,7 @@ class Edit:
         return mask
 
     def select_rows(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """A block's named arguments: rotary tables, a row for every patch, for the patches that are there."""
+        """Return a block's named arguments with rotary tables reduced to the remaining patches."""
         rope = arguments.get("rope")
         tables = isinstance(rope, Tensor) and rope.ndim > 1 and rope.shape[-2] == self.grid.patches
         if self.places is None or not tables:
@@ -83,7 +83,7 @@ class Edit:
 
 
 def edit_of(without: Ablation, grid: Grid, kept: tuple[int, ...] | None, instead: Outputs) -> Edit:
-    """The pass asked for; `instead` has what stands for heads, MLPs and tokens that are replaced."""
+    """Return the edit of an ablation; `instead` has the replacements for heads, MLPs and tokens."""
     changes: dict[tuple[str, int], tuple[TensorChange, ...]] = {}
     places = None if kept is None else places_of(grid, kept)
     if places is not None:
@@ -101,7 +101,7 @@ def edit_of(without: Ablation, grid: Grid, kept: tuple[int, ...] | None, instead
 
 
 def watching(grid: Grid, layers: int, kept: tuple[int, ...] | None = None) -> tuple[Edit, Outputs]:
-    """A pass that is changed by `kept` alone, and what heads and MLPs hand on in it, once it is made."""
+    """Return an edit that only drops patches outside `kept`, and the outputs that its pass will record."""
     edit, seen = edit_of(Ablation(), grid, kept, Outputs()), Outputs()
     changes = dict(edit.changes)
 
@@ -115,12 +115,12 @@ def watching(grid: Grid, layers: int, kept: tuple[int, ...] | None = None) -> tu
 
 
 def places_of(grid: Grid, kept: tuple[int, ...]) -> Tensor:
-    """Where prefix and survivors stand in the sequence."""
+    """Return the sequence positions of the prefix tokens and the kept patches."""
     return torch.cat([torch.arange(grid.prefix), grid.prefix + torch.tensor(kept, dtype=torch.long)])
 
 
 def require_parts(model: nn.Module, without: Ablation, grid: Grid, name: str) -> None:
-    """VitvizError for a head, MLP, patch or layer that the model does not have, or cannot lose."""
+    """Raise VitvizError for a head, MLP, patch or layer that does not exist or cannot be ablated."""
     blocks = transformer_blocks(model)
     layers, heads = len(blocks), heads_of(blocks[0])
     for layer, head in without.heads:
@@ -164,20 +164,20 @@ def _replaced(some: list[int] | slice, how: str, instead: Tensor | None) -> Tens
 
 
 def in_place(how: str, handed: Tensor, instead: Tensor | None) -> Tensor | float:
-    """What takes the place of what is handed on, (..., token, dim): its tokens' mean, 0, or a known one."""
+    """Return the replacement of an output (..., token, dim): its mean over tokens, 0, or `instead`."""
     if how == "tokens":
         return handed.mean(dim=-2, keepdim=True)
     return 0.0 if how == "zero" else instead.to(handed)
 
 
-# How near leaving out comes to hiding, of the largest number.
+# Largest difference between dropping and masking, relative to the largest value.
 _SAME = {torch.float32: 1e-4, torch.bfloat16: 0.05}
 
 
 def apply_ablation(
     forward: ForwardRunner, prepared: Prepared, size: tuple[int, int], without: Ablation, other: Any
 ) -> tuple[Prepared, Edit]:
-    """The picture and pass asked for. VitvizError for what the model does not have or cannot lose."""
+    """Return the image and edit of an ablation. VitvizError if a part is unknown or cannot be ablated."""
     placed = forward.placed
     grid, name = placed.grid(size), placed.checkpoint.name
     require_parts(placed.model, without, grid, name)
@@ -195,7 +195,7 @@ def apply_ablation(
 def put_instead(
     forward: ForwardRunner, size: tuple[int, int], without: Ablation, other: Any, kept: tuple[int, ...] | None
 ) -> Outputs:
-    """What is put in the place of heads, MLPs and tokens, as far as it is not made of the pass itself."""
+    """Return the replacements for heads, MLPs and tokens that do not come from the pass itself."""
     grid, entered = forward.placed.grid(size), {}
     replaced, instead = without.heads or without.mlps, Outputs()
     if replaced and without.heads_as == "mean":
@@ -209,7 +209,7 @@ def put_instead(
 
 
 def _other(without: Ablation, other: Any) -> Any:
-    """Handed in, or a sample by its name; never a path from `without`, which may be a stranger's."""
+    """Return the other image: the argument, or a sample by name; never a path from untrusted `without`."""
     if other is not None:
         return other
     if without.other in {one.name for one in samples()}:
@@ -219,16 +219,17 @@ def _other(without: Ablation, other: Any) -> Any:
 
 
 def _require_leaving(forward: ForwardRunner, prepared: Prepared, size: tuple[int, int]) -> None:
-    """UnsupportedModel unless leaving tokens out computes what hiding them does; proven once a size.
+    """Raise UnsupportedModel unless dropping tokens is equivalent to masking them; checked once per size.
 
-    Hidden keys leave the tokens of the others as if those were not there. What mixes tokens in any other
-    way than by attention (convolutions, windows, rows and columns) or loses their places differs.
+    With masked keys, the other tokens are computed as if the masked ones did not exist. The results differ if
+    a model mixes tokens by anything but attention (convolutions, windows, rows and columns) or loses their
+    positions.
     """
     if size in forward.leaving:
         return
     placed = forward.placed
     model, grid, name = placed.at(size), placed.grid(size), placed.checkpoint.name
-    # the first among them: the others' places have to be kept
+    # includes the first patch, so that lost positions of the others are detected
     gone = torch.arange(0, grid.patches, 3) + grid.prefix
     kept = tuple(patch for patch in range(grid.patches) if patch % 3)
     places, pixels = places_of(grid, kept), forward.pixels([prepared])

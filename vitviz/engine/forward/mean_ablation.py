@@ -1,11 +1,11 @@
-"""What heads and MLPs hand on as a rule: means over a set of pictures, to put in the place of one.
+"""Mean outputs of heads and MLPs over a set of images, for mean ablation.
 
-A head set to zero is one that the model never met; its mean over many pictures says nothing about this
-one, and is met every day. The mean is taken for every token of the sequence by itself, since a head does
-not hand on the same at every place. At another input size than the checkpoint's own, and where patches are
-left out, it is the mean over the patches' places. vitviz-tiny ships means over validation pictures of its
-data set (weights/vitviz-tiny/reference.py); for other checkpoints they are made of vitviz's few sample
-pictures, which say less. No mean says what a head does.
+A head set to zero gives the model an input outside its distribution. A head's mean over many images contains
+no information about the current image and stays close to usual values. The mean is taken at every token of
+the sequence, because a head's output differs between positions. At an input size other than the checkpoint's,
+and if patches are dropped, the mean also runs over all patch positions. vitviz-tiny ships means over
+validation images of its data set (weights/vitviz-tiny/reference.py). For other checkpoints, means are
+computed from vitviz's few sample images and are less reliable. Not shown: the function of a head.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
     from vitviz.engine.runner import ForwardRunner
 
 FILE = "reference.safetensors"
-KEPT = 3  # input sizes whose means are kept; but for the own size's, they are one row for all patches
+KEPT = 3  # input sizes in the cache; except for the checkpoint's own size, means have one row for all patches
 
 
 @dataclass(frozen=True)
 class MeanOutputs:
-    """Means over pictures by layer: a row for every token, or one for all patches behind the prefix's."""
+    """Means over images by layer: a row per token, or the prefix rows and one row for all patches."""
 
     heads: tuple[Float[Tensor, "head token dim"], ...]
     mlps: tuple[Float[Tensor, "token width"], ...]
     prefix: int
     pictures: int
-    source: str  # of which pictures, as the end of a sentence
+    source: str  # origin of the images, to end a sentence
     by_place: bool = True
 
     @property
     def sentence(self) -> str:
-        """What the means are of, for whoever reads a result."""
+        """A sentence that describes the means, for results."""
         where = "at every place by itself" if self.by_place else "over all patches' places"
         return f"Means over {self.pictures} {self.source}, {where}."
 
     def even(self) -> MeanOutputs:
-        """The same with one row for all patches."""
+        """Return the means with one row for all patches."""
         if not self.by_place:
             return self
 
@@ -65,7 +65,10 @@ class MeanOutputs:
         return replace(self, heads=heads, mlps=mlps, by_place=False)
 
     def parts(self, tokens: int, dropped: bool = False) -> Outputs:
-        """For a sequence of so many tokens: by place where it is the same, else one row for all patches."""
+        """Return the means for a sequence of `tokens`, by position if the sequence is the same.
+
+        Otherwise all patches share one row.
+        """
         if self.by_place and (dropped or self.mlps[0].shape[-2] != tokens):
             return self.even().parts(tokens)
         rows = slice(None) if self.by_place else [min(place, self.prefix) for place in range(tokens)]
@@ -74,14 +77,14 @@ class MeanOutputs:
 
 
 class MeanOutputCache:
-    """Those of one forward, each made when it is first asked for; the last few sizes are kept."""
+    """Mean outputs of one forward runner, computed on first request; keeps the last few input sizes."""
 
     def __init__(self) -> None:
         self._lock = lock_of(self)
         self._known: dict[tuple[int, int], MeanOutputs] = {}
 
     def of(self, forward: ForwardRunner, size: tuple[int, int]) -> MeanOutputs:
-        """The means at an input size. Whoever asks while they are made waits for them."""
+        """Return the means at an input size; concurrent requests wait for one computation."""
         found = self._known.get(size)
         if found is None:
             with self._lock:
@@ -104,7 +107,7 @@ def measure_means(
     forward: ForwardRunner, pictures: Iterable, size: tuple[int, int], source: str,
     progress: Callable[[int], object] | None = None,
 ) -> MeanOutputs:  # fmt: skip
-    """The means over RGB pictures at an input size, one pass each, without any hooks of the user."""
+    """Compute means over RGB images at an input size, with one pass per image and without user hooks."""
     placed, totals = forward.placed, []
     preprocessing = placed.preprocessing.with_size(size)
     for count, picture in enumerate(pictures, start=1):
@@ -120,15 +123,15 @@ def measure_means(
 
 
 def shipped_with(checkpoint: Checkpoint) -> MeanOutputs | None:
-    """The means beside a shipped checkpoint's weights, where they were made with these and are whole."""
+    """Return the means shipped with a checkpoint; None if missing, damaged or made with other weights."""
     folder = Path(checkpoint.location)
     weights, path = folder / "model.safetensors", folder / FILE
     if checkpoint.source != "shipped" or not (weights.is_file() and path.is_file()):
         return None
-    # not mapped into memory: a file that is overwritten meanwhile would end the process
+    # not memory-mapped: overwriting a mapped file would end the process
     data = path.read_bytes()
     try:
-        about = tensors_in(data)  # and the texts beside them
+        about = tensors_in(data)  # and the metadata texts
         if about["weights"] != hashlib.sha256(weights.read_bytes()).hexdigest():
             return None
         heads, mlps = (about[name].float().unbind() for name in ("heads", "mlps"))

@@ -1,12 +1,12 @@
-"""The answers to one picture without some of its patches, many sets at once.
+"""Predictions for one image without some of its patches, for many sets of patches at once.
 
-`dropped` leaves their tokens out after the position embedding, so that the model computes on the rest alone:
-with k patches kept a pass costs k / N. Where positions are rotary, blocks are handed a table for all tokens;
-there the same is done by masking the keys of what is removed in every block and dropping it before anything
-is read: equal up to rounding. Other ways to remove paint over the pixels, as `pictures.painted` says.
+`dropped` removes the tokens after the position embedding, so that the model computes only on the rest: with
+k patches kept, a pass costs k / N. With rotary positions, blocks receive a table for all tokens. In this case
+the keys of removed tokens are masked in every block, and the tokens are dropped before the readout. The
+result is equal up to rounding. Other removals paint over the pixels; see `vitviz.engine.images.patch_fill`.
 
-All tokens removed from an average leave nothing to read, so the answer to an empty set is then that to a
-picture of the mean colour. Used by a trial, where interventions' `Without` takes one set of patches.
+An average over no tokens is undefined, so the prediction for an empty set is then the one for an image of the
+mean colour. Used by faithfulness tests; `interventions` removes a single set of patches (`Ablation`).
 """
 
 from collections.abc import Callable, Iterable
@@ -30,12 +30,12 @@ from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.runs import PATCHES_AS
 
 POOLED = "Its attention pooling adds positions of all patches, so none can be dropped; paint over them."
-AT_ONCE = 10 * 197  # tokens: of 32 pictures what the MLPs make leaves the cache, and each takes half longer
+AT_ONCE = 10 * 197  # tokens per batch: at 32 images MLP activations exceed the cache; each takes 50 % longer
 
 
 @in_float32()
 def answers_to(model: Callable[[Tensor], Tensor], batches: Iterable[Tensor]) -> Float[Tensor, "draw class"]:
-    """The logits of several pictures, or whatever each of a batch stands for; Stopped where nobody waits."""
+    """Return the model's outputs for several batches, concatenated; Stopped if cancelled."""
     found = []
     for some in batches:
         cancellation.check()
@@ -45,7 +45,10 @@ def answers_to(model: Callable[[Tensor], Tensor], batches: Iterable[Tensor]) -> 
 
 
 class PatchRemoval:
-    """One picture; VitvizError for no such way to remove, UnsupportedModel where none can be dropped."""
+    """Patch removal for one image.
+
+    Raises VitvizError for an unknown `patches_as`, UnsupportedModel if the model cannot drop patches.
+    """
 
     def __init__(
         self, model: nn.Module, pixels: Tensor, grid: Grid, pool: str, patches_as: str,
@@ -65,7 +68,7 @@ class PatchRemoval:
         self._painted = None if dropped else instead(self._pixels, preprocessing, grid, patches_as)
 
     def answers(self, kept: Tensor) -> Tensor:
-        """Logits (batch, class) of the picture with the patches `kept` (batch, k) alone, by number from 0."""
+        """Return logits (batch, class) of the image with only the patches `kept` (batch, k), from 0."""
         dropped = self._painted is None and not self._masked
         tokens = self._grid.prefix + (kept.shape[1] if dropped else self._grid.patches)
         return answers_to(self._batch, kept.to(self._pixels.device).split(max(1, AT_ONCE // max(1, tokens))))
@@ -96,13 +99,13 @@ class PatchRemoval:
 
 
 def _among(count: int, kept: Tensor) -> Tensor:
-    """Of so many, which are kept: (batch, count)."""
+    """Return a boolean mask of the kept indices, (batch, count)."""
     none = torch.zeros(len(kept), count, dtype=torch.bool, device=kept.device)
     return none.scatter_(1, kept, True)
 
 
 class _Removing:
-    """One pass: which tokens stay, by picture of the batch, in sequence numbers."""
+    """Listener of one pass; `kept` are the remaining positions in the sequence, by image of the batch."""
 
     def __init__(self, kept: Tensor, grid: Grid, masked: bool, last: int):
         self.kept, self.grid, self.masked, self._last = kept, grid, masked, last
@@ -122,7 +125,7 @@ class _Removing:
         return tokens.take_along_dim(self.kept[..., None], 1)
 
     def mask(self, mask: Tensor | None, queries: Tensor) -> Tensor | None:
-        """What a call's mask becomes: rows and columns of those that stay, or the keys of the others shut."""
+        """Return a call's mask reduced to the kept tokens, or (if masking) with all other keys masked."""
         if self.masked:
             closed = additive(_among(self.grid.tokens, self.kept), queries.dtype)[:, None, None]
             return closed if mask is None else additive(mask, queries.dtype) + closed

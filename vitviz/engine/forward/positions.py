@@ -1,9 +1,9 @@
-"""How a model's position tables are resized to another grid: by the rule of the library that it comes from.
+"""Resize a model's position tables to another grid by the rule of the library that the model comes from.
 
 timm resizes a table of absolute positions bicubically with antialiasing, and a relative one on its own kind
 of grid. transformers (`interpolate_pos_encoding`) resizes absolute tables without antialiasing (DINOv2
-with registers: with it), and BEiT's relative tables bilinearly; their last three rows, of the class
-token, stay as they are. It resizes tables of a square grid only. Rotary positions have no table.
+with registers: with antialiasing), and BEiT's relative tables bilinearly; their last three rows, for the
+class token, are unchanged. transformers resizes only tables of square grids. Rotary positions have no table.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _ALONE = 3  # rows of a relative table that belong to the class token
 
 
 def of_transformers(model: nn.Module, antialias: bool) -> nn.Module:
-    """Mark a model, in place, as one of transformers, whose rule its tables follow from now on."""
+    """Mark a model, in place, as one of transformers; its tables are then resized by transformers' rule."""
     model.position_antialias = antialias
     return model
 
@@ -29,15 +29,15 @@ def of_transformers(model: nn.Module, antialias: bool) -> nn.Module:
 def resized(
     model: nn.Module, table: Float[Tensor, "1 token width"], new: Sequence[int], old: Sequence[int]
 ) -> Float[Tensor, "1 token2 width"]:
-    """Return a model's table of absolute positions, or another of its shape, at a `new` (rows, cols) grid."""
+    """Resize a table of absolute positions from an `old` to a `new` (rows, cols) grid by the model's rule."""
     antialias, prefix = getattr(model, "position_antialias", True), table.shape[1] - old[0] * old[1]
     return resample_abs_pos_embed(table, list(new), list(old), prefix, antialias=antialias)
 
 
 def follow_transformers(variant: nn.Module, model: nn.Module) -> None:
-    """Give a model's `variant` at another grid, in place, the tables that transformers would compute with.
+    """Set the tables of a model's `variant` at another grid, in place, to those that transformers would use.
 
-    Changes nothing where the model is not one of transformers. Raises UnsupportedModel for a table that
+    Does nothing if the model is not one of transformers. Raises UnsupportedModel for a table that
     transformers cannot resize.
     """
     if not hasattr(model, "position_antialias"):
@@ -61,7 +61,7 @@ def follow_transformers(variant: nn.Module, model: nn.Module) -> None:
 def _bilinear(
     table: Float[Tensor, "entry head"], new: Sequence[int], old: Sequence[int]
 ) -> Float[Tensor, "entry2 head"]:
-    """Return a table of relative positions, which has 2 n - 1 rows for n patches, at another grid."""
+    """Resize a relative-position table, (2 rows - 1)(2 cols - 1) + 3 entries, bilinearly to another grid."""
     (rows, cols), sides = ([2 * side - 1 for side in grid] for grid in (old, new))
     laid = table[:-_ALONE].detach().float().T.reshape(1, -1, rows, cols)
     laid = F.interpolate(laid, size=sides, mode="bilinear").flatten(2)[0].T

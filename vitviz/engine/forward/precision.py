@@ -1,9 +1,9 @@
-"""How far a model in bfloat16 is from the same one in float32, found out on a picture.
+"""Measure the deviation of a model in bfloat16 from the float32 model on one image.
 
-bfloat16 keeps 8 bits of a number's significand where float32 keeps 24: a value is off by up to 2^-9 of itself
-at every step, and the differences grow through the layers. By how much depends on the weights, so it is
-measured: the picture goes through the float32 model too, on the CPU, and all attention and all class
-probabilities are compared in float32. It shows the distance on one picture, no bound for others.
+bfloat16 has an 8-bit significand, float32 one of 24 bits: every step has a relative error of up to 2^-9, and
+the differences grow through the layers. Their size depends on the weights and is therefore measured: the
+image also passes through the float32 model on the CPU, and all attention weights and class probabilities are
+compared in float32. The result is the deviation on one image, not a bound for others.
 """
 
 from contextlib import suppress
@@ -21,12 +21,12 @@ from vitviz.engine.readout_stages import tail_of
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.trace import Deviation, Trace
 
-_ROWS = 512  # queries at a time: N x N for all heads need not stand in memory
+_ROWS = 512  # queries per step, to avoid N x N weights of all heads in memory
 
 
 @in_float32()
 def deviation(trace: Trace, exact: nn.Module, pixels: Float[Tensor, "1 channel height width"]) -> Deviation:
-    """The distance of a trace from what the `exact` model (CPU, float32) does with the same pixels."""
+    """Return a trace's deviation from the `exact` model (CPU, float32) on the same pixels."""
     with torch.no_grad(), capture.recording(exact) as recording:
         logits = exact(pixels)
     read, queries = readouts.read(exact, trace.readout, recording.tokens[-1]), readouts.queries_read(exact)
@@ -45,7 +45,7 @@ def deviation(trace: Trace, exact: nn.Module, pixels: Float[Tensor, "1 channel h
         return Deviation(largest, None)
     mine, true = trace.logits.cpu().double(), twin.logits.double()
     classes = (trace.scores(mine) - trace.scores(true)).abs().max().item()
-    gap = None  # by which the float32 model's account fails to add up, of its largest logit; or it has none
+    gap = None  # of the float32 model's attribution sum, relative to its largest logit
     with suppress(UnsupportedModel):
         gaps = largest_gap(ledger_of(twin, tail_of(exact, twin.checkpoint)))
         gap = max(gaps) / twin.logits.abs().max().item()

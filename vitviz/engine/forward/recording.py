@@ -1,15 +1,17 @@
-"""What is seen of one forward pass, as it was on the device and with its batch axis; and what makes a plain
-Vision Transformer: one stack of blocks, each with one attention over all tokens.
+"""Records of a forward pass on the device, the definition of a plain Vision Transformer, and the truth check.
 
-The truth check: softmax(q k^T scale + mask) v, by the record, must be what the model goes on with.
+A plain Vision Transformer has one stack of blocks, each with one attention over all tokens.
 
-It is made of the pass that is shown, once for each input size, and of some queries of every layer: the first
-eight (class, distillation and register tokens), the last, and one out of each 32nd part of the sequence,
-drawn anew for each layer by a fixed seed. What is wrong in capturing attention (scale, mask, layer, order of
-heads, something between the call and the projection) is wrong for most queries or for a stretch of them. A
-fault in a few single queries of a few layers can escape; all of them would cost more than two passes.
+The truth check: softmax(q k^T scale + mask) v, computed from the record, must equal the tensor that the model
+goes on with.
 
-Comparing with the fused call's own output would be blind to what happens between that and the projection.
+The check uses the displayed pass, once per input size, and some queries of every layer: the first eight
+(class, distillation and register tokens), the last, and one out of each 32nd part of the sequence, drawn for
+each layer with a fixed seed. An error in capturing attention (scale, mask, layer, order of heads, an
+operation between the call and the projection) affects most queries or a contiguous range. Errors in a few
+single queries of a few layers can go undetected; checking all queries would cost more than two passes.
+
+A comparison with the fused call's own output would miss operations between the call and the projection.
 """
 
 from __future__ import annotations
@@ -27,26 +29,25 @@ from vitviz.engine.forward.branches import Branches
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.trace import Attention
 
-# How well softmax(q k^T scale + mask) v has to explain what a model goes on with: max|difference| /
-# max|output|. In float32, 33 architectures differ by 1.3e-6 at most. In bfloat16 the fused kernel rounds its
-# weights and its output to 8 bits, each by up to u = 2^-9; measured are 1.4 u to 2.1 u (16 families with
-# random weights, three genuine checkpoints, on the CPU). 4 u leaves twice that, and still notices a change of
-# 1 %.
+# Largest allowed max|difference| / max|output| in the truth check. In float32, 33 architectures differ by at
+# most 1.3e-6. In bfloat16 the fused kernel rounds its weights and its output to 8 bits, each by up to
+# u = 2^-9; measured are 1.4 u to 2.1 u (16 families with random weights, three genuine checkpoints, on the
+# CPU). 4 u is twice that, and still detects a change of 1 %.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 4 * 2**-9}
 FIRST, PARTS = 8, 32
 
 
 @dataclass(frozen=True)
 class AttentionInput:
-    """What entered the module after an attention call: the batch's first picture, and some queries."""
+    """Input of the module after an attention call: some queries of the batch's first image."""
 
-    shape: tuple[int, ...]  # of the whole, without the batch
+    shape: tuple[int, ...]  # of the full tensor, without the batch axis
     queries: Int[Tensor, " query"]
-    values: Float[Tensor, "query width"] | None  # None where it is no "token width" of as many tokens
+    values: Float[Tensor, "query width"] | None  # None if the tensor is not token x width with all tokens
 
     @classmethod
     def sampled(cls, whole: Tensor, layer: int, tokens: int) -> AttentionInput:
-        """A copy of some rows, as whatever stands behind may write into the tensor."""
+        """Copy the sampled rows, because later code may overwrite the tensor."""
         queries = sampled_queries(tokens, layer)
         if not isinstance(whole, Tensor) or whole.ndim != 3 or whole.shape[1] != tokens:
             return cls(tuple(getattr(whole, "shape", ()))[1:], queries, None)
@@ -54,7 +55,7 @@ class AttentionInput:
 
 
 def sampled_queries(tokens: int, layer: int) -> Int[Tensor, " query"]:
-    """Which queries of a layer are looked at, in their order; all of a short sequence, the same every time.
+    """Return the sampled queries of a layer, sorted and reproducible; all queries of a short sequence.
 
     >>> sampled_queries(40, 0).tolist() == list(range(40)), len(sampled_queries(4097, 3))
     (True, 41)
@@ -70,7 +71,7 @@ def check_truth(
     entered: Sequence[AttentionInput | None], layers: Sequence[Attention], name: str,
     tolerance: float = TOLERANCE[torch.float32],
 ) -> None:  # fmt: skip
-    """UnsupportedModel, with the figure, where a layer's max|difference| / max|output| is too large."""
+    """Raise UnsupportedModel, with the value, if a layer's max|difference| / max|output| is too large."""
     for layer, (attention, given) in enumerate(zip(layers, entered, strict=True)):
         heads, tokens, dim = attention.heads, attention.q.shape[1], attention.v.shape[-1]
         if given is None or given.values is None or given.shape != (tokens, heads * dim):
@@ -93,38 +94,38 @@ def check_truth(
             )
 
 
-TensorChange = Callable[[Tensor], "Tensor | None"]  # at a place in a pass: reads a tensor, or gives another
+TensorChange = Callable[[Tensor], "Tensor | None"]  # at a hook point: reads a tensor or replaces it
 
 
 @dataclass
 class Call:
-    """One attention call, with the batch axis: batch x head x token x dim."""
+    """Attention call with the batch axis: batch x head x token x dim."""
 
     q: Tensor
     k: Tensor
     v: Tensor
     mask: Tensor | None
     scale: float
-    replaced: tuple[int, ...] = ()  # heads whose output the model did not go on with
-    given: Tensor | None = None  # batch x replaced x token x dim: what it went on with instead
+    replaced: tuple[int, ...] = ()  # heads whose output was replaced
+    given: Tensor | None = None  # replacements, batch x replaced x token x dim
 
 
 @dataclass
 class Recording:
-    """What one forward pass left behind, still on the device and with its batch axis."""
+    """Recorded tensors of one forward pass, on the device and with the batch axis."""
 
-    calls: list[list[Call]]  # by layer; a plain Vision Transformer makes one a block
+    calls: list[list[Call]]  # by layer; one per block in a plain Vision Transformer
     tokens: list[Tensor]  # input of the first block, output of every block
     patch_embedding: Tensor | None = None
     position_embedded: Tensor | None = None
     outside: list[Call] = field(default_factory=list)  # calls after the last block: attention pooling
-    # By layer, for the truth check: what followed the call.
+    # by layer, for the truth check
     entered: list[AttentionInput | None] = field(default_factory=list)
-    branches: Branches | None = None  # what is added to the tokens that are read
+    branches: Branches | None = None  # additions to the tokens that the classifier reads
 
 
 def transformer_blocks(model: nn.Module) -> list[nn.Module]:
-    """The blocks in order of depth; UnsupportedModel where there are none."""
+    """Return the blocks in layer order. Raises UnsupportedModel if there are none."""
     blocks = getattr(model, "blocks", None)
     if not isinstance(blocks, (nn.Sequential, nn.ModuleList)) or len(blocks) == 0:
         raise UnsupportedModel(
@@ -135,7 +136,7 @@ def transformer_blocks(model: nn.Module) -> list[nn.Module]:
 
 
 def check_plain(recording: Recording, tokens: int, name: str) -> None:
-    """Raises UnsupportedModel unless every block made exactly one attention call over all tokens."""
+    """Raise UnsupportedModel unless every block made exactly one attention call over all tokens."""
     for layer, calls in enumerate(recording.calls):
         if len(calls) != 1:
             raise UnsupportedModel(

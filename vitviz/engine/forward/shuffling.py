@@ -1,10 +1,10 @@
-"""What if: the same picture with its patches shuffled, and the same model without its position embeddings.
+"""Perturbations: shuffle the patches of an image, and remove the position embeddings of a model.
 
-A plain Vision Transformer knows where a patch was only from E_pos (paper equation 1). Everything behind the
-embedding treats its tokens alike, so without E_pos a permutation of the patches permutes the outputs and
-leaves the class token's answer as it is. Here both sides of that sentence can be tried. Neither the picture
-nor the model that is given is changed: the first is copied, the second lends its weights to a variant with a
-table of zeros. Not shown: what a model trained without positions would answer.
+In a plain Vision Transformer, only E_pos encodes a patch's position (paper equation 1). All layers after the
+embedding treat tokens alike, so without E_pos a permutation of the patches permutes the outputs and leaves
+the class token's prediction unchanged. This module provides both perturbations. Image and model are not
+changed: the image is copied, and a variant with a table of zeros shares the model's weights. Not shown: the
+prediction of a model trained without positions.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ from vitviz.traces.trace import ModelInput
 
 @in_float32()
 def as_seen(view: ModelInput, preprocessing: Preprocessing) -> Prepared:
-    """The model's input from a picture that was resized and cropped already: only normalised."""
+    """Return the model's input from an image that is already resized and cropped, by normalisation only."""
     values = view.picture.astype(np.float32) / 255 if view.exact is None else view.exact
     pixels = torch.from_numpy(values).movedim(-1, 0)
     return Prepared(normalised(pixels, preprocessing), view)
@@ -36,13 +36,13 @@ def as_seen(view: ModelInput, preprocessing: Preprocessing) -> Prepared:
 def normalised(
     pixels: Float[Tensor, "*draw 3 height width"], preprocessing: Preprocessing
 ) -> Float[Tensor, "*draw 3 height width"]:
-    """Pixels from 0 to 1, as the model expects them."""
+    """Normalise pixels in [0, 1] for the model."""
     mean, std = preprocessing.scale()
     return (pixels - mean) / std
 
 
 def shuffled(prepared: Prepared, grid: Grid, seed: int) -> Prepared:
-    """The picture with its patches in another order, as read and as shown; VitvizError for no seed."""
+    """Shuffle the patches of an image, in tensor and view. Raises VitvizError for an invalid seed."""
     order = torch.from_numpy(permutation(grid.patches, seed))
 
     def moved(picture: Shaped[np.ndarray, "height width 3"]) -> Shaped[np.ndarray, "height width 3"]:
@@ -57,7 +57,7 @@ def shuffled(prepared: Prepared, grid: Grid, seed: int) -> Prepared:
 def reordered(
     pixels: Shaped[Tensor, "*batch channel height width"], grid: Grid, order: Int[Tensor, " patch"]
 ) -> Shaped[Tensor, "*batch channel height width"]:
-    """Pixels with the patch `order[i]` at place i; a rim that no patch is cut from stays as it is."""
+    """Return pixels with patch `order[i]` at position i; a margin outside the patch grid is unchanged."""
     (height, width), whole = grid.pixels, pixels.clone()
     cut, laid = "... (row col) channel height width", "... channel (row height) (col width)"
     sides = {"row": grid.rows, "col": grid.cols}
@@ -68,7 +68,10 @@ def reordered(
 
 
 def why_not(model: nn.Module) -> str | None:
-    """Why a model's positions cannot be taken away, to end a sentence that its name begins; or None."""
+    """Return the reason why a model's positions cannot be removed, or None if they can.
+
+    The reason completes a sentence that begins with the model's name.
+    """
     kind = tracing.position_kind(model)
     if kind == "learned":
         return None
@@ -81,7 +84,10 @@ def why_not(model: nn.Module) -> str | None:
 
 
 def without_positions(model: nn.Module, name: str) -> nn.Module:
-    """A variant that shares all weights but its learned position table, now zero; else VitvizError."""
+    """Return a variant with a zero position table that shares all other weights.
+
+    Raises VitvizError if positions are not only a learned table.
+    """
     reason = why_not(model)
     if reason is not None:
         raise VitvizError(f"{name} {reason}.")

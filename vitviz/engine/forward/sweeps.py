@@ -1,8 +1,8 @@
-"""All heads and MLPs taken away in turn: each by itself, several as one batch, from its layer on only.
+"""Ablate every head and MLP individually, in batches, recomputing only the layers from the ablated one on.
 
-What enters a layer does not depend on what that layer or a later one loses. So the tokens that enter every
-layer are kept from one pass, and for a head of layer l the blocks from l on are run again, with what the
-family hands to its blocks (rotary tables, shared bias) as it was. Only answers are recorded.
+The input of a layer does not depend on ablations in that layer or later ones. The tokens that enter every
+layer are therefore kept from one pass. For a head of layer l, blocks from l on are run again, with the same
+additional arguments (rotary tables, shared bias). Only logits are recorded.
 """
 
 import itertools
@@ -24,11 +24,11 @@ from vitviz.engine.runner import ForwardRunner
 from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.traces.runs import Ablation
 
-BATCH = 16  # parts that are taken away at once
+BATCH = 16  # parts per batch
 
 
 class _Quiet:
-    """A pass through some blocks in which picture i of the batch loses part i, and nothing is recorded."""
+    """Listener of a pass through some blocks that ablates part i in image i of the batch; records nothing."""
 
     def __init__(self, change: Callable[[str, Tensor], Tensor], at: int):
         self._change, self._at = change, at
@@ -42,9 +42,9 @@ class _Quiet:
 
 
 class _Ready:
-    """A picture whose parts can be taken away: what every block was given, and what takes a part's place.
+    """Inputs of all blocks for an image, and replacements for parts.
 
-    It hears the one pass in which nothing is.
+    Listens to the unablated pass.
     """
 
     def __init__(
@@ -52,18 +52,18 @@ class _Ready:
         other=None,
     ):  # fmt: skip
         self.model, self.heads_as = forward.placed.at(size), heads_as
-        self.given: list[tuple[tuple, dict[str, Any]]] = []  # a block's tokens, and its named arguments
+        self.given: list[tuple[tuple, dict[str, Any]]] = []  # a block's positional and named arguments
         self.blocks = capture.transformer_blocks(self.model)
         layers, heads = range(len(self.blocks)), range(heads_of(self.blocks[0]))
         own = [None] if mlps and isinstance(hooks.mlp_of(self.blocks[0]), nn.Module) else []
-        self.parts: list[int | None] = [*heads, *own]  # of every layer: its heads, then None for its MLP
+        self.parts: list[int | None] = [*heads, *own]  # of every layer: heads, then None for the MLP
         everything = Ablation(
             heads=list(itertools.product(layers, heads)), mlps=layers if own else (), heads_as=heads_as,
             other="other" if heads_as == "other" else None,
         )  # fmt: skip
         self.instead = put_instead(forward, size, everything, other, None)
         with capture.listening(self.model, self.blocks, self):
-            self.whole = self.model(forward.pixels([prepared]))  # logits with everything in its place
+            self.whole = self.model(forward.pixels([prepared]))  # logits without ablation
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> None:
         if moment == "input":
@@ -73,7 +73,7 @@ class _Ready:
         return kernel(*args, **named)
 
     def without(self, layer: int, some: list[int | None]) -> Tensor:
-        """Logits, part x class, with each part of a layer taken away alone, from its copy of the tokens."""
+        """Return logits, part x class, with each part of a layer ablated individually."""
 
         def change(kind: str, handed: Tensor) -> Tensor:
             known: Mapping[int, Tensor] = self.instead.heads if kind == "heads" else self.instead.mlps
@@ -104,7 +104,12 @@ def sweep_parts(
     forward: ForwardRunner, prepared: Prepared, size: tuple[int, int], target: Any, heads_as: str, mlps: bool,
     other: Any, batch: int, progress: Callable[[int, int], bool | None] | None,
 ) -> AblationEffects:  # fmt: skip
-    """All heads' and MLPs' effects on a target; VitvizError for what cannot be asked, Stopped as always."""
+    """Return the effects of all heads and MLPs on a target.
+
+    An effect is the target's score minus its score with the part ablated; NaN for parts not reached.
+    `progress(done, total)` is called after every batch and ends the sweep by returning False. Raises
+    VitvizError for an invalid request, Stopped if cancelled.
+    """
     if whole_number(batch, least=1) is None:
         raise VitvizError(
             f"Given batch={quoted(batch)}; expected how many parts are taken away at once, from 1."
@@ -119,7 +124,7 @@ def sweep_parts(
         layers, parts = len(ready.blocks), ready.parts
         found = torch.full((layers, heads_of(ready.blocks[0]) + 1), float("nan"), dtype=torch.float64)
         done, of, firsts = 0, layers * len(parts), range(0, len(parts), batch)
-        # the cheapest layer first: progress begins at its worst
+        # the last layers first: they need the fewest blocks
         for layer, first in itertools.product(reversed(range(layers)), firsts):
             some = parts[first : first + batch]
             without = score_of(ready.without(layer, some).double().cpu(), classes)
@@ -134,7 +139,10 @@ def sweep_parts(
 def of_layer(
     forward: ForwardRunner, prepared: Prepared, size: tuple[int, int], layer: int, heads_as: str
 ) -> Tensor:
-    """One layer's effects, part x class: heads, then the MLP (NaN for none); IndexError for no such layer."""
+    """Return a layer's effects, part x class: heads, then the MLP (NaN if there is none).
+
+    Raises IndexError for an unknown layer.
+    """
     with _passing(forward):
         ready = _Ready(forward, prepared, size, heads_as)
         if not 0 <= layer < len(ready.blocks):

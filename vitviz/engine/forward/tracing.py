@@ -1,4 +1,4 @@
-"""From a recorded forward pass and a model's own parts to the immutable record of each picture."""
+"""Build immutable traces from a recorded forward pass and the model's parameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,12 +24,15 @@ def traces_of(
     recording: Recording, logits: Tensor, shared: Mapping[str, Any], views: Sequence[ModelInput],
     device: torch.device, read: Tensor | None = None, queries: int | None = None,
 ) -> list[Trace]:  # fmt: skip
-    """The traces of a batch's pictures; `shared` are fields of them that all of the pass have.
+    """Return the traces of a batch's images; `shared` are fields common to all traces.
 
-    What all pictures need is computed once and where the model is: on a GPU each small step for each of them
-    would be a launch, and each move a wait. `read`: how much of y each token is, by picture, where that
-    depends on it; `queries`: of attention pooling's, how many are read, None for all. Logits are None of what
-    is no classifier.
+    Shared steps are computed once on the model's device: on a GPU, every small step per image would be a
+    kernel launch, and every transfer a synchronisation.
+
+    Args:
+        logits: image x class; None if the model is no classifier.
+        read: weight of each token in y, by image, if the weights depend on the image.
+        queries: number of attention pooling's queries that are read; None for all.
     """
     readout, grid, began = shared["readout"], shared["grid"], shared.get("without", Ablation()).at or 0
     there, last, poolings = partial(_detach, device=device), recording.tokens[-1].float(), None
@@ -37,9 +40,9 @@ def traces_of(
     if readout.name == "attention" and recording.outside:
         call = to_attention(recording.outside[-1], last.device)
         poolings = [attention_of(call, image, grid, biases) for image in range(len(views))]
-        poolings = [replace(one, q=one.q[:, :queries]) for one in poolings]  # those that are read
+        poolings = [replace(one, q=one.q[:, :queries]) for one in poolings]  # queries that are read
     written = branches.sum_branches(recording.branches, last, poolings)
-    for one in written or ():  # what layers added whose tokens were thrown away is nothing
+    for one in written or ():  # layers whose tokens were replaced added nothing to the result
         one.attention[:began], one.mlps[:began] = 0, 0
     calls, tokens = (
         [to_attention(call, device) for (call,) in recording.calls],
@@ -66,18 +69,18 @@ def traces_of(
 
 
 def to_attention(call: Call, device: torch.device) -> Call:
-    """An attention call of a batch as traces keep it: float32 on a device, detached."""
+    """Convert a batch's attention call for traces: detached, float32, on a device."""
     q, k, v, given = (_detach(one, device) for one in (call.q, call.k, call.v, call.given))
     own, other = v.untyped_storage(), q.untyped_storage()
     if own.nbytes() > v.nbytes and own.data_ptr() != other.data_ptr():
-        v = v.clone()  # rotary models make q and k anew; a view of v would keep the buffer of all three
+        v = v.clone()  # rotary models create new q and k; a view of v would keep the joint buffer
     return replace(call, q=q, k=k, v=v, given=given)
 
 
 def attention_of(
     call: Call, image: int, grid: Grid, biases: dict[tuple[int, int], Bias] | None = None
 ) -> Attention:
-    """One picture's part of a `kept` attention call. A bias shared by all layers is made once."""
+    """Return one image's attention from a call of `to_attention`; a bias shared by layers is built once."""
     bias = None
     if call.mask is not None:
         biases, key = {} if biases is None else biases, (id(call.mask), image)
@@ -93,7 +96,7 @@ def _detach(tensor: Tensor | None, device: torch.device) -> Tensor | None:
 
 
 def covered(view: ModelInput, grid: Grid) -> ModelInput:
-    """The part of the input that patches are cut from, without a rim on the right and below."""
+    """Crop the input to the patch grid, without a margin at the right and bottom."""
     (height, width), (rows, cols) = view.picture.shape[:2], grid.pixels
     if (height, width) == (rows, cols):
         return view
@@ -104,7 +107,10 @@ def covered(view: ModelInput, grid: Grid) -> ModelInput:
 
 
 def grid_of(model: nn.Module) -> Grid:
-    """The patch grid of a model, with its prefix tokens named in the order of the sequence."""
+    """Return a model's patch grid with its prefix tokens named in sequence order.
+
+    Raises UnsupportedModel for a model without a fixed grid or with unknown prefix tokens.
+    """
     embed = getattr(model, "patch_embed", None)
     size = getattr(embed, "grid_size", None)
     if size is None:
@@ -125,37 +131,37 @@ def grid_of(model: nn.Module) -> Grid:
 
 
 def prefix_of(model: nn.Module) -> dict[str, Float[Tensor, "1 _ width"]]:
-    """What stands before the patches, by kind, in timm's order in the sequence; without positions."""
+    """Return the prefix tokens by kind, in timm's sequence order and without position embeddings."""
     kinds = {"class": "cls_token", "distillation": "dist_token", "register": "reg_token"}
     found = {kind: getattr(model, name, None) for kind, name in kinds.items()}
     return {kind: token for kind, token in found.items() if token is not None}
 
 
 def patch_size(embed: nn.Module) -> tuple[int, int]:
-    """Height and width of a patch in pixels of the input; behind a hybrid's stem, what a token stands for."""
+    """Return (height, width) of a patch in input pixels; for hybrids, of the area of a token."""
     if getattr(embed, "backbone", None) is None:
-        rows, cols = embed.patch_size  # not size // grid, which a rim that no patch is cut from would add to
+        rows, cols = embed.patch_size  # not size // grid, which a margin outside the grid could enlarge
     else:
         rows, cols = (pixels // count for pixels, count in zip(embed.img_size, embed.grid_size, strict=True))
     return int(rows), int(cols)
 
 
 def classifies(model: nn.Module, checkpoint: Checkpoint) -> bool:
-    """Whether the model's output are classes' scores: not features, nor a projection beside texts.
+    """Return True if the model's outputs are class scores, not features or a projection to a text space.
 
-    Such a head have CLIP, the Perception Encoder and MobileCLIP, unless they were fine-tuned on ImageNet.
+    CLIP, the Perception Encoder and MobileCLIP have such a projection unless fine-tuned on ImageNet.
     """
     projects = checkpoint.projects or checkpoint.source == "hub" and projecting(checkpoint.name)
     return bool(getattr(model, "num_classes", 0)) and not projects
 
 
 def copied(weight: Tensor) -> Tensor:
-    """A float32 copy on the CPU: whoever gets it may write into it, and the model stays as it was."""
+    """Return a float32 copy on the CPU, which callers may modify without changing the model."""
     return weight.detach().to("cpu", torch.float32, copy=True)
 
 
 def patch_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width2"] | None:
-    """The patch projection's weights, if it reads pixels."""
+    """Return the patch projection's weights; None if it does not read RGB pixels."""
     projection = getattr(model.patch_embed, "proj", None)
     stem = getattr(model.patch_embed, "backbone", None) is not None
     if stem or not isinstance(projection, nn.Conv2d) or projection.in_channels != 3:
@@ -164,7 +170,7 @@ def patch_filters(model: nn.Module) -> Float[Tensor, "width channel height2 widt
 
 
 def stem_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width2"] | None:
-    """The first convolution over pixels in a hybrid's stem."""
+    """Return the weights of the first convolution over RGB pixels in a hybrid's stem, or None."""
     backbone = getattr(model.patch_embed, "backbone", None)
     for module in backbone.modules() if backbone is not None else ():
         if isinstance(module, nn.Conv2d) and module.in_channels == 3:
@@ -173,7 +179,7 @@ def stem_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width
 
 
 def position_table(model: nn.Module) -> Float[Tensor, "patch width"] | None:
-    """The learned absolute position embeddings of the patches; None where the model has none."""
+    """Return the learned absolute position embeddings of the patches; None if the model has none."""
     table = getattr(model, "pos_embed", None)
     if not isinstance(table, nn.Parameter) or table.ndim != 3:
         return None
@@ -183,7 +189,10 @@ def position_table(model: nn.Module) -> Float[Tensor, "patch width"] | None:
 def resized(
     model: nn.Module, sized: nn.Module, tables: Sequence[Tensor]
 ) -> list[Float[Tensor, "patch width"]]:
-    """Films' position tables as `position_table` gives `sized`'s; what is no such table is dropped."""
+    """Resize position tables of training snapshots to the grid of `sized`, as in `position_table`.
+
+    Tables of another shape than the model's are omitted.
+    """
     old, new = grid_of(model), grid_of(sized)
     shapes = [[one.rows, one.cols] for one in (new, old)]
     fitting = [table.to(model.pos_embed) for table in tables if table.shape == model.pos_embed.shape]
@@ -193,7 +202,7 @@ def resized(
 
 
 def position_kind(model: nn.Module) -> str:
-    """'learned', 'rotary', 'relative', several joined by ' + ', or 'none'."""
+    """Return 'learned', 'rotary', 'relative', several joined by ' + ', or 'none'."""
     kinds = []
     if isinstance(getattr(model, "pos_embed", None), nn.Parameter):
         kinds.append("learned")

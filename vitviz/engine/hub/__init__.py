@@ -1,1 +1,1 @@
-"""Which checkpoints there are, on this machine, in timm and on the hub, and where their files lie."""
+"""Find checkpoints on this machine, in timm and on the hub, and locate or download their files."""

@@ -1,7 +1,8 @@
-"""Which checkpoints there are, and which one a name means.
+"""List the available checkpoints, and resolve a name to a checkpoint.
 
-First the folder `weights/`: what vitviz ships and what the user dropped in. Then timm's pretrained plain
-ViTs, which the hub delivers. Listing reads folders, small JSON files and timm's registry, and no network.
+The folder `weights/` comes first: checkpoints that vitviz ships and that the user has added. Then come timm's
+pretrained plain ViTs, which the hub delivers. Listing reads folders, small JSON files and timm's registry,
+and no network.
 """
 
 import json
@@ -31,7 +32,7 @@ from vitviz.engine.hub.snapshots import snapshot
 from vitviz.errors import CheckpointError, quoted
 
 PREPROCESSORS = ("processor_config.json", "preprocessor_config.json")  # of transformers, the first preferred
-BESIDE = ("config.json", *PREPROCESSORS, CONFIG)  # what is read with a weights file
+BESIDE = ("config.json", *PREPROCESSORS, CONFIG)  # files read with a weights file
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 # Parts of a tag, longest first where one contains another.
 _DATA = {
@@ -49,7 +50,7 @@ _DATA = {
 
 
 def checkpoints(folder: str | PathLike | None = None) -> list[Checkpoint]:
-    """Everything that can be picked: shipped, dropped into `folder` (see `weights_folder`), then the hub's.
+    """Return all available checkpoints: shipped, added to `folder` (see `weights_folder`), then the hub's.
 
     >>> "vitviz-tiny" in [c.name for c in checkpoints() if c.source == "shipped"]
     True
@@ -64,15 +65,22 @@ def checkpoints(folder: str | PathLike | None = None) -> list[Checkpoint]:
 def find(
     name: str, folder: str | PathLike | None = None, architecture: str | None = None, trusted: bool = True
 ) -> Checkpoint:
-    """The checkpoint that a name means.
+    """Return the checkpoint that a name means.
 
-    A name is one of `checkpoints(folder)`, a timm name with or without its tag, a step of a training film
-    ("vitviz-tiny@3000"), a hub id ("timm/…", "hf-hub:…", "organisation/name@revision"), or the path of a
-    folder or file; what ends like a file or holds a separator and is there is that path. A name from a
-    stranger is not `trusted`: it can only be one that is listed, never a path or another repository.
-    Behind a question mark a name says what the file does not: "vit.pth?heads=6&mean=0.5,0.5,0.5" (see
-    `Given`). `architecture` (timm's name) takes precedence over what the checkpoint says of itself. Raises
-    CheckpointError for an unknown name, with those that are close; UnsupportedModel for no plain ViT.
+    Args:
+        name: One of `checkpoints(folder)`, a timm name with or without its tag, a training step
+            ("vitviz-tiny@3000"), a hub id ("timm/…", "hf-hub:…", "organisation/name@revision"), or the path
+            of a folder or file. A name that ends like a file or has a separator is a path if that exists.
+            After a question mark a name may set what the file omits: "vit.pth?heads=6&mean=0.5,0.5,0.5" (see
+            `Overrides`).
+        folder: Folder that is searched first (see `weights_folder`).
+        architecture: timm's name; takes precedence over the checkpoint's own.
+        trusted: False for a name that comes from a stranger: only listed names are then accepted, never a
+            path or another repository.
+
+    Raises:
+        CheckpointError: The name is unknown; the message lists similar names.
+        UnsupportedModel: The model is not a plain ViT.
 
     >>> find("vit_base_patch16_224.augreg_in21k").trained_on
     'ImageNet-21k'
@@ -95,10 +103,10 @@ def find(
 
 @lru_cache(maxsize=1)
 def _on_hub() -> dict[str, Checkpoint]:
-    """timm's pretrained plain ViTs by name and family, but for a few whose weights are not on the hub."""
+    """Return timm's pretrained plain ViTs by name, without the few whose weights are not on the hub."""
     names = [name for one in architectures() for name in timm.list_models(one, pretrained=True)]
     records = ((name, get_pretrained_cfg(name)) for name in names)
-    # how many parameters each architecture has, counted beforehand: that means building it
+    # parameters of each architecture, counted beforehand, because counting builds the model
     counted = json.loads(Path(__file__).with_name("parameters.json").read_text(encoding="utf-8"))
     return {one[0]: _from_record(*one, counted) for one in records if one[1] and one[1].hf_hub_id}
 
@@ -113,7 +121,7 @@ def _from_record(name: str, record: PretrainedCfg, counted: dict[str, int]) -> C
 
 
 def _registered(name: str, trusted: bool) -> Checkpoint | None:
-    """A timm name, with or without tag, or its hub id; raises for a name of timm's that is not to be had."""
+    """Resolve a timm name, with or without tag, or its hub id; raise for a timm name without weights."""
     plain = re.sub(r"^(hf[-_]hub:)?(timm/)?", "", name)
     plain = get_deprecated_models().get(plain) or plain
     architecture, _, tag = plain.partition(".")
@@ -126,7 +134,7 @@ def _registered(name: str, trusted: bool) -> Checkpoint | None:
         plain = f"{architecture}.{record.tag}" if record.tag else architecture
     if plain in known:
         return replace(known[plain], on_disk=downloads.is_cached(known[plain]))
-    if trusted and name != plain and "/" in name:  # a repository of timm's that is newer than this timm
+    if trusted and name != plain and "/" in name:  # a timm repository newer than the installed timm
         return None
     tags = [one for one in known if one.partition(".")[0] == architecture]
     raise CheckpointError(
@@ -136,24 +144,24 @@ def _registered(name: str, trusted: bool) -> Checkpoint | None:
 
 
 def _is_path(name: str) -> bool:
-    """Whether it looks like a path and something is there: timm's names look like folders, too."""
+    """Return True if a name looks like a path and the path exists; timm's names look like folders, too."""
     looks = name.endswith((*SUFFIXES, os.sep))
     try:
         return looks and Path(name).exists()
-    except (OSError, ValueError):  # a name that no file can have
+    except (OSError, ValueError):  # an invalid file name
         return False
 
 
 def _elsewhere(name: str) -> Checkpoint | None:
-    """A path on this machine, or a repository on the hub."""
+    """Resolve a path on this machine, or a repository on the hub."""
     path = Path(name.removeprefix("local-dir:"))
     try:
         with permitted(path.name):
             path = path.expanduser()
             path.stat()
-    except CheckpointError:  # one that is there, but may not be read
+    except CheckpointError:  # it exists, but may not be read
         raise
-    except (OSError, ValueError, RuntimeError):  # a name that no file can have, or a home that nobody has
+    except (OSError, ValueError, RuntimeError):  # an invalid file name, or an unknown user's home
         pass
     else:
         with permitted(path.name):
@@ -174,7 +182,7 @@ def _elsewhere(name: str) -> Checkpoint | None:
 
 
 def in_words(tag: str) -> str:
-    """The data sets of a tag in the order of training; empty where it names none that is known.
+    """Return the data sets of a tag in the order of training; empty if no known data set is named.
 
     >>> in_words("augreg_in21k_ft_in1k"), in_words("in22k_ft_in22k_in1k"), in_words("pt")
     ('ImageNet-21k, then ImageNet-1k', 'ImageNet-22k, then ImageNet-1k', '')
@@ -185,7 +193,7 @@ def in_words(tag: str) -> str:
 
 
 def weights_folder(folder: str | PathLike | None = None) -> Path:
-    """Where checkpoints are dropped: `folder`, else $VITVIZ_WEIGHTS, else weights/ by or in the package."""
+    """Return the checkpoints' folder: `folder`, $VITVIZ_WEIGHTS, or weights/ by or in the package."""
     if folder or os.environ.get("VITVIZ_WEIGHTS"):
         return Path(folder or os.environ["VITVIZ_WEIGHTS"]).expanduser()
     package = Path(__file__).resolve().parents[2]
@@ -194,7 +202,7 @@ def weights_folder(folder: str | PathLike | None = None) -> Path:
 
 
 def in_folder(root: Path) -> Iterator[Checkpoint]:
-    """What in a folder holds weights, by name; without what cannot be read, and links that lead out of it."""
+    """Yield a folder's checkpoints by name, without unreadable ones and links that lead out of the folder."""
     try:
         entries, within = sorted(root.iterdir()), root.resolve()
     except (OSError, RuntimeError):
@@ -203,23 +211,23 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
         if entry.name.startswith("."):
             continue
         try:
-            entry.name.encode()  # its bytes may be of no character at all, and could not be told
+            entry.name.encode()  # its bytes may not be valid text, which no message could show
             file = entry if entry.name.endswith(SUFFIXES) and entry.is_file() else None
             weights = weights_file(entry) if entry.is_dir() else file
             if weights is None:
                 continue
             beside = (config_file(weights), mapping_file(weights), *map(weights.with_name, BESIDE))
-            # A link may point anywhere on the machine; what the page offers stays inside of the folder.
+            # A link may point anywhere on the machine; the page offers only files inside the folder.
             if all(path.resolve().is_relative_to(within) for path in (weights, *beside)):
                 shipped = entry.is_dir() and entry.name.startswith("vitviz-")
                 yield describe(entry, weights, "shipped" if shipped else "local")
-        # a folder of somebody else's, a link to itself: no reason to hide the others
+        # e.g. another user's folder or a link to itself: skip it and list the others
         except (OSError, RuntimeError, UnicodeEncodeError):
             continue
 
 
 def describe(path: Path, weights: Path, source: Any) -> Checkpoint:
-    """A checkpoint from its config.json alone; a config that cannot be read becomes its note."""
+    """Return a checkpoint from its config.json alone; an error in reading the config becomes its note."""
     parameters = sum(map(prod, shapes(weights).values())) or None
     blank = Checkpoint(path.name, None, source, str(path), parameters=parameters)
     try:
@@ -243,7 +251,7 @@ def describe(path: Path, weights: Path, source: Any) -> Checkpoint:
 
 
 def _input_size(config: dict[str, Any]) -> tuple[int, int, int] | None:
-    """Channels, height, width by a config: timm's model_args, its pretrained_cfg, transformers' keys."""
+    """Return channels, height, width from model_args, pretrained_cfg or transformers' keys of a config."""
     args, nested = config.get("model_args") or {}, config.get("pretrained_cfg") or {}
     channels, *size = nested.get("input_size") or config.get("input_size") or (3,)
     given = args.get("img_size") or config.get("image_size") or size
@@ -254,16 +262,16 @@ def _input_size(config: dict[str, Any]) -> tuple[int, int, int] | None:
 
 
 def by_name(name: str, local: list[Checkpoint]) -> Checkpoint | None:
-    """The one of them with this name, with or without its ending, or the step that "name@step" means."""
+    """Return the local checkpoint of this name, with or without its ending, or the step of "name@step"."""
     base, _, step = name.partition("@")
     by_name = {checkpoint.name: checkpoint for checkpoint in local}
     found = by_name.get(name) or (by_name.get(base) if step.isdecimal() and len(step) <= 12 else None)
-    if found is None:  # a file without its ending, where that is not ambiguous
+    if found is None:  # a file without its ending, if unambiguous
         alike = [by_name[name + suffix] for suffix in SUFFIXES if name + suffix in by_name]
         return alike[0] if len(alike) == 1 else None
     return snapshot(found, int(step)) if found.name != name else found
 
 
 def join_ids(ids: Any) -> str:
-    """timm's paper ids, one or several, as a text."""
+    """Return timm's paper ids, one or several, as text."""
     return ids if isinstance(ids, str) else ", ".join(ids or ())

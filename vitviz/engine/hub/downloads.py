@@ -1,14 +1,14 @@
-"""Downloads from the model hub that end: with a file, or with a sentence within seconds.
+"""Download from the model hub, with time limits and checks: a call ends with a file or an error.
 
-huggingface_hub does the work (its cache, its endpoint and its token are respected); what is added here is a
-clock. A socket that accepts and never answers can hold the library for minutes, so the first answer has a
-deadline of its own, and a download that stands still is given up. Both run in threads, because nothing else
-bounds DNS, TLS and trickling servers alike. Of each file there is one download at a time, shared by all who
-wait for it; it is checked against the hub's hash, as plain HTTP's is not.
+huggingface_hub does the work (its cache, its endpoint and its token are respected); this module adds a clock.
+A socket that accepts and never answers can hold the library for minutes, so the first answer has a deadline,
+and a stalled download is abandoned. Both run in threads, because nothing else limits DNS, TLS and slow
+servers alike. Each file has one download at a time, shared by all callers, and is checked against the hub's
+hash, because plain HTTP is not checked.
 
-The hub's answers become names of files in the cache, so they are checked before the library uses them:
-whoever plays the hub (a mirror, somebody on a line without TLS) chooses the hash and the revision that it
-announces, and with "../" in one of them a file is written anywhere.
+The hub's answers become file names in the cache, so they are checked before the library uses them. A mirror,
+or an attacker on a connection without TLS, chooses the announced hash and revision, and "../" in either would
+write a file anywhere.
 
 This module imports neither torch nor timm.
 """
@@ -45,28 +45,37 @@ if TYPE_CHECKING:
     from vitviz.engine.checkpoint import Checkpoint
 
 ANSWER_SECONDS = 4.5  # the page promises a sentence within 5
-STALL_SECONDS = 20.0  # no byte for so long: given up
-IDLE_SECONDS = 5.0  # since which an unlocked file that is no longer written is left over
+STALL_SECONDS = 20.0  # a download without progress for this long is abandoned
+IDLE_SECONDS = 5.0  # an unlocked file without a write for this long is a leftover
 OnBytes = Callable[[int, int], Any]  # bytes done, bytes in all (0 where unknown)
 FileKey = tuple[str, str | None, str]  # repository, revision, file
 
-# The library hands bytes on in chunks of 10 MiB, between which a slow line looks like a dead one.
+# The library's chunks of 10 MiB would make a slow connection look stalled.
 constants.DOWNLOAD_CHUNK_SIZE = 256 * 1024
-# bytes that must be new within the time that a download may stand still, all retries together
+# new bytes needed within the stall limit, over all retries
 _STEP = 64 * 1024
-_UNANNOUNCED = 20_000_000  # bytes of a file whose size the hub does not tell
+_UNANNOUNCED = 20_000_000  # limit in bytes for a file whose size the hub does not announce
 
 
 class NoSuchFile(HubError):
-    """The repository exists, but not this file in it."""
+    """The repository exists, but does not have this file."""
 
 
 def fetch(location: str, filename: str, progress: OnBytes | None = None, *, stall=STALL_SECONDS) -> Path:
-    """One file of a repository ("organisation/name" or "organisation/name@revision"), from cache or hub.
+    """Return one file of a repository, from the cache or the hub.
 
-    Already cached: no network. `progress(done, total)` is called a few times a second with bytes; what it
-    raises ends the waiting. Raises HubError within 5 s where the hub does not answer, later where it refuses,
-    breaks off, stands still for `stall` seconds or sends something else; NoSuchFile where there is none.
+    A cached file needs no network.
+
+    Args:
+        location: "organisation/name" or "organisation/name@revision".
+        filename: The file.
+        progress: Called as `progress(done, total)` a few times a second with bytes; its exceptions end the
+            wait.
+        stall: Seconds without progress after which the download is abandoned.
+
+    Raises:
+        HubError: The hub does not answer (within 5 s), refuses, breaks off, stalls or sends another file.
+        NoSuchFile: The repository does not have the file.
 
     >>> fetch("timm/vit_tiny_patch16_224.augreg_in21k", "model.safetensors")  # doctest: +SKIP
     PosixPath('…/model.safetensors')
@@ -79,16 +88,17 @@ def fetch(location: str, filename: str, progress: OnBytes | None = None, *, stal
 
 
 def fetch_weights(location: str, filename: str, progress: OnBytes | None = None) -> Path:
-    """A weights file like `fetch`; an index with all its shards, whose bytes are told as those of one file.
+    """Return a weights file as `fetch` does; for an index also fetch all its shards.
 
-    Raises NoSuchFile only where `filename` itself does not exist, and HubError for a shard that does not.
+    `progress` counts the bytes of all shards as one file. Raises NoSuchFile only if `filename` itself does
+    not exist, and HubError for a missing shard.
     """
     if not filename.endswith(".index.json"):
         return fetch(location, filename, progress)
     index = fetch(location, filename)
     metadata = read_json(index).get("metadata")
     size = metadata.get("total_size") if isinstance(metadata, dict) else None
-    announced = int(size) if isinstance(size, (int, float)) else 0  # of all shards, headers left out
+    announced = int(size) if isinstance(size, (int, float)) else 0  # all shards, without headers
     done = 0
     for name in listed(index):
 
@@ -106,7 +116,7 @@ def fetch_weights(location: str, filename: str, progress: OnBytes | None = None)
 
 
 def cached(location: str, filename: str) -> Path | None:
-    """Where a file lies in the hub's cache on this machine; None where it does not."""
+    """Return a file's path in the hub's cache on this machine; None if it is not cached."""
     repo, revision = _split(location)
     try:
         found = try_to_load_from_cache(repo, filename, revision=revision)
@@ -116,29 +126,29 @@ def cached(location: str, filename: str) -> Path | None:
 
 
 def cached_weights(location: str) -> Path | None:
-    """The same for whichever weights file of a repository lies in the cache; an index with all its shards."""
+    """Return the cached weights file of a repository, an index only with all its shards; None for none."""
     there = (cached(location, name) for name in HUB_FILES)
     return next((found for found in there if found and _whole(location, found)), None)
 
 
 def is_cached(checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint can be loaded without any network."""
+    """Return True if a checkpoint can be loaded without network."""
     if checkpoint.source != "hub":
         return Path(checkpoint.location).exists()
     return cached_weights(checkpoint.location) is not None
 
 
 def cached_repositories() -> set[str]:
-    """The ids of all repositories of which anything lies in the cache, read from one folder."""
+    """Return the ids of all repositories in the cache, read from one folder."""
     folders = Path(constants.HF_HUB_CACHE).glob("models--*")
     return {one.name.removeprefix("models--").replace("--", "/") for one in folders}
 
 
 def remove_leftovers() -> None:
-    """Remove what killed downloads have left in the cache, of this and of other programs that use the hub.
+    """Delete files in the cache from killed downloads, of this and of other programs that use the hub.
 
-    Whoever downloads a file holds a lock on its name, and writes; on a filesystem where locks mean nothing
-    the writing tells.
+    A running download holds a lock on the file's name and keeps writing. On filesystems without working
+    locks, the time of the last write decides.
     """
     cache = Path(constants.HF_HUB_CACHE)
     for path in cache.glob("models--*/blobs/*.incomplete"):
@@ -149,16 +159,16 @@ def remove_leftovers() -> None:
 
 
 def _answer(repo: str, revision: str | None, filename: str) -> Any:
-    """The hub's first answer about a file (size, hash), or HubError within ANSWER_SECONDS."""
+    """Return the hub's first answer about a file (size, hash), or raise HubError within ANSWER_SECONDS."""
     result: list[Any] = []
-    patience = 2 * ANSWER_SECONDS  # of the thread that asks: it ends some day, after we have spoken
+    patience = 2 * ANSWER_SECONDS  # the thread's own limit; the thread may end after this function
 
     def ask() -> None:
         try:
             url = hf_hub_url(repo, filename, revision=revision)
             with _checked_answers():
                 result.append(get_hf_file_metadata(url, timeout=patience))
-        except Exception as error:  # noqa: BLE001 - handed over to the waiting thread
+        except Exception as error:  # noqa: BLE001 - passed to the waiting thread
             result.append(error)
 
     thread = threading.Thread(target=ask, daemon=True, name=f"ask hub for {repo}")
@@ -173,14 +183,14 @@ def _answer(repo: str, revision: str | None, filename: str) -> Any:
 
 @dataclass
 class _Job:
-    """A download on its way. Its thread cannot be killed: with nobody waiting it ends at its next byte."""
+    """A running download. Its thread cannot be killed; without waiting callers it ends at its next byte."""
 
     total: int
     etag: str
     done: int = 0
     wire: int = 0
-    heard: int = 0  # bytes on the wire
-    farthest: int = 0  # the bytes at which the clock was last set back
+    heard: int = 0  # bytes received at the last reset of the clock
+    farthest: int = 0  # bytes at the last reset of the clock
     moved: float = field(default_factory=time.monotonic)
     waiting: int = 0
     path: str = ""
@@ -197,7 +207,7 @@ _lock = threading.Lock()
 
 
 def _forget() -> None:
-    """In a forked process nobody goes on with what the parent's threads had begun, or opens their lock."""
+    """Clear downloads and renew the lock in a forked process, where the parent's threads do not exist."""
     global _lock
     _lock = threading.Lock()
     _jobs.clear()
@@ -208,7 +218,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _downloaded(wanted: FileKey, total: int, etag: str, progress: OnBytes | None, stall: float) -> Path:
-    """Where the file of `total` bytes and this hash lies; joins a download of it on its way."""
+    """Return the path of a file of `total` bytes and this hash; joins a running download of the file."""
     repo, _, filename = wanted
     with _lock:
         job = _jobs.get(wanted)
@@ -230,7 +240,7 @@ def _downloaded(wanted: FileKey, total: int, etag: str, progress: OnBytes | None
     finally:
         with _lock:
             job.waiting -= 1
-    if isinstance(job.error, _Abandoned):  # left by others just before we came
+    if isinstance(job.error, _Abandoned):  # abandoned by its other callers just before this one joined
         return _downloaded(wanted, total, etag, progress, stall)
     if job.error is not None:
         raise _in_words(job.error, repo, filename) from job.error
@@ -246,7 +256,7 @@ def _run(wanted: FileKey, job: _Job) -> None:
         with _checked_answers():
             job.path = hf_hub_download(repo, filename, revision=revision, tqdm_class=counter)
         _verify(Path(job.path), job, f"{filename} of {repo}")
-    except Exception as error:  # noqa: BLE001 - handed over to whoever waits
+    except Exception as error:  # noqa: BLE001 - passed to the waiting callers
         job.error = error
     finally:
         with _lock:
@@ -255,7 +265,7 @@ def _run(wanted: FileKey, job: _Job) -> None:
 
 
 def _counter(job: _Job) -> type:
-    """A stand-in for tqdm's bar that counts bytes for the page, and ends a download that nobody waits for."""
+    """Return a replacement for tqdm's bar that counts bytes and ends a download without waiting callers."""
 
     class Counter:
         def __init__(self, *_: Any, total: float | None = None, **__: Any):
@@ -270,13 +280,14 @@ def _counter(job: _Job) -> type:
                     f"The hub sends more than the {job.total or _UNANNOUNCED:,} bytes that it announced; the"
                     " download was cut off."
                 )
-            # A line that trickles, or begins anew for ever, gets no farther: only many new bytes count.
+            # Only _STEP new bytes reset the clock, so a trickling or endlessly restarting download stalls.
             if job.done >= min(job.farthest + _STEP, job.total or _STEP):
                 job.farthest, job.moved = job.done, time.monotonic()
 
-        def update_transfer(self, count: float | None = 1) -> None:  # on the wire, but not yet on disk
+        def update_transfer(self, count: float | None = 1) -> None:  # received, but not yet on disk
             job.wire += int(count or 0)
-            if job.heard + _STEP <= job.wire <= job.total:  # more than all of it has begun anew
+            # more bytes than the file has mean that the transfer restarted
+            if job.heard + _STEP <= job.wire <= job.total:
                 job.heard, job.moved = job.wire, time.monotonic()
 
         def __enter__(self) -> Any:
@@ -290,7 +301,7 @@ def _counter(job: _Job) -> type:
 
 
 def _verify(path: Path, job: _Job, what: str) -> None:
-    """Compares a file with the hash that the hub told: SHA-256 of large files, git's SHA-1 of small ones."""
+    """Compare a file with the hub's announced hash: SHA-256 of large files, git's SHA-1 of small ones."""
     git = b"blob %d\0" % path.stat().st_size
     digest = hashlib.sha256() if len(job.etag) == 64 else hashlib.sha1(git, usedforsecurity=False)
     with path.open("rb") as file:
@@ -310,7 +321,7 @@ def _verify(path: Path, job: _Job, what: str) -> None:
 def _whole(location: str, weights: Path) -> bool:
     try:
         return not is_index(weights) or all(cached(location, name) for name in listed(weights))
-    except CheckpointError:  # to be told when it is loaded, not when it is listed
+    except CheckpointError:  # reported when it is loaded, not when it is listed
         return False
 
 
@@ -320,7 +331,7 @@ def _split(location: str) -> tuple[str, str | None]:
 
 
 def _in_words(error: Exception, repo: str, filename: str) -> HubError:
-    """The HubError that says what went wrong with a file of a repository, and what to do."""
+    """Return a HubError with the cause of a failed download and the remedy."""
     if isinstance(error, HubError):
         return error
     if isinstance(error, errors.RemoteEntryNotFoundError):
@@ -328,7 +339,7 @@ def _in_words(error: Exception, repo: str, filename: str) -> HubError:
     page, log_in = f"{constants.ENDPOINT}/{repo}", "log in with `hf auth login` or set HF_TOKEN"
     offline = "HF_HUB_OFFLINE forbids to ask the hub for it"
     private = "or it is private. Check its name; for a private one"
-    for kind, sentence in (  # what is more special first
+    for kind, sentence in (  # subclasses first
         (errors.OfflineModeIsEnabled, f"{repo} is not on this machine, and {offline}."),
         (errors.GatedRepoError, f"{repo} is gated: accept its conditions at {page}, then {log_in}."),
         (errors.RevisionNotFoundError, f"{repo} does not have the revision that was asked for."),
@@ -370,7 +381,7 @@ def _status(status: int, repo: str) -> str:
 
 
 def _connection(error: Exception, repo: str, filename: str) -> str:
-    # httpx's, whose module's name changes with the library
+    # httpx's errors by name, because the module's name changes with the library
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if kinds & {"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"}:
         return f"The hub ({constants.ENDPOINT}) cannot be reached from here ({first_line(error)})."
@@ -387,7 +398,7 @@ _ours = threading.local()
 
 
 def _require_hash(etag: str | None) -> str:
-    """The announced hash of a file; HubError for none, and for what can be none."""
+    """Return the announced hash of a file; HubError for none or an impossible one."""
     if not etag:
         raise HubError(_no_hub())
     if not _HASH.fullmatch(etag):
@@ -400,7 +411,7 @@ def _require_hash(etag: str | None) -> str:
 
 @contextmanager
 def _checked_answers() -> Iterator[None]:
-    """Within it, this thread's answers of the hub may not lead out of the cache: HubError."""
+    """Check this thread's answers from the hub: HubError for one that could lead out of the cache."""
     client = get_session()
     hooks = client.event_hooks
     if _check not in hooks.get("response", []):

@@ -1,4 +1,4 @@
-"""A checkpoint's files, fetched from the hub where needed, and which they were when it was loaded."""
+"""Locate a checkpoint's files, fetch them from the hub, and identify their contents at loading time."""
 
 import hashlib
 import os
@@ -30,7 +30,10 @@ class CheckpointFiles:
 
 
 def files_of(checkpoint: Checkpoint, progress: downloads.OnBytes | None = None) -> CheckpointFiles:
-    """Raises CheckpointError where there are no weights (any more), HubError where the hub gives none."""
+    """Return a checkpoint's files, fetched from the hub if needed.
+
+    Raises CheckpointError if there are no weights (any more), HubError if the hub does not deliver them.
+    """
     if checkpoint.source == "hub":
         return _from_hub(checkpoint, progress)
     with permitted(checkpoint.name):
@@ -47,7 +50,7 @@ def files_of(checkpoint: Checkpoint, progress: downloads.OnBytes | None = None) 
 
 
 def weights_of(checkpoint: Checkpoint) -> Path | None:
-    """Where its weights, or their index, lie on this machine, as far as its folder or the cache tells."""
+    """Return the path of the weights, or their index, on this machine; None if there is none."""
     if checkpoint.source == "hub":
         return downloads.cached_weights(checkpoint.location)
     place = Path(checkpoint.location)
@@ -55,7 +58,7 @@ def weights_of(checkpoint: Checkpoint) -> Path | None:
 
 
 def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
-    """timm's own record of a hub checkpoint, where it is timm's and no other architecture was asked for.
+    """Return timm's own record of a hub checkpoint, if it is timm's and no other architecture was requested.
 
     Its repository's config.json is then not needed.
     """
@@ -84,14 +87,17 @@ def _from_hub(checkpoint: Checkpoint, progress: downloads.OnBytes | None) -> Che
 
 
 def _preprocessor(found: Iterable[Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
-    """The image processor's fields of `PREPROCESSORS`, in transformers' order; None where there is none."""
+    """Return the image processor's fields from `PREPROCESSORS`, in transformers' order; None for none."""
     nested, own = [*found, None, None][:2]
     nested = (nested or {}).get("image_processor")
     return nested if isinstance(nested, Mapping) else own
 
 
 def _small(location: str, name: str, needed: bool) -> dict[str, Any] | None:
-    """A small file of a repository; unless it is `needed`, a hub out of reach is as good as none."""
+    """Return a small JSON file of a repository; None if it does not exist.
+
+    Unless it is `needed`, also None if the hub cannot be reached.
+    """
     try:
         path = if_there(location, name)
     except downloads.HubError:
@@ -102,7 +108,7 @@ def _small(location: str, name: str, needed: bool) -> dict[str, Any] | None:
 
 
 def if_there(location: str, name: str, progress: downloads.OnBytes | None = None) -> Path | None:
-    """What is fetched; None where the repository does not have it."""
+    """Fetch a weights file or index; None if the repository does not have it."""
     try:
         return downloads.fetch_weights(location, name, progress)
     except downloads.NoSuchFile:
@@ -110,15 +116,15 @@ def if_there(location: str, name: str, progress: downloads.OnBytes | None = None
 
 
 def identity_of(checkpoint: Checkpoint) -> Identity:
-    """The present identity of a checkpoint's files; CheckpointError or OSError where they are not there."""
+    """Return the present identity of a checkpoint's files; CheckpointError or OSError if they are missing."""
     stamps = _stamps(checkpoint)
     return Identity(_digest(stamps), stamps)
 
 
 def unchanged(checkpoint: Checkpoint) -> bool:
-    """Whether a loaded checkpoint's files hold what they held then; also where they were taken away since.
+    """Return True if a loaded checkpoint's files still have the same contents, or have been deleted.
 
-    One look at each file's size and times as a rule; only where these differ is a file read, once.
+    Usually compares only each file's size and times; files are read, once, only if these differ.
     """
     known = checkpoint.identity
     try:
@@ -128,13 +134,13 @@ def unchanged(checkpoint: Checkpoint) -> bool:
 
 
 def _stamps(checkpoint: Checkpoint) -> tuple[tuple[str | int, ...], ...]:
-    """What tells cheaply that a file is still the one it was; a change's own time nobody can set back."""
+    """Return each file's path, size, times and inode; the change time cannot be set back."""
     found = [(str(path), os.stat(path)) for path in _files(checkpoint)]
     return tuple((path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for path, s in found)
 
 
 def _files(checkpoint: Checkpoint) -> list[Path]:
-    """The weights, all shards of them, and what is read with them."""
+    """Return the weights, with all their shards, and the files read with them."""
     weights = weights_of(checkpoint)
     if weights is None:
         raise FileNotFoundError(checkpoint.name)
@@ -148,7 +154,7 @@ def _files(checkpoint: Checkpoint) -> list[Path]:
 
 @lru_cache(maxsize=256)
 def _digest(stamps: tuple[tuple[str | int, ...], ...]) -> str:
-    """SHA-256 of all that is in the files, one after the other."""
+    """Return the SHA-256 over the contents of all files, in order."""
     digest = hashlib.sha256()
     for path, size, *_ in stamps:
         digest.update(b"%s %d\n" % (os.path.basename(path).encode(), size))

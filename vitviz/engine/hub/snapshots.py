@@ -1,6 +1,6 @@
-"""The film of a training: the snapshots kept on the way, and what the model could do at each of them.
+"""Snapshots of a training: weights saved on the way, with losses and accuracy at each.
 
-It lies beside a checkpoint as `snapshots/step-<number>.safetensors`, and `film.csv` with a row for each.
+Files beside a checkpoint: `snapshots/step-<number>.safetensors`, and `film.csv` with a row for each.
 """
 
 import csv
@@ -20,11 +20,12 @@ _STEP = re.compile(r"step-(\d{1,12})\.safetensors")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One moment of a training; None where film.csv does not tell.
+    """One saved step of a training; values that film.csv lacks are None.
 
-    `name` is what `vitviz.load` takes, "vitviz-tiny@300" or, of the last one, the finished model
-    "vitviz-tiny". Losses are cross-entropies in nats, `top1` the share of validation pictures named rightly.
-    `averaged`: an average of weights on the way; before the last frame, a part of the training ended there.
+    `name` is the argument of `vitviz.load`, "vitviz-tiny@300" or, for the last one, the finished model
+    "vitviz-tiny". Losses are cross-entropies in nats; `top1` is the fraction of validation images classified
+    correctly. `averaged` is True for an average of weights; before the last snapshot, it marks the end of a
+    part of the training.
     """
 
     name: str
@@ -37,9 +38,9 @@ class Snapshot:
 
 
 def frames(checkpoint: Checkpoint) -> list[Snapshot]:
-    """The frames of a checkpoint's training, first step first, the finished model last; empty for none kept.
+    """Return all snapshots of a checkpoint's training, first step first, the finished model last.
 
-    `checkpoint` may be one of its snapshots as well.
+    Empty without snapshots. `checkpoint` may be one of its own snapshots.
     """
     kept, name = snapshots(checkpoint), checkpoint.name.partition("@")[0]
     if not kept:
@@ -52,12 +53,12 @@ def frames(checkpoint: Checkpoint) -> list[Snapshot]:
 
 
 def snapshots(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
-    """The steps of a checkpoint's training film with their files, in order; empty where there is none."""
+    """Return the steps of a checkpoint's snapshots with their files, in order; empty if there are none."""
     root = _root(checkpoint)
     if checkpoint.source in ("hub", "memory") or not (root / "snapshots").is_dir():
         return []
     files, within = (root / "snapshots").iterdir(), root.resolve()
-    # A link may point anywhere on the machine; what the page offers stays inside of the folder.
+    # A link may point anywhere on the machine; the page offers only files inside the folder.
     return sorted(
         (int(step[1]), path)
         for path in files
@@ -66,7 +67,7 @@ def snapshots(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
 
 
 def snapshot(checkpoint: Checkpoint, step: int) -> Checkpoint:
-    """One step of a training film as a checkpoint of its own; CheckpointError for one that was not kept."""
+    """Return the snapshot of one step as a checkpoint; CheckpointError for a step that was not saved."""
     kept = dict(snapshots(checkpoint))
     if step not in kept:
         steps = ", ".join(map(str, kept)) or "none"
@@ -76,7 +77,10 @@ def snapshot(checkpoint: Checkpoint, step: int) -> Checkpoint:
 
 
 def kept_tensors(checkpoint: Checkpoint, *names: str) -> list[Tensor]:
-    """A tensor by its name's end at every snapshot and of the finished model, alone; empty without a film."""
+    """Read the tensors with these name endings from every snapshot and the finished model.
+
+    The list is empty without snapshots.
+    """
     kept = [path for _, path in snapshots(checkpoint)]
     found = []
     for path in [*kept, *([_root(checkpoint) / "model.safetensors"] if kept else [])]:
@@ -87,7 +91,7 @@ def kept_tensors(checkpoint: Checkpoint, *names: str) -> list[Tensor]:
 
 
 def folder_of(checkpoint: Checkpoint) -> Path:
-    """The folder in which a checkpoint of this name, and its snapshots, are found."""
+    """Return the folder that holds a checkpoint of this name and its snapshots."""
     return _root(checkpoint).parent
 
 

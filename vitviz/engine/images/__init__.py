@@ -1,1 +1,1 @@
-"""Pictures: opened, checked, and made into what a model reads."""
+"""Open, check, edit and preprocess images and video frames."""

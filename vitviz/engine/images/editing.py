@@ -1,20 +1,20 @@
-"""A photograph retouched by strokes, one after the other, each rounded to 8 bits: the same bytes every time.
+"""Edit an image by strokes, in order, each rounded to 8 bits, so that equal edits give equal bytes.
 
-    brush       a path with round ends as wide as it says, in a colour, the mean colour of the picture as it
-                was, noise (PCG64 of its seed, each byte as likely), or the picture so far, blurred by a
+    brush       a path with round ends and the given width, in a colour, the mean colour of the original,
+                noise (PCG64 of its seed, each byte equally likely), or the current image, blurred by a
                 Gaussian of a quarter of that width
-    erase       the picture as it was before all strokes
-    move, copy  a rectangle, or what lies within an outline and on it, laid down further on; where it says so
-                scaled (bilinear, an outline by the nearest pixel) and mirrored, its upper left corner where
-                it would be otherwise; behind a moved one the mean colour is left, likewise shift
-    onto        the same onto another photograph, which is the picture as it was for all that follows
+    erase       the original image, before all strokes
+    move, copy  a rectangle, or the inside of an outline and the outline itself, pasted further on; optionally
+                scaled (bilinear, an outline by the nearest pixel) and mirrored, with its upper left corner
+                where it would be otherwise; a moved piece leaves the mean colour behind, likewise shift
+    onto        as copy, onto another image, which is the original for all following strokes
     brightness  v + 255 b / 100; contrast 128 + (v - 128)(1 + c / 100); hue: H turned in HSV
-    rotate      against the clock about the middle, bilinear, the mean colour where nothing is
+    rotate      anticlockwise about the centre, bilinear, with the mean colour where no image is
 
-Everything is painted in place, in bands or one channel after the other, and asked between two of them whether
-somebody still waits: a picture of 80 million pixels takes 240 MB, and each copy as much again.
+All strokes paint in place, in bands or channel by channel, and check for cancellation in between: an image of
+80 million pixels takes 240 MB, and each copy as much again.
 
-What it does not show: no photograph in training was painted over; a hard edge is part of what is answered.
+What it does not show: no image in training was painted over; a hard edge affects the prediction, too.
 """
 
 from collections.abc import Iterator
@@ -32,22 +32,28 @@ from vitviz.traces import cancellation
 from vitviz.traces.image_edits import NONE, ImageEdit, ImageEdits
 from vitviz.traces.samples import sample_image
 
-MARK = "retouched"  # in a picture's info, where a file may say so too, but only in words
-WORK = 1_000_000_000  # pixels that all strokes may go over: a minute
-FILLED = 20  # pixels of a path's shape are filled in the time in which one is painted
+MARK = "retouched"  # key in an image's info; a file can only store text there
+WORK = 1_000_000_000  # pixels that all strokes may cover: a minute
+FILLED = 20  # pixels of a path's shape are filled in the time of painting one
 _PIECES = ("move", "copy", "onto", "shift")
 Pixels = UInt8[np.ndarray, "height width 3"]
 
 
 def edit_image(image: Any, strokes: str | ImageEdits, other: Any = None) -> Image.Image:
-    """The picture with strokes painted over it, upright, in RGB and of its own size; itself stays as it was.
+    """Return a copy of an image with strokes applied, upright, in RGB and of its own size.
 
-    `image`: a path, PIL image or array, as for `Inspector.trace`, whose trace then says how it was retouched;
-    `strokes`: such as "brush.mean_24.10.20.5.3 erase_9.4.4 move_0.0.16.16.32.0 rotate_15", in pixels of the
-    upright picture: tools brush, erase, move, copy, brightness, contrast, hue, rotate and shift; and such as
-    "onto.coffee_0.0.16.16.32.0", which lays a piece as `copy` does, but onto a sample by its name or onto
-    `other` ("onto.other_"): the picture is then that one. Raises VitvizError for other strokes, ImageError
-    for a bad picture or a photograph that there is not, and where they go over too many pixels.
+    Args:
+        image: A path, PIL image or array, as for `Inspector.trace`. A trace of the result records the
+            strokes.
+        strokes: Strokes in pixels of the upright image, such as "brush.mean_24.10.20.5.3 erase_9.4.4
+            move_0.0.16.16.32.0 rotate_15". Tools: brush, erase, move, copy, brightness, contrast, hue, rotate
+            and shift. "onto.coffee_0.0.16.16.32.0" pastes a piece as `copy` does, but onto a sample, by its
+            name, or onto `other` ("onto.other_"); the result is then that image.
+        other: The image for "onto.other_".
+
+    Raises:
+        VitvizError: The strokes are invalid.
+        ImageError: An image cannot be read or is missing, or the strokes cover too many pixels.
 
     >>> picture = edit_image(np.zeros((8, 8, 3), np.uint8), "brush.ff8800_3.4.4")
     >>> picture.getpixel((4, 4)), picture.getpixel((0, 0))
@@ -60,7 +66,7 @@ def edit_image(image: Any, strokes: str | ImageEdits, other: Any = None) -> Imag
 def painted_over(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
     """Return the pixels of `edit_image(image, strokes, other)`, an array of their own."""
     original = pixels_of(open_image(image))
-    erases = any(stroke.tool == "erase" for stroke in strokes.each)  # and so needs the pixels as they were
+    erases = any(stroke.tool == "erase" for stroke in strokes.each)  # and so needs the original pixels
     found, left = original.copy() if erases else original, WORK
     mean = _mean(original)
     for stroke in strokes.each:
@@ -74,7 +80,7 @@ def painted_over(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
             _refuse(original.shape)
         piece = _cut(found, stroke, box) if stroke.tool in _PIECES and across and down else None
         if stroke.tool == "onto":
-            del found, original  # one picture in memory at a time
+            del found, original  # one image in memory at a time
             original = pixels_of(open_image(other) if stroke.ink == "other" else sample_image(stroke.ink))
             found = original.copy() if erases else original
             mean, left = _mean(original), left - original.size // 3
@@ -95,26 +101,26 @@ def _refuse(shape: tuple[int, ...]) -> None:
 
 
 def mark_edited(pixels: Pixels, strokes: ImageEdits) -> Image.Image:
-    """A picture that knows how it was retouched."""
+    """Return pixels as an image that records its strokes."""
     image = Image.fromarray(pixels)
     image.info[MARK] = strokes
     return image
 
 
 def strokes_on(image: Image.Image) -> ImageEdits:
-    """How a picture was retouched; none where it was not, whatever its file says."""
+    """Return the strokes applied to an image by vitviz; none for any other image, whatever its file says."""
     found = image.info.get(MARK)
     return found if isinstance(found, ImageEdits) else NONE
 
 
 def _mean(pixels: Pixels) -> tuple[int, ...]:
-    """The mean colour, to the nearest."""
+    """Return the mean colour, rounded to the nearest integer."""
     sums = sum(pixels[rows].sum((0, 1), np.int64) for rows in _bands(pixels))
     return tuple(map(int, (2 * sums // (pixels.size // 3) + 1) // 2))
 
 
 def _box(stroke: ImageEdit, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """Left, top, right and bottom of what a stroke changes, or takes, of the picture."""
+    """Return left, top, right and bottom of the region that a stroke changes or cuts."""
     height, width, _ = shape
     if stroke.tool in ("brush", "erase"):
         path, wide = _path(stroke), stroke.numbers[0]
@@ -133,7 +139,7 @@ def _path(stroke: ImageEdit) -> np.ndarray:
 
 
 def _filled(stroke: ImageEdit, area: int) -> int:
-    """Return how many pixels are filled, again and again, for the shape of a path within a box of `area`."""
+    """Return the number of pixels filled, with repetitions, to draw a path within a box of `area` pixels."""
     if stroke.tool not in ("brush", "erase"):
         return 0
     wide = stroke.numbers[0]
@@ -150,14 +156,14 @@ def _bands(pixels: np.ndarray, rows: int = 8) -> Iterator[slice]:
 
 
 def _channels(pixels: Pixels) -> Iterator[tuple[int, Image.Image]]:
-    """Yield each channel as a picture of its own, a quarter of what Pillow takes for RGB."""
+    """Yield each channel as an image of its own, a quarter of the memory that Pillow takes for RGB."""
     for channel in range(3):
         cancellation.check()
         yield channel, Image.fromarray(np.ascontiguousarray(pixels[..., channel]))
 
 
 def _brushed(stroke: ImageEdit, box: tuple[int, int, int, int]) -> Bool[np.ndarray, "height width"]:
-    """Return where in its box a path is, painted piece by piece until it covers the whole box."""
+    """Return the mask of a path within its box, drawn piece by piece until it covers the whole box."""
     left, top, right, bottom = box
     under = np.zeros((bottom - top, right - left), np.uint8)
     path = (_path(stroke) - (left, top)).astype(np.int32)
@@ -202,8 +208,8 @@ def _painted(
 
 
 def _blurred(pixels: Pixels, under: np.ndarray, wide: int, box: tuple[int, int, int, int]) -> None:
-    """Blur what is under a brush."""
-    left, top, right, bottom = box  # four deviations: nothing from further away reaches the box
+    """Blur the pixels under a brush."""
+    left, top, right, bottom = box  # four deviations: pixels further away do not affect the box
     x, y = max(0, left - wide), max(0, top - wide)
     for channel, image in _channels(pixels[y : bottom + wide, x : right + wide]):
         smooth = np.asarray(image.filter(ImageFilter.GaussianBlur(wide / 4)))
@@ -214,7 +220,7 @@ def _blurred(pixels: Pixels, under: np.ndarray, wide: int, box: tuple[int, int, 
 def _cut(
     pixels: Pixels, stroke: ImageEdit, box: tuple[int, int, int, int]
 ) -> tuple[Pixels, Bool[np.ndarray, "height width"]]:
-    """Return a piece of the picture, and where within it the outline is."""
+    """Return a piece of the image, and the mask of its outline."""
     left, top, right, bottom = box
     under = np.broadcast_to(True, (bottom - top, right - left))  # takes no memory
     if len(stroke.numbers) > 8:
@@ -228,7 +234,7 @@ def _laid_down(
     pixels: Pixels, cut: tuple[Pixels, np.ndarray], mean: tuple[int, ...], stroke: ImageEdit,
     box: tuple[int, int, int, int],
 ) -> None:  # fmt: skip
-    """Lay a piece down further on, and where it is taken away leave the mean colour behind."""
+    """Paste a piece at its new position; a moved piece leaves the mean colour behind."""
     piece, under = cut
     if stroke.tool in ("move", "shift"):
         left, top, right, bottom = box
@@ -239,7 +245,7 @@ def _laid_down(
         outline = _scaled(Image.fromarray(np.uint8(under)), stroke, Image.Resampling.NEAREST)
         under = np.asarray(outline).view(bool)
         scaled = np.empty((*under.shape, 3), np.uint8)
-        for channel, image in _channels(piece):  # one at a time, for the memory
+        for channel, image in _channels(piece):  # one at a time, to save memory
             scaled[..., channel] = _scaled(image, stroke, Image.Resampling.BILINEAR)
         piece = scaled
     across, down = stroke.numbers if stroke.tool == "shift" else stroke.numbers[4:6]
@@ -254,7 +260,7 @@ def _laid_down(
 
 
 def _scaled(piece: Image.Image, stroke: ImageEdit, how: Image.Resampling) -> Image.Image:
-    """Return a piece, or its outline, as wide and high as it becomes, mirrored where that is negative."""
+    """Return a piece, or its outline, at its new width and height, mirrored where these are negative."""
     sides = zip(piece.size, stroke.numbers[2:4], stroke.goal, strict=True)
     piece = piece.resize([max(1, abs(now) * one // was) for one, was, now in sides], how)
     for side, way in zip(stroke.goal, Image.Transpose, strict=False):  # left to right, then top to bottom
@@ -263,7 +269,7 @@ def _scaled(piece: Image.Image, stroke: ImageEdit, how: Image.Resampling) -> Ima
 
 
 def _recoloured(pixels: Pixels, tool: str, number: int) -> Pixels:
-    """Return pixels with another brightness, contrast or hue."""
+    """Return pixels with changed brightness, contrast or hue."""
     values = np.arange(256)
     if tool == "hue":
         turn = round(number * 256 / 360)

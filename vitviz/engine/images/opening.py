@@ -1,17 +1,16 @@
-"""From whatever a person hands over to an upright RGB picture, or to a sentence that says why not.
+"""Convert any image source into an upright RGB image, or raise ImageError with a message for the user.
 
-What can be refused is refused from the header, before a pixel is decoded: the file's size, its format, how
-many pixels it declares, how elongated it is, and how often a JPEG goes over it. A progressive one comes in
-scans, each at the whole's cost, and a file of 2.6 MB can ask for 20,000 of them, which keeps a core busy for
-an hour; usual are about ten (10 for colour and 6 for grey by libjpeg's own script, 9 to 12 by mozjpeg's), in
-baseline files one to four. The model's input and strokes are made of the picture at full resolution; what is
-drawn is made smaller first (`for_drawing`). Conversions go band by band, and large pictures are decoded one
-at a time, because 80 million pixels take 320 MB however few bytes the file has. Colour profiles are not
-applied, as the models were trained without them.
+Refusals come from the header, before a pixel is decoded: the file's size, its format, the number of pixels it
+declares, the aspect ratio, and the number of a JPEG's scans. Each scan of a progressive JPEG covers the whole
+image, and a file of 2.6 MB can ask for 20,000 scans, which keeps a core busy for an hour; usual are about ten
+(10 for colour and 6 for grey by libjpeg's own script, 9 to 12 by mozjpeg's), in baseline files one to four.
+The model's input and strokes are computed from the image at full resolution; images for display are first
+made smaller (`for_drawing`). Conversions run band by band, and large images are decoded one at a time,
+because 80 million pixels take 320 MB however few bytes the file has. Colour profiles are not applied, as the
+models were trained without them.
 
-A value is always scaled to 8 bits from the range of its type, never from the darkest and brightest pixel
-found, so that a dark picture stays dark; where a type has no range of its own (floating point), 0 to 1 is
-expected.
+A value is always scaled to 8 bits from the range of its type, never from the darkest and brightest pixel, so
+that a dark image stays dark. A type without a range of its own (floating point) is expected to hold 0 to 1.
 """
 
 import io
@@ -30,44 +29,44 @@ from PIL import ExifTags, Image
 from vitviz.errors import ImageError
 from vitviz.traces import cancellation
 
-MAX_BYTES = 20 * 2**20  # of a picture
+MAX_BYTES = 20 * 2**20  # of an image file
 MAX_PIXELS = 80_000_000  # phones deliver 50 million; decoded, a pixel takes 4 bytes
-MOST_OF = {"WEBP": 50_000_000}  # its decoder takes 16 bytes a pixel, three times what others do
-MAX_DRAWN = 3_200  # pixels of a side of what is drawn: 400 mm, the widest figure, at 200 pixels an inch
+MOST_OF = {"WEBP": 50_000_000}  # its decoder takes 16 bytes a pixel, three times as much as others
+MAX_DRAWN = 3_200  # pixels of a side for display: 400 mm, the widest figure, at 200 pixels an inch
 BAND = 2**21  # pixels that are converted at once
-LARGE = 10 * BAND  # pixels of a picture of which one is decoded at a time
-MAX_ELONGATION = 20  # longer side to shorter; beyond, the model would see next to nothing of the picture
+LARGE = 10 * BAND  # pixels; larger images are decoded one at a time
+MAX_ELONGATION = 20  # longer side to shorter; beyond, the model would see almost nothing of the image
 
-# Pillow's names and the usual ones. No formats beyond these: reading EPS, for one, starts a program.
+# Pillow's names and the usual names. No other formats: reading EPS, for example, starts a program.
 FORMATS = {name.upper(): name for name in ("JPEG", "PNG", "WebP", "GIF", "TIFF", "BMP", "AVIF")}
 READABLE = "JPEG, PNG, WebP, GIF, TIFF, BMP or AVIF"
-HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis")  # what iPhones write; Pillow cannot read it
+HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis")  # written by iPhones; Pillow cannot read them
 
-# EXIF 2.32, tag 0x0112: what makes the picture upright, from 2 on
+# EXIF 2.32, tag 0x0112: operations that make the image upright, from value 2 on
 _UPRIGHT = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
 TURNS = {tag: Image.Transpose[name] for tag, name in enumerate(_UPRIGHT.split(), start=2)}
 
-MAX_SCANS = 100  # what libtiff allows, too
-MAX_WORK = 1_200_000_000  # scans x pixels: 15 scans of the largest picture, 100 of one of 12 million pixels
+MAX_SCANS = 100  # libtiff's limit, too
+MAX_WORK = 1_200_000_000  # scans x pixels: 15 scans of the largest image, 100 of 12 million pixels
 
-_MARKER = re.compile(rb"\xff+([^\x00\xff])")  # fill bytes may stand before one; a zero behind 0xff is data
+_MARKER = re.compile(rb"\xff+([^\x00\xff])")  # fill bytes may precede a marker; 0xff before zero is data
 _SCAN, _END, _ALONE = 0xDA, 0xD9, {0x01, *range(0xD0, 0xD9)}  # T.81, table B.1: these have no length
 
 # TIFF 6.0: BitsPerSample, PhotometricInterpretation, SamplesPerPixel, PlanarConfiguration, SampleFormat
 BITS, PHOTOMETRIC, SAMPLES, PLANAR, SAMPLE_FORMAT = 258, 262, 277, 284, 339
-SIGNED = 2  # a SampleFormat
-OVERSHOOT = 1e-3  # resampling leaves floating-point pictures this little outside of 0 to 1
+SIGNED = 2  # value of SampleFormat
+OVERSHOOT = 1e-3  # resampling may leave floating-point values outside 0 to 1 by this much
 
 
 def open_image(source: Any) -> Image.Image:
-    """An upright RGB picture from a path, bytes, an open binary file, a PIL image, or an array.
+    """Return an upright RGB image from a path, bytes, an open binary file, a PIL image, or an array.
 
     Arrays are height x width, alone or with 1, 3 or 4 channels last: uint8, uint16 (0 to 65535), bool, or
-    floating point from 0 to 1. Transparency is laid on white; of animations and multi-page files the first
-    frame is taken; 16-bit grey is scaled from 0..65535. A PIL image that is upright RGB already is handed
-    back itself, not a copy. Raises ImageError, with a sentence for the page, for what is no picture, is
-    damaged, has more than 20 MB or 80 million pixels (a WebP 50), is 20 times longer than wide, or is
-    anything else.
+    floating point from 0 to 1. Transparency is composited on white; of animations and multi-page files the
+    first frame is read; 16-bit grey is scaled from 0..65535. A PIL image that is already upright RGB is
+    returned itself, not a copy. Raises ImageError, with a sentence for the page, for a source that is not an
+    image, is damaged, has more than 20 MB or 80 million pixels (a WebP 50), or has one side 20 times longer
+    than the other.
 
     >>> open_image(np.full((2, 3), 65535, dtype=np.uint16)).getpixel((0, 0))
     (255, 255, 255)
@@ -91,7 +90,7 @@ def open_image(source: Any) -> Image.Image:
 
 
 def for_drawing(source: Any) -> UInt8[np.ndarray, "height width 3"]:
-    """Return the pixels of `open_image(source)`, at most `MAX_DRAWN` a side; a larger picture is averaged.
+    """Return the pixels of `open_image(source)`, at most `MAX_DRAWN` a side; a larger image is averaged.
 
     >>> for_drawing(np.zeros((100, 1000), np.uint8)).shape, for_drawing(np.zeros((400, 8000), np.uint8)).shape
     ((100, 1000, 3), (160, 3200, 3))
@@ -104,7 +103,7 @@ def for_drawing(source: Any) -> UInt8[np.ndarray, "height width 3"]:
 
 
 def pixels_of(image: Image.Image) -> UInt8[np.ndarray, "height width 3"]:
-    """Return an RGB picture's pixels as an array of its own; np.array would hold them three times for it."""
+    """Return an RGB image's pixels as a new array; np.array would hold them three times meanwhile."""
     pixels = np.empty((image.height, image.width, 3), np.uint8)
     for top, band in _bands(image):
         pixels[top : top + band.height] = np.asarray(band)
@@ -112,7 +111,7 @@ def pixels_of(image: Image.Image) -> UInt8[np.ndarray, "height width 3"]:
 
 
 def _bands(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
-    """Yield the picture in bands of about `BAND` pixels, each with its first row."""
+    """Yield the image in bands of about `BAND` pixels, each with its first row."""
     rows = max(1, BAND // image.width)
     for top in range(0, image.height, rows):
         cancellation.check()
@@ -124,7 +123,7 @@ _large = threading.Lock()
 
 @contextmanager
 def _turn_of_large(size: tuple[int, int]) -> Iterator[None]:
-    """Wait until no other large picture is being decoded, where one of this (width, height) is large."""
+    """Wait until no other large image is being decoded, if one of this (width, height) is large."""
     if size[0] * size[1] <= LARGE:
         yield
         return
@@ -138,7 +137,7 @@ def _turn_of_large(size: tuple[int, int]) -> Iterator[None]:
 
 
 def _forget() -> None:
-    """In a forked process nobody opens a lock that a thread of the parent's holds."""
+    """Renew the lock in a forked process, where the parent's thread that holds it does not exist."""
     global _large
     _large = threading.Lock()
 
@@ -148,22 +147,22 @@ if hasattr(os, "register_at_fork"):
 
 
 def _read(source: object) -> tuple[str, bytes]:
-    """What to call a source in a sentence, and its bytes."""
+    """Return a source's name for messages, and its bytes."""
     name = "The upload"
     try:
         if isinstance(source, (str, os.PathLike)):
             path = Path(source)
             name = plain_name(path)
-            if not path.is_file():  # nothing there, a folder, or a pipe that would never end
+            if not path.is_file():  # missing, a folder, or a pipe that would never end
                 there = "expected the path of a picture on this machine"
                 raise ImageError(f"There is no file {name}: {there}. Check the path.")
             with path.open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
         elif isinstance(source, (bytes, bytearray, memoryview)):
             data = bytes(source)
-        elif hasattr(source, "read"):  # an open binary file, or what behaves like one
+        elif hasattr(source, "read"):  # an open binary file or a similar object
             if isinstance(source, io.IOBase) and source.seekable():
-                source.seek(0)  # it may just have been written
+                source.seek(0)  # it may be at its end, just written
             data = source.read(MAX_BYTES + 1)
         else:
             data = None
@@ -188,14 +187,14 @@ def _read(source: object) -> tuple[str, bytes]:
 
 
 def _identified(name: str, data: bytes) -> Image.Image:
-    """The picture with its header read and nothing decoded."""
+    """Return the image with its header read and no pixel decoded."""
     if data[4:8] == b"ftyp" and any(brand in data[8:40] for brand in HEIC_BRANDS):
         raise ImageError(
             f"{name} is a HEIC photograph, which cannot be read here: expected {READABLE}. Export it as JPEG"
             " and try again."
         )
-    # Pillow's own table of readers rather than Image.open, which raises or warns about size by a global limit
-    # before the size is known, and cannot tell a damaged picture from what is none.
+    # Use Pillow's table of readers, not Image.open, which applies a global size limit before the size is
+    # known and cannot tell a damaged image from a file that is not an image.
     Image.init()
     for key, title in FORMATS.items():
         reader, accepts = Image.OPEN.get(key, (None, None))
@@ -213,7 +212,7 @@ def _identified(name: str, data: bytes) -> Image.Image:
 
 
 def check_size(name: str, size: tuple[int, int], most: int = MAX_PIXELS) -> None:
-    """Raises ImageError where a picture (width, height) is empty, too large, or too elongated."""
+    """Raise ImageError if an image (width, height) is empty, too large, or too elongated."""
     width, height = size
     this = f"{name} is {width} x {height} pixels"
     if min(size) < 1:
@@ -231,7 +230,7 @@ def check_size(name: str, size: tuple[int, int], most: int = MAX_PIXELS) -> None
 
 
 def scans(data: bytes) -> int:
-    """How many scans a JPEG file's first picture has by its markers (T.81, annex B), up to `MAX_SCANS` + 1.
+    """Count the scans of a JPEG file's first image by its markers (T.81, annex B), up to `MAX_SCANS` + 1.
 
     >>> scans(bytes.fromhex("ffd8 ffda0002 00ff00 ffd0 12 ffda0002 34 ffd9 ffda0002"))
     2
@@ -246,12 +245,12 @@ def scans(data: bytes) -> int:
             continue
         found += marker[1][0] == _SCAN
         length = int.from_bytes(data[place : place + 2], "big")
-        place += max(length, 2)  # of a thumbnail within a segment nothing is counted
+        place += max(length, 2)  # skip the segment: a thumbnail in it is not counted
     return found
 
 
 def require_few_scans(name: str, data: bytes, size: tuple[int, int]) -> None:
-    """ImageError where decoding a JPEG of this (width, height) would go over the picture too often."""
+    """Raise ImageError for a JPEG of this (width, height) that has too many scans to decode."""
     found, pixels = scans(data), size[0] * size[1]
     if found > MAX_SCANS or found * pixels > MAX_WORK:
         count = f"more than {MAX_SCANS}" if found > MAX_SCANS else str(found)
@@ -263,11 +262,11 @@ def require_few_scans(name: str, data: bytes, size: tuple[int, int]) -> None:
 
 
 def _upright_rgb(name: str, image: Image.Image) -> Image.Image:
-    """The picture decoded, in RGB and turned as its EXIF tag asks."""
+    """Return the decoded image in RGB, turned as its EXIF tag asks."""
     try:
         require_interleaved(image)
         image.load()
-        # after decoding: Pillow turns TIFF itself, and takes the tag away
+        # after decoding, because Pillow turns TIFF itself and removes the tag
         turn = TURNS.get(_orientation(image))
         rgb = rgb_of(image)
         if turn is None:
@@ -277,13 +276,13 @@ def _upright_rgb(name: str, image: Image.Image) -> Image.Image:
         raise
     except Exception as error:  # decoders raise nearly anything on broken pixels
         raise _undecodable(name, FORMATS.get(image.format or "", "picture")) from error
-    # the tag is still in there, and would turn the picture again when it is handed in again
+    # the info still has the tag, which would turn the image again if it were opened again
     turned.info.clear()
     return turned
 
 
 def _orientation(image: Image.Image) -> int:
-    """The EXIF orientation; 1 where it cannot be read: a damaged tag is no reason to refuse a photograph."""
+    """Return the EXIF orientation; 1 for a damaged tag, which is no reason to refuse an image."""
     try:
         return int(image.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:  # struct.error, SyntaxError, UnicodeDecodeError and others
@@ -298,14 +297,14 @@ def _undecodable(name: str, title: str) -> ImageError:
 
 
 def plain_name(path: Path) -> str:
-    """A file's name as plain text: names may be hostile, and some pages render what they show."""
+    """Return a file's name as plain text: names may be hostile, and some pages render them."""
     return re.sub(r"[^\w .+-]", "_", path.name)[:60] or "with an empty name"
 
 
 def rgb_of(image: Image.Image) -> Image.Image:
-    """A decoded picture in RGB, the transparent laid on white; RGB itself is handed back, not copied.
+    """Return a decoded image in RGB, transparency composited on white; an RGB image is returned itself.
 
-    Raises ImageError where grey values lie outside of their range.
+    Raises ImageError for grey values outside of their range.
 
     >>> rgb_of(Image.new("RGBA", (1, 1), (255, 0, 0, 0))).getpixel((0, 0))
     (255, 255, 255)
@@ -314,7 +313,7 @@ def rgb_of(image: Image.Image) -> Image.Image:
         return image
     canvas, tags = Image.new("RGB", image.size, "white"), getattr(image, "tag_v2", {})
     for top, band in _bands(image):
-        # Pillow would cut these off at 255.
+        # Pillow would clip these values at 255.
         if band.mode == "F" or band.mode.startswith("I") or _signed(band.mode, tags):
             canvas.paste(rgb_of_array(_grey_values(band, tags)), (0, top))
         elif band.has_transparency_data:
@@ -326,7 +325,7 @@ def rgb_of(image: Image.Image) -> Image.Image:
 
 
 def require_interleaved(image: Image.Image) -> None:
-    """ImageError for a TIFF in planes that Pillow misreads without a word: but three or four of 8 bits."""
+    """Raise ImageError for a TIFF in planes (except 3 or 4 of 8 bits), which Pillow silently misreads."""
     tags = getattr(image, "tag_v2", {})
     bits, samples = tags.get(BITS) or (1,), tags.get(SAMPLES, 1)
     if tags.get(PLANAR) == 2 and samples > 1 and not (samples in (3, 4) and set(bits) == {8}):
@@ -337,7 +336,7 @@ def require_interleaved(image: Image.Image) -> None:
 
 
 def rgb_of_array(array: Shaped[np.ndarray, "height width *channel"]) -> Image.Image:
-    """The same from an array: uint8, uint16 (0 to 65535), bool, or floating point from 0 to 1.
+    """Return an array as an RGB image: uint8, uint16 (0 to 65535), bool, or floating point from 0 to 1.
 
     Channels come last: grey, RGB, or RGB with opacity. Raises ImageError for other shapes, types and ranges.
 
@@ -350,7 +349,7 @@ def rgb_of_array(array: Shaped[np.ndarray, "height width *channel"]) -> Image.Im
 
 
 def width_and_height(array: np.ndarray) -> tuple[int, int]:
-    """The size of a picture given as an array; ImageError where its shape is not that of one picture."""
+    """Return the size of an image given as an array; ImageError for the shape of anything else."""
     if array.ndim == 2 or array.ndim == 3 and array.shape[2] in (1, 3, 4):
         return array.shape[1], array.shape[0]
     shape = " x ".join(map(str, array.shape)) or "a single number"
@@ -361,7 +360,7 @@ def width_and_height(array: np.ndarray) -> tuple[int, int]:
 
 
 def _eight_bit(array: np.ndarray) -> UInt8[np.ndarray, "height width *channel"]:
-    """Values from 0 to 255, scaled from the range of the array's type."""
+    """Return values from 0 to 255, scaled from the range of the array's type."""
     kind, bytes_each = array.dtype.kind, array.dtype.itemsize
     if kind == "b":
         return array.astype(np.uint8) * np.uint8(255)
@@ -375,7 +374,7 @@ def _eight_bit(array: np.ndarray) -> UInt8[np.ndarray, "height width *channel"]:
             " Convert it with astype('uint8')."
         )
     low, high = float(array.min()), float(array.max())
-    if not (low >= -OVERSHOOT and high <= 1 + OVERSHOOT):  # said this way round, NaN is refused too
+    if not (low >= -OVERSHOOT and high <= 1 + OVERSHOOT):  # in this form NaN is refused, too
         raise ImageError(
             f"The floating-point picture has values from {low:.4g} to {high:.4g}: expected 0 to 1. Scale it,"
             " or convert it to uint8."
@@ -384,18 +383,18 @@ def _eight_bit(array: np.ndarray) -> UInt8[np.ndarray, "height width *channel"]:
 
 
 def _grey_values(image: Image.Image, tags: Mapping[int, Any]) -> Num[np.ndarray, "height width"]:
-    """The pixels of a grey picture other than of 8 plain bits: floats as they are, integers as uint16."""
+    """Return the pixels of a grey image that is not plain 8 bits: floats unchanged, integers as uint16."""
     values = np.asarray(image)
     if image.mode == "L":
         values = values.view(np.int8)
-    # Pillow hands over the numbers as they stand in a TIFF; what they mean, its tags say.
+    # Pillow returns a TIFF's stored numbers; the tags define their meaning.
     bits, white_is_zero = (tags.get(BITS) or (16,))[0], tags.get(PHOTOMETRIC) == 0
     if values.dtype.kind == "f":
         return 1 - values if white_is_zero else values
     highest = (
         {8: 127, 16: 32767}.get(bits, 65535) if _signed(image.mode, tags) else 4095 if bits == 12 else 65535
     )
-    if highest != 65535:  # 12 bits in 16, or signed numbers, whose lower half is darker than black
+    if highest != 65535:  # 12 bits in 16, or signed numbers, whose negative half is darker than black
         if values.min() < 0:
             raise ImageError(
                 f"The picture has grey values from {values.min()}: expected 0 to {highest}. Save it with 8 or"
@@ -415,5 +414,5 @@ def _grey_values(image: Image.Image, tags: Mapping[int, Any]) -> Num[np.ndarray,
 
 
 def _signed(mode: str, tags: Mapping[int, Any]) -> bool:
-    """Whether a grey picture's numbers are signed, which Pillow's mode does not tell of those of 8 bits."""
+    """Return True if a grey image's numbers are signed; Pillow's mode does not tell for 8 bits."""
     return (tags.get(SAMPLE_FORMAT) or (1,))[0] == SIGNED and (mode == "L" or mode.startswith("I"))

@@ -1,12 +1,12 @@
-"""Patches painted over: with the mean colour, blurred, or black; one definition for an edit and for a trial.
+"""Paint over patches with the mean colour, a blurred image, or black, for ablation and faithfulness.
 
-    mean   0 in the model's units: the mean that its pictures are normalised with, the same for every picture
-    blur   the picture through a Gaussian whose deviation is a patch, cut off at two; edges are repeated
-    black  0 of the picture's own values
+    mean   0 in the model's units: the mean of its normalisation, equal for every image
+    blur   the image through a Gaussian whose deviation is a patch, cut off at two; edges are repeated
+    black  0 of the image's own values
 
-all in float on what the model gets; only what is shown of it is rounded to 8 bits. Published tests take
-patches away so, because a convolutional network cannot leave them out. A painted patch is still a patch: the
-model sees that something grey, smooth or black stands there, and answers to that too.
+All fills are computed in float on the model's input; only the displayed copy is rounded to 8 bits. Published
+tests remove patches in this way, because a convolutional network cannot leave them out. A painted patch is
+still a patch: the model sees a grey, smooth or black square there, and its prediction depends on it.
 """
 
 from dataclasses import replace
@@ -21,14 +21,14 @@ from vitviz.engine.defaults import in_float32
 from vitviz.engine.images.preprocess import Prepared, Preprocessing
 from vitviz.traces.grid import Grid
 
-BLUR = 1.0  # deviation of the Gaussian, in patches: nothing smaller than one is left
+BLUR = 1.0  # deviation of the Gaussian, in patches: no detail smaller than a patch remains
 
 
 @in_float32()
 def painted(
     prepared: Prepared, preprocessing: Preprocessing, grid: Grid, patches: tuple[int, ...], how: str
 ) -> Prepared:
-    """The picture with some patches (from 0) painted over, in what is shown and what the model gets."""
+    """Paint over some patches (from 0), in the displayed image and in the model's input."""
     picture, (height, width), (rows, cols) = prepared.view.picture, grid.patch, grid.pixels
     over, some = np.zeros(picture.shape[:2], bool), np.isin(np.arange(grid.patches), patches)
     over[:rows, :cols] = some.reshape(grid.rows, grid.cols).repeat(height, axis=0).repeat(width, axis=1)
@@ -46,7 +46,7 @@ def painted(
 def instead(
     pixels: Float[Tensor, "batch channel height width"], preprocessing: Preprocessing, grid: Grid, how: str
 ) -> Float[Tensor, "batch channel height width"]:
-    """What stands in a painted patch's place, in the model's units and precision: a whole picture of it."""
+    """Return a whole image of the fill, in the model's units and precision."""
     if how == "mean":
         return torch.zeros_like(pixels)
     if how == "black":

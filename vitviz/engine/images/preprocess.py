@@ -1,9 +1,9 @@
-"""How a picture reaches a model, and where the model's input lies in the picture.
+"""Turn an image into a model's input, and locate that input in the image.
 
 Resize, crop and normalisation are timm's own evaluation transform, run step by step, so that every number is
-the one the checkpoint was evaluated with; for folders and modules of transformers they are those of its image
-processors (`vitviz.engine.images.processor`). What is added is the geometry: the resized picture's size and
-the centre crop give the box of the upload that the model sees. Not shown: what the resize blurs away.
+the one that the checkpoint was evaluated with. Folders and modules of transformers use the steps of its image
+processors (`vitviz.engine.images.processor`). vitviz adds the geometry: the resized image's size and the
+centre crop give the box of the upload that the model sees. Not shown: what the resize blurs away.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from vitviz.errors import CheckpointError, ImageError, quoted
 from vitviz.traces.trace import ModelInput
 
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
-# the picture is scaled to size / crop_pct: ten times the input, or a tenth of it
+# the image is scaled to size / crop_pct: ten times the input, or a tenth of it
 MIN_CROP, MAX_CROP = (0.1, 10)
 MIN_STD, LARGEST = 1e-4, 1e4  # 1/255 occurs, in models that read values up to 255
 CROP_MODES = ("center", "squash", "border")
@@ -36,12 +36,12 @@ CROP_MODES = ("center", "squash", "border")
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What a checkpoint expects of its input; timm's names, with `size` as (height, width) in pixels.
+    """Input settings of a checkpoint, under timm's names; `size` is (height, width) in pixels.
 
-    The picture is scaled to size / crop_pct and the middle cut out of it. `crop_mode` says how it is scaled:
-    center keeps its shape and cuts off what is too long, squash bends it to the input's shape, border keeps
-    its shape and fills what is missing with the mean colour. Mean and std are of values from 0 to 1.
-    `processor`, of transformers' models, replaces timm's resize and crop.
+    The image is scaled to size / crop_pct and its centre is cropped. `crop_mode` selects the scaling: center
+    keeps the aspect ratio and crops the longer side, squash stretches the image to the input's shape, border
+    keeps the aspect ratio and pads with the mean colour. Mean and std are of values from 0 to 1. `processor`,
+    of transformers' models, replaces timm's resize and crop.
 
     >>> from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
     >>> small = Preprocessing((224, 224), IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD, crop_pct=0.9)
@@ -59,10 +59,10 @@ class Preprocessing:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Preprocessing:
-        """From a timm data config or a `pretrained_cfg`; what it lacks is timm's default (crop_pct 0.875).
+        """Read a timm data config or a `pretrained_cfg`; missing values are timm's defaults (crop_pct 0.875).
 
         "random" interpolation, a training option that some configs carry, becomes bilinear. Raises
-        CheckpointError where the config cannot be followed.
+        CheckpointError if the config cannot be followed.
 
         >>> Preprocessing.from_config({"input_size": (3, 384, 384), "crop_pct": 1.0}).size
         (384, 384)
@@ -85,17 +85,17 @@ class Preprocessing:
         return cls((height, width), mean, std, interpolation, crop_pct, crop_mode, processor)
 
     def with_size(self, size: tuple[int, int]) -> Preprocessing:
-        """The same at another input size (height, width) in pixels."""
+        """Return a copy with another input size (height, width) in pixels."""
         return replace(self, size=size)
 
     def scale(self) -> tuple[Float[Tensor, "3 1 1"], Float[Tensor, "3 1 1"]]:
-        """Mean and deviation of the values from 0 to 1, in float32."""
+        """Return mean and deviation of values from 0 to 1, as float32 tensors."""
         return tuple(torch.tensor(one, dtype=torch.float32)[:, None, None] for one in (self.mean, self.std))
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A picture ready for the model, and what it looks like before normalisation."""
+    """An image ready for the model, and its view before normalisation."""
 
     tensor: Float[Tensor, "3 height width"]  # normalised
     view: ModelInput
@@ -103,13 +103,12 @@ class Prepared:
 
 @in_float32()  # torchvision makes tensors of the default dtype
 def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
-    """The model's input from an upright RGB picture, to the last bit as timm's evaluation transform has it.
+    """Return the model's input for an upright RGB image, bit-identical to timm's evaluation transform.
 
-    `view.picture` holds exactly the pixels that are normalised; where these are fractions of a grey level,
-    `view.exact` holds them, and `view.picture` rounds them. The edges of `view.box` are where its edges lie
-    on the upload. The box reaches beyond the upload where the input was padded: with the mean colour in
-    border mode or by a processor, with black by a crop. Raises ImageError where the picture is not RGB, or
-    too elongated.
+    `view.picture` has exactly the pixels that are normalised. Where these are fractions of a grey level,
+    `view.exact` has them and `view.picture` is rounded. `view.box` is the input's outline on the upload. The
+    box extends beyond the upload if the input was padded: with the mean colour in border mode or by a
+    processor, with black by a crop. Raises ImageError for an image that is not RGB or too elongated.
 
     >>> picture = Image.new("RGB", (400, 200), "red")
     >>> half = (0.5, 0.5, 0.5)
@@ -136,7 +135,7 @@ def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
 
 
 def _processed(image: Image.Image, preprocessing: Preprocessing, processor: Processor) -> Prepared:
-    """The model's input as an image processor of transformers makes it."""
+    """Return the model's input from a transformers image processor."""
     mean, std = preprocessing.scale()
     values, box = processor.values(image, preprocessing.size, preprocessing.interpolation, mean)
     exact = values.permute(1, 2, 0).numpy()
@@ -147,11 +146,11 @@ def _processed(image: Image.Image, preprocessing: Preprocessing, processor: Proc
 
 
 def fitted_size(upload: tuple[int, int], tokens: int, patch: tuple[int, int]) -> tuple[int, int]:
-    """The input size (height, width) nearest to a whole picture's own shape, in whole patches.
+    """Return the input size (height, width), in whole patches, nearest to an image's own aspect ratio.
 
-    `upload` is the picture's (width, height) in pixels, `patch` is (height, width); at most `tokens` patches
-    are spent, so that a picture costs no more than the square input with as many. Of the grids around the
-    exact one it distorts least; a crop_pct below 1 still cuts. ValueError where `tokens` is below 1.
+    `upload` is the image's (width, height) in pixels, `patch` is (height, width). At most `tokens` patches
+    are used, so an image costs no more than the square input with as many. Of the grids next to the exact one
+    the least distorting is chosen; a crop_pct below 1 still crops. ValueError for `tokens` below 1.
 
     >>> fitted_size((600, 400), tokens=196, patch=(16, 16))
     (176, 272)
@@ -162,7 +161,7 @@ def fitted_size(upload: tuple[int, int], tokens: int, patch: tuple[int, int]) ->
         raise ValueError(f"A picture needs at least 1 patch, but {tokens} were given.")
     wanted = upload[0] / patch[1] / (upload[1] / patch[0])  # columns to rows
     rows, cols = sqrt(tokens / wanted), sqrt(tokens * wanted)
-    # larger first: min takes the first of equals
+    # larger first, because min takes the first of equals
     around = product((ceil(rows), floor(rows)), (ceil(cols), floor(cols)))
     inside = [(max(1, min(r, tokens)), max(1, min(c, tokens))) for r, c in around]
     fitting = [(r, c) for r, c in inside if r * c <= tokens]
@@ -171,7 +170,7 @@ def fitted_size(upload: tuple[int, int], tokens: int, patch: tuple[int, int]) ->
 
 
 def _edges(upload: int, resized: int, kept: int) -> tuple[float, float]:
-    """Where the centre crop of torchvision and timm begins and ends on one axis, in pixels of the upload.
+    """Return start and end of torchvision's and timm's centre crop on one axis, in pixels of the upload.
 
     The two cases round differently: a crop rounds half to even, and padding puts the odd pixel at the end.
     """
@@ -183,7 +182,7 @@ def _check(
     size: tuple[int, int, int], mean: tuple, std: tuple, crop_pct: float, interpolation: str,
     interpolations: Iterable[str], crop_mode: str,
 ) -> None:  # fmt: skip
-    """Raises CheckpointError where a config asks for what timm or a photograph cannot give."""
+    """Raise CheckpointError for a config that timm or a three-channel image cannot satisfy."""
     wrong = None
     if size[0] != 3 or len(mean) != 3 or len(std) != 3:
         wrong = (

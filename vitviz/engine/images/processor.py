@@ -60,7 +60,7 @@ class Processor:
         """Return these steps with resize and crop in timm's words; None for a border, which only timm has."""
         if crop_mode == "border":
             return None
-        lengths = tuple(floor(side / crop_pct + 1e-6) for side in self.size)  # a name carries ten digits
+        lengths = tuple(floor(side / crop_pct + 1e-6) for side in self.size)  # a name keeps ten digits
         resize = "exact" if crop_mode == "squash" else "cover"
         return replace(self, resize=resize, lengths=lengths, crop=self.size, pad=None)
 

@@ -1,10 +1,10 @@
-"""The frames of a video, one after the other, or a sentence that says why not.
+"""Read the frames of a video one by one, or raise ImageError with a message for the user.
 
-What a file is, its first bytes say and never its name, so playlists and scripts that name other files are
-none. GIF and WebP are read by Pillow. All else is decoded by the ffmpeg that imageio-ffmpeg brings, in a
-process of its own that may read that one container in local files alone, with limits on memory, time and
-pixels; it ends as soon as nobody reads on. A damaged frame ends all: what a decoder would invent in its place
-was never filmed. Sound, subtitles and covers are left out; colours are as ffmpeg converts them.
+The file's type is read from its first bytes, never from its name, so playlists and scripts that name other
+files are refused. Pillow reads GIF and WebP. All other types are decoded by the ffmpeg of imageio-ffmpeg, in
+a separate process that may read only that container from local files, with limits on memory, time and pixels;
+the process ends when the caller stops reading. A damaged frame ends the video, because a decoder would invent
+its content. Sound, subtitles and covers are skipped; colours are converted by ffmpeg.
 """
 
 import mmap
@@ -25,8 +25,8 @@ from PIL import Image
 from vitviz.engine.images.opening import check_size, plain_name, rgb_of
 from vitviz.errors import ImageError, TooMuch, VitvizError
 
-PIXELS = 4096 * 4096  # of a frame, at most
-MEMORY, SECONDS = 2 * 2**30, 240  # bytes of address space and seconds of a processor that ffmpeg may take
+PIXELS = 4096 * 4096  # limit of a frame
+MEMORY, SECONDS = 2 * 2**30, 240  # limits of ffmpeg: bytes of address space, seconds of CPU time
 LIMITED = 'ulimit -v {} 2>/dev/null; ulimit -t {}; exec "$@"'  # macOS has no -v
 READABLE = "MP4, MOV, WebM, MKV, AVI, GIF or animated WebP"
 MISSING = (
@@ -40,9 +40,9 @@ BEGINS = {
     "WEBP": b"RIFF....WEBP",
     "GIF": b"GIF8",
 }
-TELLS = "frame {n} {ptsi} {tbi};"  # of each, beside its errors: its number, when it is shown, in what units
+TELLS = "frame {n} {ptsi} {tbi};"  # written per frame on stderr: its number, its time, the units of the time
 TOLD = re.compile(rb"frame (\d+) (-?\d+) (\d+)/(\d+);")
-WRONG = re.compile(rb"\[(in#0|mov|matroska|avi)")  # an error after which it may end as if all were well
+WRONG = re.compile(rb"\[(in#0|mov|matroska|avi)")  # an error after which ffmpeg may still exit with 0
 GLANCE = "-vf scale=16:16:flags=neighbor"
 
 FramePixels = UInt8[np.ndarray, "height width 3"]
@@ -57,11 +57,13 @@ def frames_of(
     most_frames: int,
     glance: bool = False,
 ) -> Iterator[tuple[int, float, FramePixels]]:
-    """Every `step`-th frame from `start` to before `stop` (seconds): its number in the file, from 0, the
-    second at which it is shown, its upright pixels; a `glance` makes them few, to see sooner what there is.
+    """Yield every `step`-th frame from `start` to before `stop` (seconds).
 
-    Raises ImageError for what is no video, is damaged or breaks off, and for frames too large or elongated;
-    TooMuch where it goes on for `most_seconds` or has more than `most_frames`.
+    Each item is the frame's number in the file, from 0, its time in seconds, and its upright pixels. `glance`
+    scales frames down for a quick look at the content.
+
+    Raises ImageError for a file that is not a video, is damaged or incomplete, and for frames that are too
+    large or elongated; TooMuch for a video of `most_seconds` or more than `most_frames` frames.
     """
     name, form = _kind(source)
     given, first = 0, 0
@@ -87,16 +89,16 @@ def frames_of(
 
 
 def _kind(source: str | os.PathLike) -> tuple[str, str]:
-    """What it is called in a sentence, and its container as its decoder calls it."""
+    """Return the file's name for messages, and its container under the decoder's name."""
     path = Path(source)
     name = plain_name(path)
-    if not path.is_file() or not os.access(path, os.R_OK):  # an address, a folder, a pipe that never ends
+    if not path.is_file() or not os.access(path, os.R_OK):  # a URL, a folder, a pipe that never ends
         raise ImageError(f"There is no file {name}: expected the path of a video to be read.")
     with path.open("rb") as file:
         head = file.read(16)
         form = next((form for form, begins in BEGINS.items() if re.match(begins, head, re.S)), None)
         if form == "avi" and mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ).find(b"#EXTM3U") >= 0:
-            form = None  # its subtitles would be a playlist of other files
+            form = None  # its subtitles may be a playlist of other files
     if form is None:
         what = "is not a video that can be read" if head else "is empty"
         raise ImageError(f"{name} {what}: expected {READABLE}, whatever it is called. Convert it to MP4.")
@@ -104,7 +106,7 @@ def _kind(source: str | os.PathLike) -> tuple[str, str]:
 
 
 def _animated(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[float, FramePixels]]:
-    """By Pillow. What stands for no time at all, as some files say, stands for a tenth, as in browsers."""
+    """Yield seconds and frames by Pillow. A duration of 0 counts as 100 ms, as in browsers."""
     number, milliseconds = 0, 0
     try:
         with Image.open(path, formats=[form]) as image:
@@ -115,14 +117,14 @@ def _animated(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[
                 image.load()
                 yield milliseconds / 1000, np.asarray(rgb_of(image))
                 milliseconds += image.info.get("duration") or 100
-    except EOFError:  # there is no other frame
+    except EOFError:  # no more frames
         return
     except Exception as error:  # readers raise nearly anything on broken files
         raise ImageError(_damaged(name, number)) from error
 
 
 def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[float, FramePixels]]:
-    """By ffmpeg, which writes frames as PPM, and beside them when each is shown."""
+    """Yield seconds and frames by ffmpeg, which writes frames as PPM and their times on stderr."""
     try:
         from imageio_ffmpeg import get_ffmpeg_exe
 
@@ -136,12 +138,12 @@ def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[f
         ]  # fmt: skip
         if os.name == "posix":
             command = ["/bin/sh", "-c", LIMITED.format(MEMORY // 1024, SECONDS), "sh", *command]
-    except (ImportError, RuntimeError):  # not there, or none for this machine
+    except (ImportError, RuntimeError):  # not installed, or not for this machine
         raise VitvizError(MISSING) from None
     times, wrong, number, ended = SimpleQueue(), threading.Event(), 0, None
 
     def listen() -> None:
-        for line in process.stderr:  # an error may begin in front of a frame's
+        for line in process.stderr:  # an error may precede a frame's entry on the line
             for told in TOLD.findall(line):
                 times.put(map(int, told))
             if WRONG.search(line):
@@ -157,17 +159,17 @@ def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[f
                 data = process.stdout.read(4 + 3 * width * height)[4:]  # after "255\n"
                 told, shown, units, parts = times.get()
                 if len(data) < 3 * width * height:
-                    continue  # to the end
+                    continue  # read to the end
                 if told != number:
                     break
                 yield shown * units / parts, np.frombuffer(data, np.uint8).reshape(height, width, 3)
                 number += 1
             else:
                 ended = process.wait()
-        finally:  # also where nobody reads on
+        finally:  # also if the caller stops reading
             process.kill()
             listener.join()
-    if ended in (-9, -24):  # what ulimit sends
+    if ended in (-9, -24):  # signals sent by ulimit
         raise TooMuch(f"{name} takes more than {SECONDS} s to decode: expected a shorter or smaller video.")
     if ended != 0 or wrong.is_set():
         raise ImageError(_damaged(name, number))

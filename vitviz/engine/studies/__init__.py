@@ -1,1 +1,1 @@
-"""Public questions to a model, where engine and analyses meet: weights, maps, text, the experiment."""
+"""Public functions that combine engine and analyses: attribution, saliency, circuits, perturbation, text."""

@@ -1,4 +1,4 @@
-"""What a model's weights alone say: the public functions that take an inspector and hand its weights on."""
+"""Public functions on an inspector's weights: filters, position embeddings, attribution, logit lens."""
 
 import weakref
 from weakref import WeakKeyDictionary, WeakSet
@@ -18,17 +18,25 @@ from vitviz.engine.inspector import Inspector
 from vitviz.errors import VitvizError
 from vitviz.traces.trace import Trace
 
-# those whose account has been compared with the model's own logits
+# readouts whose attribution has been checked against the model's own logits
 _balanced: WeakSet[ReadoutStage] = WeakSet()
-# the readout it was made with, and a ledger's part without it
+# trace -> (weak reference to its readout, the part of its LogitTerms that needs no readout)
 _carried: WeakKeyDictionary[Trace, tuple] = WeakKeyDictionary()
 
 
 def embedding_filters(inspector: Inspector, count: int = 28) -> FilterComponents:
-    """The principal components of the linear embedding's filters (figure 7 left).
+    """Return the principal components of the linear embedding's filters (figure 7 left).
 
-    `.pictures` (count, P, P, 3) before display scaling, `.variance` (count,) as shares of the whole. Raises
-    VitvizError for a hybrid, whose patches are not cut from pixels.
+    Args:
+        inspector: The model.
+        count: Number of components.
+
+    Returns:
+        `.pictures` (count, P, P, 3) before display scaling; `.variance` (count,), each a fraction of the
+        total.
+
+    Raises:
+        VitvizError: The model is a hybrid, whose patches are not cut from pixels.
 
     >>> import vitviz
     >>> embedding_filters(vitviz.load("vitviz-tiny")).pictures.shape[-1]
@@ -46,9 +54,17 @@ def embedding_filters(inspector: Inspector, count: int = 28) -> FilterComponents
 def position_similarity(
     inspector: Inspector, size: tuple[int, int] | None = None
 ) -> Float[Tensor, "row col row2 col2"]:
-    """Cosine similarity of the patches' position embeddings (figure 7 centre), at a size if given.
+    """Return the cosine similarity of the patches' position embeddings (figure 7 centre).
 
-    Raises VitvizError for a model without a learned table of absolute positions.
+    Args:
+        inspector: The model.
+        size: Input size (height, width) in pixels; None for the checkpoint's own.
+
+    Returns:
+        Similarities from -1 to 1, shape (row, col, row, col).
+
+    Raises:
+        VitvizError: The model has no learned table of absolute positions.
 
     >>> import vitviz
     >>> similarity = position_similarity(vitviz.load("vitviz-tiny"))
@@ -67,16 +83,27 @@ def position_similarity(
 def logit_attribution(
     inspector: Inspector, trace: Trace, target: TargetLike, relative: bool = False
 ) -> Attribution:
-    """The account of one logit: every head's, MLP's and bias's share, which add up to it.
+    """Decompose one logit into the contributions of every head, MLP and bias (direct logit attribution).
 
-    `target`: a class (its number from 0 or its label), (a, b) for a rather than b, or a direction, a tensor
-    as long as what the classifier reads. `relative`: to the mean over classes. All in logits: `.heads`
-    (layer, head), `.sources` (layer, head, token), `.mlps` and `.projection_biases` (layer), `.patches` (row,
-    col), `.start`, `.norm_bias`, `.head_bias`, with `.total` and what it leaves unexplained, `.gap`. Layers
-    and heads count from 0; `.minus(before)` accounts for the change from another picture's, line by line. No
-    pass is made; the first account of a checkpoint is compared with the model's
-    own logits. Raises VitvizError for a target that does not exist, UnsupportedModel where no such account
-    exists or does not balance. Source: `vitviz.analyses.logit_account`.
+    No pass is run. The contributions sum to the logit; the first attribution of a checkpoint is checked
+    against the model's own logits. Source: `vitviz.analyses.logit_account`.
+
+    Args:
+        inspector: The model.
+        trace: A trace of this model.
+        target: A class (its number from 0 or its label), (a, b) for the logit of a minus that of b, or a
+            direction: a tensor as long as the classifier's input.
+        relative: True to subtract the mean over classes.
+
+    Returns:
+        Contributions in logits, with layers and heads from 0: `.heads` (layer, head), `.sources` (layer,
+        head, token), `.mlps` (layer,), `.projection_biases` (layer,), `.patches` (row, col), `.start`,
+        `.norm_bias` and `.head_bias`. `.total` is their sum, `.gap` the unexplained rest of the logit.
+        `.minus(before)` attributes the change from another image's logit, term by term.
+
+    Raises:
+        VitvizError: The target does not exist.
+        UnsupportedModel: The model has no such decomposition, or its sum is not the logit.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -92,12 +119,26 @@ def logit_lens(
     inspector: Inspector, trace: Trace, form: str = "now", patches: bool = False,
     target: TargetLike | None = None
 ) -> Float[Tensor, "layer class"] | Float[Tensor, "layer row col"]:  # fmt: skip
-    """The answer forming: the logits (layer, class) that tokens of each depth give; 0 enters the first block.
+    """Return the logits that the tokens of each layer give when read directly (logit lens).
 
-    `form`: "now" applies the final norm afresh, so that the last row is the model's logits; "share" holds it
-    at the end, so that differences between depths are the lines of `evidence`. With `patches`, every patch's
-    own answer for one `target` (as for `evidence`): layer, row, col; a probe where the classifier reads a
-    class token (`analyses.lens_kind`). VitvizError where a reading means nothing, or for a form or target.
+    Row 0 reads the tokens that enter the first block. Patches are a probe if the classifier reads a class
+    token (`analyses.lens_kind`).
+
+    Args:
+        inspector: The model.
+        trace: A trace of this model.
+        form: "now" applies the final norm anew at each layer; the last row is the model's logits. "share"
+            holds the norm at its final values; differences between layers are the terms of
+            `logit_attribution`.
+        patches: True to read every patch for one `target`.
+        target: As for `logit_attribution`; required with `patches`, not allowed without.
+
+    Returns:
+        Logits (layer, class), or with `patches` (layer, row, col), with one row more than the model has
+        layers.
+
+    Raises:
+        VitvizError: The reading has no meaning for this model, or the form or target does not exist.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -121,17 +162,17 @@ def logit_lens(
 
 
 def lens_kind(inspector: Inspector) -> str:
-    """What a patch's own answer in `lens` is: 'reading' where the classifier reads patches, else 'probe'.
+    """Return the meaning of `logit_lens` on patches: 'reading' if the classifier reads patches, else 'probe'.
 
-    Raises VitvizError where a patch alone cannot be read.
+    Raises VitvizError for a model whose patches cannot be read alone.
     """
     return analyses.lens_kind(inspector.tail())
 
 
 def balanced_ledger(inspector: Inspector, trace: Trace) -> LogitTerms:
-    """A trace's ledger, made once; the first of a checkpoint is compared with the model's own logits.
+    """Return a trace's `LogitTerms`, cached; the first of a checkpoint is checked against the model's logits.
 
-    Raises UnsupportedModel with the figure where it does not add up.
+    Raises UnsupportedModel, with the difference, if the sum is not the logit.
     """
     trace = inspector.answered(trace)
     readout = inspector.tail(trace.grid.pixels, trace.tokens[0].device)

@@ -1,4 +1,4 @@
-"""Public: who wrote what a head reads, and why it looks there, asked of an inspector and a trace."""
+"""Public functions on circuits: upstream contributions, attention scores, paths and edge ablation."""
 
 import itertools
 import sys
@@ -27,9 +27,9 @@ from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.traces.trace import Trace
 
-ROOM = 256 * 2**20  # bytes, of what writers wrote in the passes that are made at once
-KEPT = 2  # pictures whose recordings are kept
-TOLERANCE = 1e-4  # of the largest line
+ROOM = 256 * 2**20  # bytes of all writers' outputs in one batch of passes
+KEPT = 2  # traces whose recordings are cached
+TOLERANCE = 1e-4  # relative to the largest term
 ASTRAY = (
     "what its heads read is explained by its writers only to {found} of the largest, where {allowed} is"
     " expected"
@@ -46,15 +46,28 @@ def upstream_contributions(
     inspector: Inspector, trace: Trace, target: TargetLike, layer: int, head: int, *, relative: bool = False,
     via: Sequence[tuple[int, int]] = (),
 ) -> Upstream:  # fmt: skip
-    """A head's share of a logit by who wrote what it reads: the lines add up to its share in `evidence`.
+    """Decompose a head's contribution to a logit by the upstream sources of what it reads.
 
-    `target` and `relative` as for `evidence`; layers and heads from 0. `via`: the heads through which the
-    answer is reached, the answer's first, where it is a path that is followed back. In logits: `.heads`
-    (layer, head) and `.biases`, `.mlps` (layer), NaN from this layer on, `.embedding`, `.positions` (None
-    without learned absolute positions), `.constant`, with `.total` and what it leaves unexplained, `.gap`;
-    `.by_token` has the same with a last axis, token (prefix first). One pass a picture records what was
-    written; more heads of it take no pass. Raises VitvizError for what does not exist, UnsupportedModel, with
-    the reason, where the sum does not hold. Source: `vitviz.analyses.upstream`.
+    The terms sum to the head's contribution in `logit_attribution`. One pass an image records what was
+    written; further heads of the same trace need no pass. Source: `vitviz.analyses.upstream`.
+
+    Args:
+        inspector: The model, in float32.
+        trace: A trace of this model.
+        target, relative: As for `logit_attribution`.
+        layer, head: The head, both from 0.
+        via: The (layer, head) pairs between this head and the logit, the one nearest the logit first, for a
+            path that is followed upstream.
+
+    Returns:
+        In logits: `.heads` (layer, head), `.biases` (layer,) and `.mlps` (layer,), NaN from this layer on;
+        `.embedding`, `.positions` (None without learned absolute positions) and `.constant`. `.total` is the
+        sum, `.gap` the unexplained rest. `.by_token` has the same terms with a last axis of tokens, prefix
+        first.
+
+    Raises:
+        VitvizError: The target, layer or head does not exist.
+        UnsupportedModel: The terms do not sum to the contribution.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -78,12 +91,24 @@ def attention_score_attribution(
     key: int,
     against: int | None = None,
 ) -> ScoreAttribution:
-    """One score before the softmax by who wrote the query's side and who the key's: `.matrix` adds up to it.
+    """Decompose one attention score (before the softmax) by the upstream sources of its query and key.
 
-    `query` and `key`: tokens from 0, prefix first. `.writers` names rows and columns, `.rest` is a relative
-    bias, `.total` the sum of all and `.gap` what it leaves unexplained of the model's own `.score`. What is
-    the same for all keys moves no attention: `.relative` and `.relative_rest` are less the mean over keys, or
-    the key `against`. `.content_position` are four numbers of that (None without E_pos). Raises as `writers`.
+    Args:
+        inspector: The model, in float32.
+        trace: A trace of this model.
+        layer, head: The head, both from 0.
+        query, key: Tokens from 0, prefix first.
+        against: A key whose score is subtracted in `.relative`; None subtracts the mean over keys.
+
+    Returns:
+        `.matrix` (query's source, key's source), which sums to the score; `.writers` names its rows and
+        columns. `.rest` is a relative bias, `.total` the sum of all, `.gap` the unexplained rest of the
+        model's own `.score`. A term that is equal for all keys moves no attention: `.relative` and
+        `.relative_rest` are relative to `against`. `.content_position` (2, 2) sums `.relative` by content and
+        position; None without E_pos.
+
+    Raises:
+        As `upstream_contributions`.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -101,13 +126,27 @@ def attribution_paths(
     inspector: Inspector, trace: Trace, target: TargetLike, count: int = 12, *, opened: int = OPENED,
     relative: bool = False,
 ) -> AttributionPaths:  # fmt: skip
-    """Return the `count` largest paths, by |share|, from writers through heads into an answer.
+    """Return the `count` largest paths, by |contribution|, from sources through heads into a logit.
 
-    `.paths`: (heads from the answer back, writer, share in logits); with `.left_out` they add up to `.total`,
-    the heads' shares of the logit. A path stops at an MLP's result. The search opens at most `opened` chains
-    of heads, and every head once: `.proven` says whether it went far enough to exclude a larger path that is
-    not listed, `.bound` what no unlisted path exceeds. Large paths of opposite sign cancel, so a list says
-    nothing about the sum of all others. Raises as `writers`. Source: `vitviz.analyses.paths`.
+    Large paths of opposite sign cancel, so a list says nothing about the sum of all others. Source:
+    `vitviz.analyses.paths`.
+
+    Args:
+        inspector: The model, in float32.
+        trace: A trace of this model.
+        target, relative: As for `logit_attribution`.
+        count: Number of paths.
+        opened: Limit of the search: the number of chains of heads that it expands. Every head is expanded
+            once in any case.
+
+    Returns:
+        `.paths`: heads from the logit back, source, and contribution in logits. A path stops at an MLP's
+        output. The contributions and `.left_out` sum to `.total`, the heads' contributions to the logit.
+        `.proven` is True if no unlisted path is larger than those listed; `.bound` is an upper bound of every
+        unlisted path.
+
+    Raises:
+        As `upstream_contributions`.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -125,14 +164,31 @@ def edge_ablation(
     *, into: str = "value", parts_as: str = "mean", count: int | None = None, seed: int = 0, batch: int = 8,
     progress: Callable[[int, int], bool | None] | None = None
 ) -> EdgeAblationEffects:  # fmt: skip
-    """What a logit loses when one head's input lacks a writer's part: a real pass an edge, beside its share.
+    """Remove one source's output from one head's input, edge by edge; return the drop of a logit.
 
-    Edges end in the values (or `into` "query" or "key") of one head, or, without `layer` and `head`, of all,
-    and with all values in the answer too; `count` of them, drawn by `seed`, are run. `parts_as`: "mean" over
-    the reference set (the embedding's, over this picture's patches) or "zero". `progress(done, of)` ends it
-    by returning False. `.edges`, `.effects`, `.shares` (none for queries and keys), `.correlation` and how
-    many edges there are, `.of`.
-    Raises as `writers`; UnsupportedModel for a part in several inputs. Source: `vitviz.analyses.effects`.
+    Each edge takes a forward pass. An edge ends in one head or, without `layer` and `head`, in any head; for
+    values also in the logit. Source: `vitviz.analyses.effects`.
+
+    Args:
+        inspector: The model, in float32.
+        trace: A trace of this model.
+        target: A class or (a, b), as for `logit_attribution`.
+        layer, head: The head, both from 0; None for all heads.
+        into: The head's input: "value", "query" or "key".
+        parts_as: Replacement of the removed output: its "mean" over the reference set (for the embedding,
+            over this image's patches) or "zero".
+        count: Number of edges, drawn at random; None for all.
+        seed: Seed of the draw.
+        batch: Number of edges in one pass.
+        progress: Called as `progress(done, of)`; False ends the run.
+
+    Returns:
+        `.edges`; `.effects` (edge,), the drop in logits, NaN for edges that were not run; `.shares` (edge,),
+        the contribution in logits, NaN for queries and keys, which have none; `.correlation` of effects and
+        contributions; `.of`, the number of all edges.
+
+    Raises:
+        UnsupportedModel: A source is part of several inputs. Otherwise as `upstream_contributions`.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -151,7 +207,7 @@ def edge_ablation(
     layers, heads = len(trace.layers), trace.layers[0].heads
     ends = [(layer, head)] if layer is not None else itertools.product(range(layers), range(heads))
     classes = classes_of(ledger.trace, target)
-    positions = stream.positions is not None and parts_as == "zero"  # their mean is themselves
+    positions = stream.positions is not None and parts_as == "zero"  # position embeddings equal their mean
     every = [edge for end in ends for edge in edges_into(*end, heads, into, positions)]
     if layer is None and into == "value":
         every += edges_into(layers, None, heads, "answer", positions)
@@ -179,7 +235,7 @@ def edge_ablation(
 def losses_of(
     inspector: Inspector, trace: Trace, edges: Sequence[Edge], parts_as: str = "mean"
 ) -> Float[Tensor, "edge class"]:
-    """What every logit loses without each of these edges alone, by one pass of so many pictures and one."""
+    """Return the drop of every logit without each of these edges alone; runs one batch of len(edges) + 1."""
     ledger, stream = balanced_ledger(inspector, trace), record_stream(inspector, trace)
     removals = [{}, *({one.reader: [one.writer]} for one in edges)]
     usual = _usual(inspector, ledger, stream, parts_as)
@@ -192,16 +248,31 @@ def sufficient_edges(
     effects: EdgeAblationEffects | None = None, draws: int = 3, seed: int = 0,
     progress: Callable[[int, int], bool | None] | None = None,
 ) -> SufficientEdges:  # fmt: skip
-    """Measure with how many edges a prediction is preserved: its margin over the next class with the edges of
-    largest |share| alone, by real passes, beside `draws` random orders and that of known `effects`.
+    """Measure how many edges preserve a prediction, keeping the edges of largest |contribution| first.
 
-    Edges end in heads' values and in the answer; what others carry is replaced as in `edge_effects`.
-    `target`: the model's prediction, or as for `edge_effects`. Margins need not grow with the number of
-    edges, and only some sizes are tried: `.curve` has each with its margin in logits, `.tried` how many.
-    `.smallest_preserving` is the smallest tried size that preserves the prediction, `.preserving_from` the
-    one from which on every tried size does. `.margins` by order (draw, count), `.faithfulness()`.
-    `progress(done, of)` ends it by returning False. Raises as `edge_effects`. Source:
-    `vitviz.analyses.sufficient_edges`.
+    Each size takes real passes. They measure the margin over the next class, also for `draws` random orders
+    and for the order of known `effects`. Edges end in heads' values and in the logit; outputs along dropped
+    edges are replaced as in `edge_ablation`. Margins need not grow with the number of edges, and only some
+    sizes are tried. Source: `vitviz.analyses.sufficient_edges`.
+
+    Args:
+        inspector: The model, in float32.
+        trace: A trace of this model.
+        target: As for `edge_ablation`; None for the model's prediction.
+        parts_as: Replacement of outputs along dropped edges, "mean" or "zero".
+        effects: Result of `edge_ablation`, for a further order by |effect|.
+        draws: Number of random orders.
+        seed: Seed of the random orders.
+        progress: Called as `progress(done, of)`; False ends the run.
+
+    Returns:
+        `.curve` has (number of edges, margin in logits) for each tried size, `.tried` their number.
+        `.smallest_preserving` is the smallest tried size that preserves the prediction, `.preserving_from`
+        the size from which on every tried size does. `.margins` by order (draw, count) in logits;
+        `.faithfulness()`.
+
+    Raises:
+        As `edge_ablation`; UnsupportedModel also for a model whose outputs are values.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -232,7 +303,7 @@ def sufficient_edges(
             break
     curve = {size: one for size, one in zip(counts, margins["share"][0].tolist(), strict=True) if one == one}
     stable = edge_subsets.preserving([*curve], [*curve.values()])[1]
-    if counts[-1] in curve and stable:  # between the last tried size that fails and the next one
+    if counts[-1] in curve and stable:  # bisect between the last failing size and the next one
         low = max(size for size in curve if size < stable)
         while stable - low > max(1, len(edges) // 500):
             middle = (low + stable) // 2
@@ -242,7 +313,7 @@ def sufficient_edges(
 
 
 def require_prediction(trace: Trace) -> None:
-    """UnsupportedModel for a head of values: no part of the model could keep its prediction."""
+    """Raise UnsupportedModel for a model whose outputs are values (regression), which predicts no class."""
     if trace.head_type == "value":
         raise UnsupportedModel(LocalizedText(NO_PREDICTION, checkpoint=trace.checkpoint))
 
@@ -250,8 +321,9 @@ def require_prediction(trace: Trace) -> None:
 def ranked_edges(
     inspector: Inspector, trace: Trace, target: TargetLike, parts_as: str = "mean"
 ) -> tuple[tuple[Edge, ...], Tensor]:
-    """All edges into values and the answer with what flows along them, beyond what would stand in its place;
-    the largest |share| first.
+    """Return all edges into values and the logit with their contributions, the largest |contribution| first.
+
+    Contributions are relative to the replacement that `parts_as` names.
     """
     (ledger, basis), stream = (
         _resolve_target(inspector, trace, target, False),
@@ -269,12 +341,12 @@ def margins_of(
     inspector: Inspector, trace: Trace, target: TargetLike, kept: Sequence[Sequence[Edge]],
     parts_as: str = "mean"
 ) -> list[float]:  # fmt: skip
-    """The target's margin over the next class with each set of edges alone, in logits."""
+    """Return the target's margin over the next class with each set of edges alone, in logits."""
     trace = inspector.answered(trace)
     require_prediction(trace)
     ledger, stream = balanced_ledger(inspector, trace), record_stream(inspector, trace)
     usual, classes = _usual(inspector, ledger, stream, parts_as), classes_of(trace, target)
-    side = trace.prediction if trace.head_type == "sigmoid" else None  # of a yes or no
+    side = trace.prediction if trace.head_type == "sigmoid" else None  # the predicted side of a yes or no
     heads, positions = trace.layers[0].heads, stream.positions is not None
     edges = edge_subsets.every_edge(len(trace.layers), heads, positions and usual is None)
     writers = 2 + len(trace.layers) * (heads + 1)
@@ -293,7 +365,7 @@ def margins_of(
 
 
 def record_stream(inspector: Inspector, trace: Trace) -> Stream:
-    """What was written in a trace's pass: recorded once a trace, and kept for the last few."""
+    """Return the recording of all writers' outputs in a trace's pass; the last few recordings are cached."""
     with _lock:
         found = _streams.get(trace)
     if found is None:
@@ -320,7 +392,7 @@ def _resolve_target(
 
 
 def _sound(found, trace: Trace, largest: float | None = None):
-    """What was found, if its lines add up."""
+    """Return `found` if its terms sum to the explained value; else raise UnsupportedModel."""
     if largest is None:
         largest = max(abs(part) for _, part in found.lines())
     if not abs(found.gap) <= TOLERANCE * largest:

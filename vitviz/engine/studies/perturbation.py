@@ -1,6 +1,7 @@
-"""The classroom experiment: the public function of an inspector and a picture, and its single steps.
+"""Run perturbations: the public function `perturbation`, and its single steps.
 
-What is asked, and made of answers, is in `vitviz.analyses.perturbation`; here the engine makes the passes.
+`vitviz.analyses.perturbation` defines the perturbations and evaluates the logits. This module runs the
+passes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ Others = Mapping[Any, UInt8[np.ndarray, "height width 3"]]  # by name
 
 
 class PerturbedLogits:
-    """The picture of one of an inspector's traces, as the untouched model gets it."""
+    """Logits of the unablated model for changed versions of a trace's image."""
 
     def __init__(self, inspector: Inspector, trace: Trace):
         self._inspector, self._preprocessing, self._trace = inspector, inspector.preprocessing, trace
@@ -38,27 +39,36 @@ class PerturbedLogits:
         self._at_once = max(1, AT_ONCE // trace.grid.tokens)
 
     def kept(self, kept: Int[Tensor, "draw kept"], patches_as: str) -> Float[Tensor, "draw class"]:
-        """The logits with these patches (from 0) alone; UnsupportedModel where none can be left out."""
+        """Return the logits with these patches (from 0) alone.
+
+        Raises UnsupportedModel for a model whose patches cannot be removed.
+        """
         grid, pool = self._trace.grid, self._trace.pool
         removal = PatchRemoval(self._model, self._pixels, grid, pool, patches_as, self._preprocessing)
         return removal.answers(kept).float()
 
     def in_order(self, orders: Int[Tensor, "draw patch"]) -> Float[Tensor, "draw class"]:
-        """The logits with the patch `orders[d, i]` at place i; Stopped where nobody waits."""
+        """Return the logits with the patch `orders[d, i]` at position i.
+
+        Raises Stopped if the request was cancelled.
+        """
         whole, grid = self._pixels, self._trace.grid
         some = orders.split(self._at_once)
         pixels = (torch.cat([shuffling.reordered(whole, grid, one) for one in each]) for each in some)
         return answers_to(self._model, pixels).float()
 
     def to(self, pictures: Float[Tensor, "draw 3 height width"]) -> Float[Tensor, "draw class"]:
-        """The logits of others of its size, from 0 to 1; Stopped where nobody waits."""
+        """Return the logits of other images of the trace's size, values from 0 to 1.
+
+        Raises Stopped if the request was cancelled.
+        """
         view, seen = self._trace.view, shuffling.normalised(pictures.float(), self._preprocessing)
         pixels = self._inspector.forward.pixels([Prepared(one, view) for one in seen])
         return answers_to(self._model, pixels.split(self._at_once)).float()
 
 
 def others_of(inspector: Inspector, trace: Trace, images: Mapping[Any, Any] | None = None) -> Others:
-    """Pictures as the model would get them beside a trace's own; by default those that come with vitviz."""
+    """Return other images as model inputs, without the trace's own image; vitviz's samples by default."""
     seen = trace.view.picture
     preprocessing = inspector.preprocessing.with_size(seen.shape[:2])
     images = {one.title: sample_image(one.name) for one in samples()} if images is None else images
@@ -75,21 +85,37 @@ def perturbation(
     progress: OnProgress = lambda share, way: None,
     others: Sequence[Any] | None = None,
 ) -> Perturbation:
-    """How sure a model stays of a picture whose patches go or move at random, or that changes step by step.
+    """Measure how a prediction's probability changes as an image is perturbed step by step.
 
-    `image` as for `Inspector.trace`, or a trace of it. `kind`: "drop" takes 0, 10, … 100 % of the patches
-    away, left out of the sequence ("dropped") and painted "black"; "shuffle" lets square pieces of them
-    change places, ever smaller ones ("shuffled"); "shift" moves everything by 0 to two patches' pixels,
-    "turn" turns it, "grey", "edges", "ground" and "texture" mix it with its luma, its edges or `others`
-    (pictures; by default those that come with vitviz): `vitviz.analyses.image_changes` defines them. `draws`:
-    how many at each step, by the seeds 1, 2, …; at most the four sides, two senses or all others, and one
-    of grey and edges. `progress(share, way)` is told how far it is. `.probability[way]` of the whole
-    picture's answer and `.kept[way]` (1 where it stays the likeliest) are (step, draw), `.steps` how many
-    patches, pieces, pixels, degrees or per cent; `.curve(way)` has means with standard errors, `.frame()`
-    all draws. A way that does not exist stands in `.refused` with the reason. Computed in the model's own
-    precision: `.deviation` says how far that is from float32. Raises VitvizError for another kind, no
-    draws, a model without a classifier, and a trace with something taken away; else Stopped. Source:
-    Naseer et al. 2021 (arXiv 2105.10497).
+    Patches are removed or shuffled at random, or the whole image changes. The prediction is the class that
+    the model gives the unchanged image. Logits are computed in the model's own precision; `.deviation` is the
+    distance of that precision from float32. Source: Naseer et al. 2021 (arXiv 2105.10497).
+
+    Args:
+        inspector: The model.
+        image: As for `Inspector.trace`, or a trace of the image.
+        kind: The perturbation. "drop" removes 0, 10, … 100 % of the patches, either left out of the sequence
+            ("dropped") or painted "black". "shuffle" exchanges square pieces of patches, ever smaller ones
+            ("shuffled"). "shift" moves the image by 0 to two patches' pixels; "turn" rotates it. "grey",
+            "edges", "ground" and "texture" mix it with its luma, its edges or `others`;
+            `vitviz.analyses.image_changes` defines them.
+        draws: Draws at each step, with the seeds 1, 2, …; at most four for "shift" (directions), two for
+            "turn" (senses), the number of `others` for "ground" and "texture", and one for "grey" and
+            "edges".
+        size: As for `Inspector.trace`.
+        progress: Called as `progress(share, way)` with the completed share, from 0 to 1.
+        others: Images for "ground" and "texture"; by default the samples that come with vitviz.
+
+    Returns:
+        `.probability[way]` (step, draw), the probability of the prediction; `.kept[way]` (step, draw), 1
+        where the prediction stays the likeliest class; `.steps`, the number of patches, pieces, pixels,
+        degrees or per cent at each step. A model whose outputs are values has `.logit[way]` instead of
+        probabilities. `.curve(way)` has means with standard errors, `.frame()` all draws. `.refused` has the
+        reason for every way that does not exist for this model.
+
+    Raises:
+        VitvizError: Another kind, no draws, a model without a classifier, or a trace with an ablation.
+        Stopped: The request was cancelled.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -116,22 +142,22 @@ def answers(
     draws: int = DRAWS,
     others: Sequence[UInt8[np.ndarray, "height width 3"]] = (),
 ) -> Float[Tensor, "draw class"]:
-    """The logits of every draw at one step of a way: "dropped", "black", "shuffled", or one of CHANGES.
+    """Return the logits of every draw at one step of a way.
 
-    Raises UnsupportedModel where patches cannot be left out or `others` are missing, Stopped where nobody
-    waits.
+    `way` is "dropped", "black", "shuffled", or one of CHANGES. Raises UnsupportedModel if patches cannot be
+    removed or `others` are missing, Stopped if the request was cancelled.
     """
     if way in CHANGES:
         place = places_of(trace.grid, way)[step]
         pictures = altered(trace.view.picture, way, place, trace.grid, others)[:draws]
         draws = len(pictures)
     if step == 0:
-        return trace.logits.expand(draws, -1)  # nothing was done: no pass, and the plain answer to the bit
+        return trace.logits.expand(draws, -1)  # no change: the trace's own logits, bit for bit
     asked = PerturbedLogits(inspector, trace)
     if way in CHANGES:
         return asked.to(pictures)
     if way == "shuffled":
         return asked.in_order(torch.from_numpy(orders_of(trace.grid, "shuffle", draws)[step]))
-    seeds = range(1, draws + 1) if SHARES[step] < 100 else (1,)  # of an empty picture there is one
+    seeds = range(1, draws + 1) if SHARES[step] < 100 else (1,)  # an image without patches has one draw
     kept = [torch.from_numpy(patches_kept(trace.grid, SHARES[step], seed)) for seed in seeds]
     return asked.kept(torch.stack(kept), way).expand(draws, -1)

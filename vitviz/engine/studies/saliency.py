@@ -1,6 +1,6 @@
-"""Maps of what an answer is made of, and their trial: the public functions of an inspector and a picture.
+"""Public functions for saliency maps and their faithfulness tests.
 
-Each kind of map is a function in `vitviz.analyses.saliency`; here they meet the engine and its passes.
+Each method is a function in `vitviz.analyses.saliency`. This module supplies the passes that it needs.
 """
 
 import copy
@@ -27,16 +27,29 @@ def saliency(
     inspector: Inspector, image, target: TargetLike, method: str = "frozen", at: str | int | None = None,
     size=None, steps: int | None = None,
 ) -> SaliencyMap:  # fmt: skip
-    """Which patches one answer is made of, by one of `vitviz.METHODS`: `.map` (row, col), raw numbers.
+    """Return a map of each patch's relevance to one logit, by one of `vitviz.METHODS`.
 
-    `image` as for `Inspector.trace`, or a trace of it; `target` as for `evidence`. `at`, for frozen and
-    input_gradient: 'tokens' (after the position embedding), 'pixels', or the layer that they enter, from 0.
-    `.explained` is map, prefix and constants together and `.unexplained` the rest of the answer; None where a
-    sum means nothing. `steps`, for integrated_gradients: how many gradients are taken on the way; None
-    doubles them until two successive maps differ by at most 5 %, or 512 are reached. `.steps`, `.change` (of
-    the last doubling) and `.converged` say what came of it. Raises VitvizError for a method, target, place
-    or number of steps that does not exist, UnsupportedModel, with the reason, where the method does not apply
-    or balance, OutOfMemory where gradients would not fit, Stopped where nobody waits.
+    Args:
+        inspector: The model, in float32.
+        image: As for `Inspector.trace`, or a trace of the image.
+        target: As for `logit_attribution`.
+        method: One of `vitviz.METHODS`.
+        at: For frozen and input_gradient: 'tokens' (after the position embedding), 'pixels', or the layer,
+            from 0, that the tokens enter.
+        size: As for `Inspector.trace`.
+        steps: For integrated_gradients: the number of gradients along the path. None doubles the number until
+            two successive maps differ by at most 5 %, or 512 are reached.
+
+    Returns:
+        `.map` (row, col), unscaled. `.explained` is the sum of map, prefix and constants, `.unexplained` the
+        rest of the logit; both are None for a method whose sum has no meaning. `.steps`, `.change` (of the
+        last doubling) and `.converged` describe integrated_gradients.
+
+    Raises:
+        VitvizError: The method, target, layer or number of steps does not exist.
+        UnsupportedModel: The method does not apply, or its sum does not balance.
+        OutOfMemory: The gradients do not fit into memory.
+        Stopped: The request was cancelled.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -50,12 +63,21 @@ def saliency(
 def patch_scores(
     inspector: Inspector, image, method: str = "naclip", size=None
 ) -> Float[Tensor, "class row col"]:
-    """Every patch's own logits for all classes, by one of the methods that read patches alone.
+    """Return every patch's own logits (class, row, col), by a method that reads patches alone.
 
-    Of sentences, less `classes.bias` and divided by `classes.scale`, these are cosines, of which
-    `analyses.relevance.likeliest` makes a map of the likeliest. Raises VitvizError for another method,
-    UnsupportedModel, with the reason, where a patch alone cannot be read. Source:
+    For classes from sentences, subtract `classes.bias` and divide by `classes.scale` to get cosines;
+    `analyses.saliency.likeliest` turns these into a map of the likeliest class. Source:
     `vitviz.analyses.saliency.dense`.
+
+    Args:
+        inspector: The model, in float32.
+        image, size: As for `saliency`.
+        method: One of the methods that read patches alone: "own_patches", "maskclip", "maskclip_kept",
+            "sclip", "clearclip" or "naclip".
+
+    Raises:
+        VitvizError: Another method.
+        UnsupportedModel: A patch cannot be read alone.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -72,15 +94,30 @@ def faithfulness(
     patches_as: str = "dropped", seed: int = 0, size=None, shares: Sequence[float] = SHARES,
     draws: int = DRAWS, progress: OnMethod | None = None, steps: int | None = None,
 ) -> Faithfulness:  # fmt: skip
-    """Maps on trial on one picture: patches removed, most and least relevant first, beside random maps.
+    """Test saliency methods on one image: remove patches in each map's order and rerun the model.
 
-    `methods`: some of `vitviz.METHODS`, None for all (of a model's own classes without those that read each
-    patch alone, which were made for sentences). `patches_as`: 'dropped', 'mean', 'blur' or
-    'black', as of `Without`. `seed`: of random maps and of the order of equal patches; `draws`: how many
-    random maps. `steps`: of integrated gradients, as for `relevance`, which are the dearest of all maps.
-    `progress(share, what)` is told how far it is. `.curves` by method, `.areas(method, score)`,
-    `.ranking(score)`, `.chance(score)`, `.frame()`; scores are 'kept', 'probability' and 'logit'. Methods
-    that do not apply stand in `.refused`. VitvizError for what cannot be asked, Stopped where nobody waits.
+    Patches are removed most relevant first and least relevant first, and compared with random maps.
+
+    Args:
+        inspector: The model, in float32.
+        image, target, size: As for `saliency`.
+        methods: Some of `vitviz.METHODS`. None for all; for a model's own classes without those that read
+            each patch alone, which were made for sentences.
+        patches_as: Replacement of removed patches: 'dropped', 'mean', 'blur' or 'black', as in `Ablation`.
+        seed: Seed of the random maps and of the order of equal patches.
+        shares: Fractions of the patches to remove, from 0 to 1.
+        draws: Number of random maps.
+        progress: Called as `progress(share, what)` with the completed share, from 0 to 1.
+        steps: Of integrated gradients, the most expensive method, as for `saliency`.
+
+    Returns:
+        `.curves` by method, `.areas(method, score)`, `.ranking(score)`, `.chance(score)` and `.frame()`;
+        scores are 'kept', 'probability' and 'logit'. `.refused` has the reason for every method that does not
+        apply.
+
+    Raises:
+        VitvizError: An argument is invalid.
+        Stopped: The request was cancelled.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -96,9 +133,15 @@ def class_sensitivity(
     inspector: Inspector, image, one: TargetLike, other: TargetLike, methods: Iterable[str] = tuple(METHODS),
     size=None
 ) -> dict[str, float | None]:  # fmt: skip
-    """Spearman's rank correlation of two targets' maps, by method: 1 for what knows no class (rollout).
+    """Return Spearman's rank correlation of two targets' maps, by method.
 
-    None where a map is constant; what does not apply is left out. A low value is no merit: chance has 0.
+    1 for a method that ignores the class (rollout), None for a constant map; methods that do not apply are
+    omitted. A low value alone is no merit: unrelated maps have 0.
+
+    Args:
+        inspector, image, size: As for `saliency`.
+        one, other: The two targets, as for `logit_attribution`.
+        methods: Some of `vitviz.METHODS`.
     """
     first = explained(inspector, image, one, size=size)
     second = explained(inspector, first.trace, other)
@@ -113,11 +156,22 @@ def parameter_randomisation(
     inspector: Inspector, image, target: TargetLike, methods: Iterable[str] = ("frozen",),
     blocks: Sequence[int] = (0, 1, 2), seeds: Sequence[int] = (0, 1, 2), size=None,
 ) -> dict[str, list[list[float | None]]]:  # fmt: skip
-    """Spearman's correlation of signed maps with those of the model with its last parts drawn at random.
+    """Return Spearman's correlation of signed maps before and after the model's last parts are randomised.
 
-    By method, a row for each of `blocks` (how many last blocks are drawn together with the head; 0: the head
-    alone) with one number a seed. A copy of the model is drawn; the inspector stays as it is. What stays near
-    1 does not show what was learned. UnsupportedModel where one does not apply. Source: Adebayo et al. 2018.
+    A copy of the model is randomised; the inspector stays unchanged. A map whose correlation stays near 1
+    does not show what was learned. Source: Adebayo et al. 2018.
+
+    Args:
+        inspector, image, target, size: As for `saliency`.
+        methods: Some of `vitviz.METHODS`.
+        blocks: Numbers of last blocks that are randomised together with the head; 0 for the head alone.
+        seeds: Seeds of the random weights.
+
+    Returns:
+        By method, a row for each of `blocks` with one correlation a seed; None for a constant map.
+
+    Raises:
+        UnsupportedModel: A method does not apply.
     """
     own = explained(inspector, image, target, size=size)
     view_size = own.trace.view.picture.shape[:2]
@@ -131,15 +185,16 @@ def parameter_randomisation(
     return found
 
 
-HEADS = ("head", "head_dist", "fc_norm", "norm", "attn_pool")  # what stands behind the last block
+HEADS = ("head", "head_dist", "fc_norm", "norm", "attn_pool")  # all parts after the last block
 
 
 def randomised(inspector: Inspector, blocks: int, seed: int) -> Inspector:
-    """A twin whose head, with all that stands behind the last block, and so many last blocks are drawn anew.
+    """Return a copy whose head and last `blocks` blocks have random weights.
 
-    Every tensor of a part is drawn from a normal distribution of its own mean and deviation, so that norms
-    and scales keep their size. What is not drawn is shared with the inspector that is given, which stays as
-    it is. `blocks`: 0 for the head alone. Raises VitvizError for more blocks than there are.
+    Norms and pooling after the last block are randomised with the head. Every tensor is drawn from a normal
+    distribution with its own mean and deviation, so that norms and scales keep their size. All other weights
+    are shared with the given inspector, which stays unchanged. `blocks` is 0 for the head alone. Raises
+    VitvizError for more blocks than the model has.
     """
     count = len(capture.transformer_blocks(inspector.model))
     if whole_number(blocks, below=count + 1) is None:
@@ -155,7 +210,7 @@ def randomised(inspector: Inspector, blocks: int, seed: int) -> Inspector:
             value = given.detach().float().cpu()
             deviation = value.std().item() if value.numel() > 1 else 0.0
             drawn = value.mean() + deviation * torch.randn(value.shape, generator=generator)
-            # in the place of one that is shared
+            # a new Parameter, since the old one is shared with the given inspector
             setattr(module, name, nn.Parameter(drawn.to(given), requires_grad=False))
     twin.model.eval()
     return twin

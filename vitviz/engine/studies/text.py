@@ -1,8 +1,8 @@
-"""Sentences as classes, by the text tower that a picture's tower was trained with.
+"""Text classes: sentences embedded by the text tower that was trained with a model's image tower.
 
-The tower is open_clip's, read from the checkpoint's own folder or hub repository: `open_clip_config.json`
-with both towers' weights beside it. It stands on the inspector's device and is loaded once. Sentences are
-English as a rule, because the pictures' captions were.
+The tower is open_clip's, read from the checkpoint's folder or hub repository, which holds
+`open_clip_config.json` with both towers' weights. It is loaded once, on the inspector's device. Sentences
+should usually be English, because the captions in training were.
 """
 
 import json
@@ -41,7 +41,7 @@ NO_TOWER = (
     " inspector.with_classes(vitviz.Classes(labels, vectors))."
 )
 NOT_INSTALLED = "Sentences are read by open_clip, which is not installed here: pip install open-clip-torch."
-_kept: dict[tuple, tuple[Any, Callable]] = {}  # the last tower, with its tokenizer
+_kept: dict[tuple, tuple[Any, Callable]] = {}  # cache of one tower with its tokenizer
 _lock = lock_of(sys.modules[__name__])
 
 
@@ -49,14 +49,27 @@ def text(
     inspector: Inspector, sentences: Sequence[str] | None = None, templates: Sequence[str] | None = None,
     progress: Callable[[int, int], Any] | None = None,
 ) -> Classes:  # fmt: skip
-    """Sentences as classes, for `inspector.with_classes`: a unit vector each, with the scale, the bias and
-    the kind of score that the towers were trained with. Without any, the 200 plain words of words.json.
+    """Embed sentences as classes for `inspector.with_classes`: a unit vector each.
 
-    `templates`, each with {} where a sentence goes ("a photo of a {}."): a class is then the mean of their
-    unit vectors, made unit again. `progress(done, total)` is told the bytes of a download. Raises VitvizError
-    for what is no sentence, is longer than the tower reads, or without open_clip (`pip install
-    open-clip-torch`); UnsupportedModel for a checkpoint without a text tower; HubError, CheckpointError and
-    OutOfMemory as `vitviz.load`; Stopped where nobody waits. Source: Radford et al. 2021, section 3.1.
+    The result has the scale, the bias and the kind of score that the towers were trained with. Source:
+    Radford et al. 2021, section 3.1.
+
+    Args:
+        inspector: A model that was trained with a text tower.
+        sentences: The sentences; None for the 200 plain words of words.json.
+        templates: Texts with {} for the sentence ("a photo of a {}."). A class is then the mean of their unit
+            vectors, scaled to length 1.
+        progress: Called as `progress(done, total)` with the bytes of a download.
+
+    Returns:
+        Labels with vectors (class, feature).
+
+    Raises:
+        VitvizError: A sentence is empty or longer than the tower reads, or open_clip is not installed
+            (`pip install open-clip-torch`).
+        UnsupportedModel: The checkpoint has no text tower.
+        HubError, CheckpointError, OutOfMemory: As for `vitviz.load`.
+        Stopped: The request was cancelled.
 
     >>> inspector = vitviz.load("vit_base_patch16_clip_224.openai")  # doctest: +SKIP
     >>> classes = text(inspector, ["cat", "dog"], templates=["a photo of a {}."])  # doctest: +SKIP
@@ -91,7 +104,7 @@ def asked_about(
     inspector: Inspector, sentences: Sequence[str], templates: Sequence[str] = (),
     progress: Callable[[int, int], Any] | None = None,
 ) -> Inspector:  # fmt: skip
-    """The inspector with sentences as its classes, by a name that carries them; errors as of `text`."""
+    """Return the inspector with sentences as its classes and a name that carries them; raises as `text`."""
     name = with_text(inspector.checkpoint.name, sentences, templates)
     asked = inspector.with_classes(text(inspector, sentences, templates, progress))
     asked.placed.checkpoint = replace(asked.checkpoint, name=name)
@@ -99,8 +112,9 @@ def asked_about(
 
 
 def reads_text(checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint may have a text tower: open_clip's files lie beside its own, or timm calls it by
-    the name of a model that was trained with one. Nothing is asked of the hub.
+    """Return True if a checkpoint may have a text tower; the hub is not asked.
+
+    True if open_clip's files lie beside its own, or timm's name belongs to a model that was trained with one.
     """
     if checkpoint.source == "hub":
         return projecting(checkpoint.name) or "_siglip_" in checkpoint.name
@@ -116,9 +130,9 @@ def _embedded(tower: Any, tokenizer: Callable, sentences: list[str]) -> Tensor:
 
 
 def _require_short(tokenizer: Any, sentence: str, name: str) -> None:
-    """VitvizError for a sentence that the tokenizer would cut in silence."""
+    """Raise VitvizError for a sentence that the tokenizer would truncate silently."""
     if hasattr(tokenizer, "encode"):
-        count = len(tokenizer.encode(sentence)) + 2  # where it begins and ends
+        count = len(tokenizer.encode(sentence)) + 2  # start and end tokens
     else:
         count = len(tokenizer.tokenizer(tokenizer.clean_fn(sentence)).input_ids)
     if count > tokenizer.context_length:
@@ -129,8 +143,9 @@ def _require_short(tokenizer: Any, sentence: str, name: str) -> None:
 
 
 def tower_of(inspector: Inspector, progress: Callable | None = None) -> tuple[Any, Callable]:
-    """Both towers' model without the picture's, and its tokenizer; the last one is kept. Errors as of `text`,
-    but for what is wrong with sentences.
+    """Return the text tower and its tokenizer; the last one is cached.
+
+    Raises as `text`, except for invalid sentences.
     """
     try:
         import open_clip
@@ -163,7 +178,7 @@ def _loaded(open_clip: Any, folder: Path, name: str, device: torch.device) -> tu
 
 
 def _files(inspector: Inspector, progress: Callable | None) -> tuple[Path, Path]:
-    """open_clip's config and weights of a checkpoint; UnsupportedModel where it has none."""
+    """Return open_clip's config and weights of a checkpoint; UnsupportedModel if it has none."""
     checkpoint = inspector.checkpoint
     hosted = checkpoint.source == "hub"
     config, weights = _from_hub(checkpoint.location, progress) if hosted else _config_beside(checkpoint)
@@ -178,20 +193,21 @@ def _files(inspector: Inspector, progress: Callable | None) -> tuple[Path, Path]
 def _config_beside(checkpoint: Checkpoint) -> tuple[Path | None, Path | None]:
     place = Path(checkpoint.location)
     folder = place if place.is_dir() else place.parent
-    there = [folder / name for name in (CONFIG, *TOWERS) if checkpoint.location]  # or in memory alone
+    # a model in memory has no location
+    there = [folder / name for name in (CONFIG, *TOWERS) if checkpoint.location]
     config, *weights = [one if one.is_file() else None for one in there] or [None]
     return config, next(filter(None, weights), None)
 
 
 def _from_hub(location: str, progress: Callable | None) -> tuple[Path | None, Path | None]:
-    """The same of a repository, with its tokenizer's files, which lie in one folder of the cache."""
+    """Return open_clip's config and weights of a repository; its tokenizer is fetched beside them."""
     config = if_there(location, CONFIG)
     if config is None:
         return None, None
     with understood(location):
         hosted = "hf_tokenizer_name" in read_json(config)["model_cfg"]["text_cfg"]
     for number, name in enumerate(TOKENIZERS if hosted else ()):
-        # the first says whether the hub can be reached
+        # only the first file reports an unreachable hub
         with suppress(HubError if number else downloads.NoSuchFile):
             downloads.fetch(location, name)
     found = (if_there(location, name, progress) for name in TOWERS)

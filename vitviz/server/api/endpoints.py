@@ -41,35 +41,33 @@ log = logging.getLogger("vitviz")
 
 ImageInput = gr.FileData | str
 METHOD = Literal[("", *ORDER)]
-TOLD = {  # what a parameter is, where an endpoint's own docstring does not say it
+TOLD = {  # descriptions of the parameters that an endpoint's own docstring does not describe
     "image": 'a file (handle_file), or the name of a sample such as "chelsea"',
-    "checkpoint": "a name that `checkpoints` lists; empty for the first one",
-    "second": "another such name, of the checkpoint beside it; empty for none",
-    "without": (
-        "what is taken away, such as heads=8.2 patches=0.17 (layers and heads from 1); empty for nothing"
-    ),
-    "strokes": "what is painted over the picture first, such as brush.mean_60.100.80 rotate_10",
-    "count": "how many classes, from 1",
+    "checkpoint": "a name listed by `checkpoints`; empty for the first",
+    "second": "name of a second checkpoint to compare with; empty for none",
+    "without": "what is ablated, such as heads=8.2 patches=0.17 (layers and heads from 1); empty for nothing",
+    "strokes": "edits of the image, applied first, such as brush.mean_60.100.80 rotate_10",
+    "count": "number of classes, from 1",
     "layer": "from 1",
     "head": "from 1",
     "query": "a patch's number from 0, row by row, or a prefix token's name such as class",
     "token": "a prefix token's name such as class, or a patch's number from 0; empty for the middle",
     "target": 'a class, from 0; "top" for the likeliest; "7-3" for class 7 rather than 3',
-    "view": "by its name in links, such as patches, explorer, rollout or compared; any but tour",
-    "settings": "the view's, by the names in the page's links, such as \"fusion=max discard=0.9\"",
-    "detail": "with what stands beside the figure",
+    "view": "name of the view in links, such as patches, explorer, rollout or compared; any but tour",
+    "settings": 'settings of the view, named as in the page\'s links, such as "fusion=max discard=0.9"',
+    "detail": "include the details shown beside the figure",
     "language": "en, zh-CN or ko",
 }
 
 
 class Endpoints:
-    """The endpoints over one studio. An error is a sentence for the caller."""
+    """Endpoints of one AnalysisService. Errors are sentences for the caller."""
 
     def __init__(self, studio: AnalysisService):
         self._studio = studio
 
     def predict(self, image: ImageInput, checkpoint: str = "", count: int = 5) -> dict:
-        """The likeliest classes of a picture.
+        """Return the likeliest classes of an image.
 
         Returns:
             {checkpoint, dtype, head_type, top: [{label, probability}], or value for probability,
@@ -90,7 +88,7 @@ class Endpoints:
         fusion: Literal["mean", "max", "min"] = "mean", discard: float = 0.0, residual: float = 0.5,
         layers: str = "",
     ) -> dict:  # fmt: skip
-        """Attention rollout: how much of each patch has reached the query through all layers.
+        """Attention rollout: an estimate of how much of each patch reaches the query through all layers.
 
         Args:
             query: auto (what the classifier reads), mean, a prefix token's name, or a patch's number from 0
@@ -110,7 +108,7 @@ class Endpoints:
         return {**_origin(trace), "map": plain(found), "box": list(trace.view.box), "grid": cells(trace.grid)}
 
     def attention_distance(self, image: ImageInput, checkpoint: str = "", renormalise: bool = False) -> dict:
-        """How far each head of each layer looks, in pixels of the model's input.
+        """Return the mean attention distance of every head, in pixels of the model's input.
 
         Args:
             renormalise: divide each row by its attention on patches; the paper does not
@@ -135,7 +133,7 @@ class Endpoints:
         self, image: ImageInput, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
         direction: Literal["attends to", "attended by"] = "attends to",
     ) -> dict:  # fmt: skip
-        """The attention of one token in one head: what it attends to, or who attends to it.
+        """Return the attention from or to one token in one head.
 
         Args:
             direction: "attends to" is a row of the attention (1 in all); "attended by" a column
@@ -161,10 +159,10 @@ class Endpoints:
         }
 
     def filters(self, checkpoint: str = "", count: int = 28) -> dict:
-        """The principal components of the linear embedding's filters, most variance first.
+        """Return the principal components of the patch embedding's filters, sorted by variance.
 
         Args:
-            count: how many components, from 1
+            count: number of components, from 1
 
         Returns:
             {checkpoint, pictures: count x P x P x 3 of unit norm, not scaled for display, variance: count
@@ -176,7 +174,7 @@ class Endpoints:
         return {"checkpoint": inspector.checkpoint.name, **told}
 
     def position_similarity(self, checkpoint: str = "", patch: int | None = None) -> dict:
-        """The cosine of the position embeddings of the patches, at the checkpoint's own input size.
+        """Return cosines between the patches' position embeddings, at the checkpoint's own input size.
 
         Args:
             patch: a patch's number from 0, row by row, for its similarities alone; none for all patches
@@ -192,7 +190,7 @@ class Endpoints:
         return {"checkpoint": inspector.checkpoint.name, "similarity": plain(found)}
 
     def without(self, image: ImageInput, without: str, checkpoint: str = "", count: int = 5) -> dict:
-        """The answer before and after heads, MLPs or patches are taken away.
+        """Return the prediction before and after heads, MLPs or patches are ablated.
 
         Args:
             without: such as "heads=8.2_1.1 mlps=3 patches=0.17 heads_as=zero"; layers and heads from 1
@@ -210,8 +208,8 @@ class Endpoints:
     def lens(
         self, image: ImageInput, checkpoint: str = "", target: int = -1, form: Literal["now", "share"] = "now"
     ) -> dict:
-        """The answer forming: what the tokens of every depth give for a class, from what enters block 1 to
-        the logit.
+        """Logit lens: the logit of a class read from the tokens of every depth, from the input of layer 1
+        to the output.
 
         Args:
             target: a class, from 0; -1 for the likeliest
@@ -222,7 +220,7 @@ class Endpoints:
         """
         subject = self._subject(image, checkpoint)
         if subject.trace.logits is None:
-            raise WrongSetting(f"{subject.checkpoint} has no classifier, so there is no answer that forms.")
+            raise WrongSetting(f"{subject.checkpoint} has no classifier, so the logit lens does not apply.")
         asked = whole(target, "target", -1, subject.trace.logits.numel() - 1)
         asked = int(subject.trace.logits.argmax()) if asked < 0 else asked
         with self._studio.work.reading(subject):
@@ -233,10 +231,10 @@ class Endpoints:
         self, image: ImageInput, checkpoint: str = "", layer: int = 1, head: int = 1, target: str = "top",
         via: str = "",
     ) -> dict:  # fmt: skip
-        """Who wrote what a head reads: its share of a logit by writers, which add up to it.
+        """Split a head's contribution to a logit by the upstream components that its values come from.
 
         Args:
-            via: the heads through which the answer is reached, the answer's first, such as "8.2-7.1"
+            via: heads between this head and the logit, the one next to the logit first, such as "8.2-7.1"
 
         Returns:
             {checkpoint, dtype, share, total, writers: [{kind, layer, head, logits}], layers and heads from 1}
@@ -253,11 +251,11 @@ class Endpoints:
         self, image: ImageInput, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
         key: str = "auto", against: str = "mean",
     ) -> dict:  # fmt: skip
-        """Why a head looks there: one score before the softmax by who wrote its query and who wrote its key.
+        """Split one attention score (before softmax) by the components that wrote its query and its key.
 
         Args:
             key: likewise; auto for the key of the largest weight
-            against: the key whose score is taken off `relative`; mean for the mean over all keys
+            against: the key whose score is subtracted in `relative`; mean for the mean over all keys
 
         Returns:
             {checkpoint, dtype, tokens: [query, key, ...], score, total, rest: a relative bias,
@@ -281,11 +279,11 @@ class Endpoints:
         language: Literal["en", "zh-CN", "ko"] = "en", without: str = "", second: str = "",
         strokes: str = "",
     ) -> dict:  # fmt: skip
-        """A view's figure for print: vector, or pixels at a width, the same from any window.
+        """Export a view's figure, as vectors or as pixels of a given width.
 
         Args:
             format: svg, pdf or png
-            width: mm, from 40 to 400; none for as wide as it needs
+            width: mm, from 40 to 400; none for the natural width
             dpi: of a png: 150, 300 or 600
             second: the checkpoint beside it, for what is of two; empty for none
 
@@ -308,7 +306,7 @@ class Endpoints:
         width: int = 960, seconds: float = 0.8, detail: bool = False,
         language: Literal["en", "zh-CN", "ko"] = "en", without: str = "", strokes: str = "",
     ) -> dict:  # fmt: skip
-        """A view's figure as a film: over a training, or growing over the layers, under one scale.
+        """Export a view's figure as a video over the training steps or over the layers, with one fixed scale.
 
         Args:
             over: training, where snapshots were kept; layers for rollout, evidence, tokens or explorer
@@ -334,11 +332,11 @@ class Endpoints:
         score: Literal["", "probability", "logit", "kept"] = "", method: METHOD = "",
         steps: Literal["auto", "32", "128", "512"] = "auto",
     ) -> dict:  # fmt: skip
-        """Maps on trial: patches are taken away in each map's order, and the model is asked again.
+        """Faithfulness of saliency maps: patches are removed in each map's order and the model is run again.
 
         Args:
-            patches_as: what is taken away is dropped from the sequence, or painted over
-            score: what is watched, for the ranking and the verdict; empty for the probability, or a value
+            patches_as: how patches are removed: dropped from the sequence, or painted over
+            score: the metric of ranking and verdict; empty for the probability, or the value
             method: one alone, beside the random maps; empty for all
             steps: of integrated gradients; auto doubles them until the map is stable
 
@@ -376,7 +374,7 @@ class Endpoints:
         }
 
     def checkpoints(self) -> list:
-        """The checkpoints that can be asked for, those on this server first.
+        """Return the available checkpoints, those on this server first.
 
         Returns:
             a list of {name, architecture, source, input_size: [channels, height, width], trained_on, licence,
@@ -387,12 +385,12 @@ class Endpoints:
         return [{name: getattr(one, name) for name in fields} for one in self._studio.checkpoints.offered()]
 
     def _told(self, key: str, view: str, name: str, caption: str, data: bytes) -> dict:
-        """A file as it travels."""
+        """Return a file as JSON: base64 data, its name and caption."""
         about = {"checkpoint": self._studio.runs.run(key).checkpoint, "view": str(view), "name": name}
         return {**about, "caption": caption, "data": base64.b64encode(data).decode("ascii")}
 
     def _asked(self, slug: str, image: Any, checkpoint: str, given: dict) -> tuple[View, ViewContext, dict]:
-        """A view, what it looks at, and its settings, as they are given and checked."""
+        """Return a view, its subject and its checked settings."""
         view, subject = self._studio.view(slug), self._subject(image, checkpoint)
         return view, subject, view.settings({name: str(one) for name, one in given.items()}, subject.about)
 
@@ -408,14 +406,14 @@ class Endpoints:
     def _key(
         self, image: Any, checkpoint: str, without: str = "", strokes: str = "", second: str = ""
     ) -> str:
-        """The key of a picture as a checkpoint, and a `second`, see it: painted over, less what is taken."""
+        """Return the run's key of an image under a checkpoint and a `second`, with edits and ablations."""
         changes = {"without": Ablation.parse(str(without)), "strokes": ImageEdits.parse(str(strokes))}
         picture, beside = self._picture(image), str(second).strip()
         key = self._studio.look(picture, self._name(checkpoint), **changes)
         return self._studio.runs.pair(key, self._studio.look(picture, beside, **changes)) if beside else key
 
     def _picture(self, image: Any) -> str:
-        """The picture's key: of a sample by its name, or of an upload; a bare path would be this server's."""
+        """Return the key of a sample or an upload. A bare path would be one on this server."""
         if isinstance(image, str):
             return self._studio.pictures.sample(image)
         path = image.get("path") if isinstance(image, dict) else getattr(image, "path", None)
@@ -426,31 +424,31 @@ PUBLIC = tuple(name for name in vars(Endpoints) if not name.startswith("_"))
 
 
 def _top(trace: Any, count: int) -> list[dict[str, Any]]:
-    """The likeliest classes."""
+    """Return the likeliest classes with their scores."""
     return [{"label": label, trace.quantity: plain(score)} for label, score in trace.top(count)]
 
 
 def _writer(writer: Any) -> dict[str, Any]:
-    """Who wrote, layer and head from 1."""
+    """Return an upstream component as JSON, layer and head from 1."""
     kind, *place = writer
     layer, head = (None if one is None else one + 1 for one in place)
     return {"kind": kind, "layer": layer, "head": head}
 
 
 def _origin(trace: Any) -> dict[str, str]:
-    """Whose numbers these are, and the precision in which the model computed."""
+    """Return the checkpoint's name and the dtype in which the model computed."""
     return {"checkpoint": trace.checkpoint, "dtype": trace.dtype}
 
 
 def answering() -> tuple[View, ...]:
-    """The views that programs ask by a derived endpoint: with numbers to take and none of their own."""
+    """Return the views with derived endpoints: with exported items and no endpoint of their own."""
     return tuple(
         view for view in VIEWS if view.endpoint is None and any(item.in_export for item in view.items)
     )
 
 
 def endpoint(view: View, endpoints: Endpoints) -> Callable:
-    """The function behind a view's derived endpoint, with the signature and docstring that Gradio reads."""
+    """Return the function of a view's derived endpoint, with signature and docstring for Gradio."""
     taken = [item for item in view.items if item.in_export]
     asked = {name for item in taken for name in item.depends}
     controls = [one for one in view.controls if one.name in asked and one is not DIFFERENCE]
@@ -516,7 +514,7 @@ def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> 
 
 
 def publish(studio: AnalysisService) -> None:
-    """Adds the endpoints to the page that is being built."""
+    """Add the endpoints to the page that is being built."""
     endpoints = Endpoints(studio)
     made = (endpoint(view, endpoints) for view in answering())
     for one in (*(getattr(endpoints, name) for name in PUBLIC), *made):
@@ -524,8 +522,9 @@ def publish(studio: AnalysisService) -> None:
 
 
 def _as_gradio_error(fn: Callable, turn: Callable[[], AbstractContextManager] = nullcontext) -> Callable:
-    """The same within a turn. What it refuses is Gradio's error, whose text reaches the caller; all else is
-    logged.
+    """Wrap an endpoint to run within a scheduler turn and to raise `gr.Error` for the caller.
+
+    VitvizError's text reaches the caller; any other exception is logged.
     """
 
     @wraps(fn)
@@ -542,7 +541,7 @@ def _as_gradio_error(fn: Callable, turn: Callable[[], AbstractContextManager] = 
 
 
 def _documented(fn: Callable) -> Callable:
-    """The same with a line for each parameter in its docstring, which Gradio tells programs."""
+    """Add a line for each parameter to an endpoint's docstring, which Gradio publishes."""
     what, args, returns = re.match(r"(.*?)(?:Args:\n(.*?))?(Returns:.*)", inspect.getdoc(fn), re.S).groups()
     own = dict(line.strip().split(": ", 1) for line in (args or "").strip().splitlines())
     lines = [f"    {name}: {own.get(name) or TOLD[name]}\n" for name in inspect.signature(fn).parameters]

@@ -1,4 +1,4 @@
-"""Figures for print from the server: what is asked for in an address or by a program, checked and drawn."""
+"""Export figures: check the parameters of an address or a program, then draw."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,12 @@ from vitviz.views.printing import ALONE, PrintStyle
 FORMATS = ("svg", "pdf", "png", "txt")
 QueryTexts = Mapping[str, str]  # settings as in a link
 PREFIX, ASKED = "print.", ("width", "dpi", "detail", "dark", "lang")
-NOT_YET = "Its numbers take a while to compute; once the view itself has found them, their figure is there."
+NOT_YET = (
+    "This view’s numbers have not been computed yet. Open the view, wait for them, then export the figure."
+)
 TOO_LARGE = (
-    "This figure would have {count} million pixels, and this server draws at most {most} million. Ask for a"
-    " smaller width or fewer dots per inch, or for SVG or PDF, which need none."
+    "This figure would have {count} million pixels; the limit is {most} million. Reduce the "
+    "width or the dots per inch, or choose SVG or PDF."
 )
 USUAL = 4_000_000  # pixels; what has more is drawn alone
 
@@ -26,7 +28,7 @@ USUAL = 4_000_000  # pixels; what has more is drawn alone
 def figure(
     studio: AnalysisService, key: str, slug: str, given: QueryTexts, asked: PrintStyle = ALONE
 ) -> Figure:
-    """A view's figure for print, for a key and settings as in a link; VitvizError for what does not fit."""
+    """Return a view's figure for a key and settings as in a link. Raises VitvizError for invalid ones."""
     view, subject = studio.view(slug), studio.subject(key)
     if subject.survey is not None and not view.averages:
         raise Unknown(f"{view.title} has no average over a set of pictures.")
@@ -36,7 +38,7 @@ def figure(
 def of_settings(
     studio: AnalysisService, key: str, view: View, settings: Mapping[str, Any], asked: PrintStyle
 ) -> Figure:
-    """The same for settings that have been read."""
+    """Return a view's figure for parsed settings."""
     with studio.work.hold_place():
         subject = studio.subject(key)
         if subject.trace is not None:
@@ -47,7 +49,7 @@ def of_settings(
 
 
 def write_figure(studio: AnalysisService, made: Figure, form: str, width: float | None, dpi: int) -> bytes:
-    """The file, drawn and written in a turn; TooMuch for more pixels than this server draws."""
+    """Draw and write the file in a turn. Raises TooMuch above this server's limit of pixels."""
     pixels, most = made.pixels(width, dpi) if form == "png" else 0, studio.settings.limits.pixels
     if pixels > most:
         raise TooMuch(LocalizedText(TOO_LARGE, count=round(pixels / 1e6), most=round(most / 1e6)))
@@ -58,7 +60,7 @@ def write_figure(studio: AnalysisService, made: Figure, form: str, width: float 
 def asked_for(
     studio: AnalysisService, key: str, slug: str, ending: str, given: QueryTexts
 ) -> tuple[bytes, str]:
-    """The file of an address, and its name; print.width (mm), .dpi, .detail, .dark, .lang say how."""
+    """Return a figure file and its name; print.width (mm), .dpi, .detail, .dark and .lang set the format."""
     wanted = FigureRequest(given, PREFIX, "Figures for print", ASKED, ending, FORMATS)
     view, subject = studio.view(slug), studio.subject(key)
     settings = view.settings(wanted.theirs, subject.about)
@@ -70,7 +72,7 @@ def asked_for(
 
 
 def split_by_prefix(given: QueryTexts, prefix: str) -> tuple[dict[str, str], dict[str, str]]:
-    """What an address says under a prefix, without it, and all else.
+    """Split parameters into those under a prefix, without the prefix, and the rest.
 
     >>> split_by_prefix({"print.dpi": "300", "fusion": "max"}, "print.")
     ({'dpi': '300'}, {'fusion': 'max'})
@@ -80,7 +82,7 @@ def split_by_prefix(given: QueryTexts, prefix: str) -> tuple[dict[str, str], dic
 
 
 def settings_of(text: str) -> dict[str, str]:
-    """Settings as a program writes them: "fusion=max discard=0.9"; WrongSetting for a part without a name."""
+    """Parse settings such as "fusion=max discard=0.9". Raises WrongSetting for a part without a name."""
     found = {}
     for part in text.split():
         name, sign, value = part.partition("=")
@@ -105,18 +107,18 @@ class FigureRequest:
                 raise Unknown(f"{what} have no {quoted(one)}; expected one of {', '.join(known)}.")
 
     def text(self, name: str, usual: str, form: str = ".*", expected: str = "") -> str:
-        """What is said of one thing; WrongSetting where it has another form than is `expected`."""
+        """Return one parameter. Raises WrongSetting unless it has the `expected` form."""
         value = self._ours.get(name, usual)
         if not re.fullmatch(form, value, re.DOTALL):
             raise WrongSetting(f"Given {self._prefix}{name}={quoted(value)}; expected {expected}.")
         return value
 
     def number(self, name: str, usual: str) -> int | None:
-        """A whole number; None for an empty text, where that is usual."""
+        """Return a whole number; None for an empty text if that is the default."""
         text = self.text(name, usual, "[0-9]{1,4}" if usual else "[0-9]{0,4}", "a whole number")
         return int(text) if text else None
 
     def look(self) -> PrintStyle:
-        """How its figures are wanted."""
+        """Return the style of the figures."""
         flags = {name: self.text(name, "0", "[01]", "0 or 1") == "1" for name in ("detail", "dark")}
         return PrintStyle(**flags, language=self.text("lang", "en"))

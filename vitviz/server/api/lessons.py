@@ -37,51 +37,51 @@ if TYPE_CHECKING:
 TOLD, PICTURE, OTHER, VECTORS = "settings.json", "upload.jpg", "other.jpg", "classes"
 MOST_TOLD = 2**20  # bytes of the description; one of two checkpoints has ten thousand
 MOST_OFFERED = 100
-NO_LESSON = (
-    "This zip is no lesson. Expected one that “Everything (.zip)” of this or another vitviz page has made,"
-    " as it was downloaded."
-)
+NO_LESSON = "This zip is not a lesson. Use an unchanged zip from “Download all” on a vitviz page."
 OUTDATED = (
-    "The scores in this lesson’s files are wrong: its outputs were read as {before}, and {checkpoint} has"
-    " {head_type} outputs. The page shows the right scores; download the lesson again."
+    "The scores in this lesson’s files are wrong: outputs were read as {before}, but "
+    "{checkpoint} has {head_type} outputs. The page shows correct scores; download the lesson "
+    "again."
 )
-GONE = "This lesson is no longer on the server. Load the page again to see which there are."
+GONE = "This lesson is no longer on the server. Reload the page to see the current lessons."
 
-README = """vitviz: what {checkpoint} made of one picture
-As it is, this zip is a lesson: dropped onto a page of vitviz, it shows there what was seen here.
+README = """vitviz: {checkpoint} on one image
+This zip is a lesson: drop it, unchanged, on a vitviz page to restore this state.
 
-settings.json      checkpoint, picture, grid, prediction, every view's settings; views left out, and why
-upload.jpg         the picture, upright; a JPEG of quality 92; retouched.jpg beside it, where it was,
-                   and other.jpg, one's own photograph that a piece of it was laid onto
-classes            the file of vectors that were the classes, as it was given: .npz or .safetensors
-input.png          what the model saw: resized and cropped, lossless
-numbers/*.npz      each view's numbers by name, its settings (setting_...), the checkpoint and what was
-                   assumed of it, for numpy.load
-charts/           each view's figure for print, and its caption: definition, settings, source and citation
-second/            the same of the checkpoint beside, where there is one
+settings.json      checkpoint, image, grid, prediction, settings of every view; views left out, and why
+upload.jpg         the image, upright; a JPEG of quality 92. If it was edited: retouched.jpg, and other.jpg,
+                   your own image onto which a piece was pasted
+classes            the file of vectors used as classes, as uploaded: .npz or .safetensors
+input.png          the model's input: resized and cropped, lossless
+numbers/*.npz      the numbers of each view by name, its settings (setting_...), the checkpoint and the
+                   assumptions about it, for numpy.load
+charts/           the figure of each view, and its caption: definition, settings, source and citation
+second/            the same files for the second checkpoint, if there is one
 {files}{figures}
 {views}
-How arrays count, axis by axis:
+Axes of the arrays:
 
 {arrays}
-In arrays the first layer and the first head have index 0; settings, tables and texts count them from 1, as
-the page and the paper do. Depth 0 is what enters the first layer. Patches count from 0, row by row, without
-prefix tokens, in settings and texts too, where a prefix token goes by its name. An axis called token, query
-or key has the prefix tokens first (prefix_tokens names them), so that patch 0 stands at index {prefix}; where
-patches were left out, it has those that were kept. Distances are pixels of the model's input. Boxes are left,
-top, right, bottom in pixels of the upload.
+Array indices of layers and heads start at 0; settings, tables and texts count them from 1, as the page and
+the paper do. Depth 0 is the input of the first layer. Patches are numbered from 0, row by row, without prefix
+tokens, also in settings and texts; prefix tokens are given by name. An axis called token, query or key starts
+with the prefix tokens (named in prefix_tokens), so patch 0 is at index {prefix}; if patches were dropped,
+the axis has only those that were kept. Distances are in pixels of the model's input. Boxes are left, top,
+right, bottom in pixels of the upload.
 """
 
-ON_REQUEST = "Its numbers take a while to compute; once the view itself has found them, they come along."
+ON_REQUEST = (
+    "This view’s numbers have not been computed yet. Open the view, wait for them, then download again."
+)
 
 
 class NoLesson(zips.NoZip):
-    """A zip, but not one that a page could be restored from."""
+    """A valid zip that is not a lesson."""
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """What a zip restores: `seen` names checkpoint, sample, view and edits; `settings` are all views'."""
+    """State restored from a zip: `seen` has checkpoint, sample, view, edits; `settings` has every view's."""
 
     seen: links.Link
     settings: dict[str, dict[str, str]]  # view -> name -> text, each one checked
@@ -91,7 +91,7 @@ class Lesson:
     head_type: str | None = None  # by which its files were made; None of one written before that was read
 
     def outdated(self, inspector: "Inspector") -> LocalizedText | None:
-        """That its files hold other scores than this model has; None where they hold the same."""
+        """Return a warning if the lesson's scores differ from this model's, else None."""
         before = self.head_type or ("softmax" if inspector.classes is None else inspector.head_type)
         if before == inspector.head_type or not inspector.model.num_classes:
             return None
@@ -135,7 +135,7 @@ def everything(studio: AnalysisService, key: str, given: QueryTexts) -> bytes:
 
 
 def lesson_manifest(studio: AnalysisService, key: str, given: QueryTexts) -> dict[str, Any]:
-    """What the zip of everything says of a run, so that `read` finds it again; `given` as the page asks."""
+    """Return the zip's description of a run, which `read` parses; `given` as in `everything`."""
     run, second = studio.runs.run(key), given.get("second")
     seen = {
         "checkpoint": run.checkpoint,
@@ -154,7 +154,7 @@ def lesson_manifest(studio: AnalysisService, key: str, given: QueryTexts) -> dic
 
 
 def by_view(given: QueryTexts) -> dict[str, dict[str, str]]:
-    """Settings that are named "view.setting" by their views; Unknown for a view that there is not."""
+    """Group settings named "view.setting" by view. Raises Unknown for an unknown view."""
     asked: dict[str, dict[str, str]] = {view.slug: {} for view in VIEWS}
     for name, value in given.items():
         slug, dot, setting = name.partition(".")
@@ -164,7 +164,7 @@ def by_view(given: QueryTexts) -> dict[str, dict[str, str]]:
 
 
 def file_name(checkpoint: str) -> str:
-    """A name that is safe in a header and on every disk."""
+    """Return a file name that is safe in HTTP headers and on every file system."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", checkpoint).strip(".-") or "checkpoint"
     return f"{plain if plain.startswith('vitviz') else 'vitviz-' + plain}.zip"
 
@@ -173,7 +173,7 @@ def _write(
     archive: zipfile.ZipFile, folder: str, studio: AnalysisService, keys: tuple[str, str], given: QueryTexts,
     surveys: QueryTexts
 ) -> dict[str, str]:  # fmt: skip
-    """Files of the first of `keys`, beside the second, into a folder; returns who is left out, and why."""
+    """Write the files of a run into a folder; return the views left out, with reasons."""
     key, second = keys
     pair = studio.runs.pair(key, second) if second else key
     subject, asked = studio.subject(key), by_view(given)
@@ -181,7 +181,7 @@ def _write(
         # a survey, or one of two checkpoints
         known = studio.sets.survey(survey) is not None or studio.runs.both(survey)[0] == key
         if not studio.view(slug).averages or not known:
-            raise Unknown("The average that was asked for is no longer known. Make it again.")
+            raise Unknown("The requested average is no longer stored. Compute it again.")
     parsed = {view.slug: view.settings(asked[view.slug], subject.about) for view in VIEWS}
     settings = {view.slug: view.filed(parsed[view.slug], subject.grid) for view in VIEWS}
     left_out = {view.slug: reason for view in VIEWS if (reason := view.refused(subject))}
@@ -237,7 +237,7 @@ def _about(
 
 
 def _arrays(archive: zipfile.ZipFile) -> str:
-    """A line for every array in the numbers of the first checkpoint: its name, and what its axes count."""
+    """Return a line for every array of the first checkpoint: its name and its axes."""
     lines = []
     for view in VIEWS:
         name = f"numbers/{view.slug}.npz"
@@ -252,7 +252,7 @@ def _arrays(archive: zipfile.ZipFile) -> str:
 
 
 def read(data: bytes) -> Lesson:
-    """The lesson in a zip; NoZip or NoLesson where there is none. What fits no view is passed over."""
+    """Read a lesson from a zip. Raises NoZip or NoLesson. Settings that fit no view are skipped."""
     return _read(io.BytesIO(data))
 
 
@@ -277,7 +277,7 @@ def _read(file: BinaryIO) -> Lesson:
 
 
 def offered(folder: Path) -> dict[str, Path]:
-    """The lessons in a folder, by the names under which the page offers them; none without a folder."""
+    """Return the lessons in a folder by name; empty without a folder."""
     try:
         found = sorted(one for one in folder.iterdir() if one.suffix.lower() == ".zip" and one.is_file())
     except OSError:
@@ -287,7 +287,7 @@ def offered(folder: Path) -> dict[str, Path]:
 
 
 def opened(folder: Path, name: Any) -> Lesson:
-    """A lesson that is offered, of which only what is needed is read; Unknown for any other name."""
+    """Open an offered lesson, reading only what is needed. Raises Unknown for any other name."""
     path = offered(folder).get(name) if isinstance(name, str) else None
     if path is None:
         raise Unknown(GONE)

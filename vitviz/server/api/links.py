@@ -41,7 +41,7 @@ class Link:
 
 
 def read(query: Mapping[str, Any]) -> Link:
-    """The link in the query of an address. Never raises: what does not fit is passed over.
+    """Parse the query of an address. Never raises: invalid values are skipped.
 
     >>> asked = {"sample": "coffee", "tab": "rollout", "fusion": "max", "residual": "1e9", "colour": "red"}
     >>> read(asked)  # doctest: +NORMALIZE_WHITESPACE
@@ -69,13 +69,13 @@ def _name(text: str) -> str | None:
 
 
 def link_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page's script has to know of a session to write its link and to come back to it."""
+    """Return the state of a session that the page's script needs for links and history."""
     names = "key checkpoint second second_key size without strokes picture scene".split()
     return {**{name: state.get(name, "") for name in names}, "sample": state.get("sample"), "base": base()}
 
 
 def base() -> str:
-    """Where a link has to lead: on a Space, whose page lies in a frame, to its own address; else ''."""
+    """Return the base address of links: on a Space its own address (the page is in a frame), else ''."""
     host = os.environ.get("SPACE_HOST", "")
     return f"https://{host}/" if _HOST.fullmatch(host) else ""
 
@@ -88,7 +88,7 @@ def _edits(kind: type[Ablation | ImageEdits], text: str, most: int | None = None
 
 
 def fitting(view: View, query: Mapping[str, Any]) -> dict[str, str]:
-    """Those settings of a view in a query that it could take, as far as no model is known."""
+    """Return the settings in a query that a view accepts, as far as can be checked without a model."""
     found = {}
     for control in view.controls:
         text = query.get(control.name)

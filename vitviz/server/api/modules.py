@@ -1,4 +1,4 @@
-"""The browser's scripts: ES modules that import each other by the paths that they have in the package.
+"""Serve the browser's scripts: ES modules that import each other by their paths in the package.
 
 Served under an address that holds a hash of all of them, so that a browser keeps them for ever and never
 mixes two versions. The words of a language are made here, gathered from all rooms.
@@ -17,7 +17,7 @@ script_of = scripts.script_of
 
 
 def source(path: str) -> str:
-    """A module's text; Unknown for any other path."""
+    """Return a module's text. Raises Unknown for any other path."""
     found = _sources().get(path)
     if found is None:
         raise Unknown(f"There is no script {quoted(path)}.")
@@ -26,19 +26,19 @@ def source(path: str) -> str:
 
 @cache
 def base() -> str:
-    """Where the modules lie, relative to the page."""
+    """Return the modules' base address, relative to the page."""
     whole = json.dumps(sorted(_sources().items())).encode()
     return f"gradio_api/vitviz/modules/{hashlib.blake2b(whole, digest_size=8).hexdigest()}/"
 
 
 def loading(*paths: str, then: str) -> str:
-    """JavaScript that loads modules and hands them to `then`, an expression; for a component's own script."""
+    """Return JavaScript that loads modules and passes them to `then`, an expression."""
     wanted = ", ".join(f"import(new URL('{base()}{path}', document.baseURI).href)" for path in paths)
     return f"Promise.all([{wanted}]).then({then}).catch((error) => console.error(error));"
 
 
 def style() -> str:
-    """All style sheets: of the canvas, of the views, of the page."""
+    """Return all style sheets: of the frontend, the views and the page."""
     return "\n".join(scripts.files(".css", _ROOMS).values())
 
 

@@ -14,9 +14,7 @@ from vitviz.traces.localized_text import LocalizedText, message_of, travelling
 
 log = logging.getLogger("vitviz")
 
-UNEXPECTED = mark(
-    "This failed by a mistake in vitviz; the log of the server says where. What was there before stays."
-)
+UNEXPECTED = mark("vitviz hit an error; the server log has the details. Your previous result is unchanged.")
 
 # An absolute path of two parts or more, but neither an address (https://a/b) nor a part of a name (a/b/c).
 _PATH = re.compile(r"""(?<![\w.:/\\~-])(?:~?/|[A-Za-z]:[\\/])(?:[^\s/\\'",;:()]+[\\/])+(?=[^\s])""")
@@ -26,7 +24,7 @@ DIGITS = 6
 
 
 def plain(values: Any) -> Any:
-    """Nested lists of numbers with six significant digits; null for what is not finite.
+    """Return nested lists of numbers with six significant digits; null for non-finite values.
 
     >>> plain([[1 / 3, 0.0], [float("nan"), -2e-9]])
     [[0.333333, 0.0], [None, -2e-09]]
@@ -40,13 +38,13 @@ def plain(values: Any) -> Any:
 
 
 def cells(grid) -> dict[str, Any]:
-    """A patch grid: rows, cols, patch (height and width in px), and prefix tokens' names in order."""
+    """Return a patch grid: rows, cols, patch (height and width in px), names of prefix tokens in order."""
     said = {"patch": list(grid.patch), "prefix": list(grid.prefix_names)}
     return {"rows": grid.rows, "cols": grid.cols, **said}
 
 
 def whole(value: Any, name: str, least: int, most: int) -> int:
-    """A whole number between two bounds; WrongSetting says what was given.
+    """Check a whole number between two bounds. Raises WrongSetting with the given value.
 
     >>> whole(3.0, "layer", 1, 12)
     3
@@ -58,7 +56,7 @@ def whole(value: Any, name: str, least: int, most: int) -> int:
 
 
 def truth(value: object, name: str) -> bool:
-    """True or false as a client may send it, words too (any text is true in Python); else WrongSetting."""
+    """Parse a boolean, also from words (any text is true in Python). Raises WrongSetting for others."""
     found = {"true": True, "false": False}.get(str(value).lower())
     if found is None:
         raise WrongSetting(f"{name}={quoted(value)} is neither true nor false.")
@@ -66,7 +64,7 @@ def truth(value: object, name: str) -> bool:
 
 
 def without_paths(sentence: str) -> str:
-    """The sentence with only the last part of every absolute path.
+    """Return the sentence with every absolute path reduced to its last part.
 
     >>> without_paths("'/srv/weights/a.pth' is damaged; see https://example.org/a/b and second/input.png.")
     "'…/a.pth' is damaged; see https://example.org/a/b and second/input.png."
@@ -75,12 +73,12 @@ def without_paths(sentence: str) -> str:
 
 
 def in_english(error: BaseException) -> str:
-    """An error for a program; of a mistake of ours only that it was one."""
+    """Return an error's text for a program; an internal error is not described further."""
     return without_paths(str(error)) if isinstance(error, VitvizError) else UNEXPECTED
 
 
 def told_of(error: BaseException, place: str = "the page") -> dict:
-    """An error for the page, as a sentence with its values; a mistake of ours is logged and told as such."""
+    """Return an error for the page as a sentence with values; internal errors are logged."""
     if not isinstance(error, VitvizError):
         log.error("%s failed by a mistake of ours", place, exc_info=error)
         return travelling(UNEXPECTED)

@@ -1,6 +1,6 @@
-"""Films from the server: what is asked for, checked; moments are looked at in turns, and drawn in one.
+"""Export videos: check the request, compute the frames in turns, and draw them in one.
 
-Whoever asks for a film brings a ticket of their own, and may ask under it how many frames are done.
+A request for a video carries a ticket, under which the client may ask for the progress.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ WIDE = 1280  # pixels across, at most
 PREFIX = "film."
 ASKED = ("over", "width", "seconds", "detail", "dark", "lang", "ticket", "video", "first", "last")
 TOO_LONG = (
-    "Its numbers take a while to compute at every step or frame: in Python vitviz.animation and vitviz.video"
-    " make the film."
+    "This view takes too long to compute for every frame. In Python, vitviz.animation and "
+    "vitviz.video export the video."
 )
-OF_A_SET = "A film is of one picture; show one picture again, and not an average over a set."
+OF_A_SET = "A video shows one image. Switch back from the average to one image."
 
 
 def film(
@@ -59,7 +59,7 @@ def film(
     asked: PrintStyle = ALONE,
     told: OnFrame = lambda done, of: None,
 ) -> Animation:
-    """A view's film; VitvizError for what there is not. `told` hears how many moments are seen, of all."""
+    """Return a view's video. Raises VitvizError if there is none. `told` receives the progress."""
     if studio.sets.survey(key) is not None:
         raise Unknown(OF_A_SET)
     view, run, (_, second) = studio.view(slug), studio.runs.run(key), studio.runs.both(key)
@@ -93,7 +93,7 @@ def of_video(
     studio: AnalysisService, key: str, slug: str, given: QueryTexts, video: str, part: slice,
     asked: PrintStyle, told: OnFrame
 ) -> Animation:  # fmt: skip
-    """A view's film over a `part` of a video's frames, each seen as `key`'s photograph is."""
+    """Return a view's video over a `part` of a video's frames, each computed as the image of `key` is."""
     view = studio.view(slug)
     if view.on_request or view.needs is not Needs.RUN:
         raise VitvizError(TOO_LONG if view.on_request else OF_A_SET)
@@ -114,7 +114,7 @@ def of_video(
 def asked_for(
     studio: AnalysisService, key: str, slug: str, ending: str, given: QueryTexts
 ) -> tuple[bytes, str]:
-    """The file of an address, and its name; film.over, .width, .seconds, .detail, .dark, .lang say how."""
+    """Return a video file and its name; film.over, .width, .seconds, .detail, .dark, .lang set the format."""
     address = figures.FigureRequest(given, PREFIX, "Films", ASKED, ending, FORMATS)
     ticket = address.text("ticket", "", "[0-9a-z]{0,40}", "up to 40 letters and digits")
     count = studio.counted(key, ticket)
@@ -132,7 +132,7 @@ def asked_for(
 
 
 def require(form: str, width: int, seconds: float) -> None:
-    """VitvizError for a file that there is not: asked before its figures are made, which takes long."""
+    """Raise VitvizError for an invalid format. Called before the frames are computed, which takes long."""
     checked(form, seconds)
     checked_width(whole(width, "width", 1, WIDE))
 
@@ -141,13 +141,13 @@ def encode_video(
     studio: AnalysisService, made: Animation, form: str, width: int, seconds: float,
     told: OnFrame = lambda done, of: None
 ) -> bytes:  # fmt: skip
-    """The file, drawn and encoded in a turn among what is dear."""
+    """Draw and encode the file in an expensive turn."""
     with studio.work.drawing(width * width):
         return made.file(form, width, seconds, told)
 
 
 def offered(studio: AnalysisService, key: str, slug: str, given: QueryTexts) -> dict[str, Any]:
-    """How many frames each film of a view has, by what it goes over; else the sentence why there is none."""
+    """Return the number of frames of each video of a view, or the reason why there is none."""
     view, subject = studio.view(slug), studio.subject(key)
     _, theirs = figures.split_by_prefix(given, PREFIX)
 
@@ -166,7 +166,7 @@ def offered(studio: AnalysisService, key: str, slug: str, given: QueryTexts) -> 
 
 
 def _moments(studio: AnalysisService, view: View, checkpoint: str) -> list[Snapshot]:
-    """Which moments of a training its film shows; VitvizError for none, and where each would take long."""
+    """Return the training snapshots of a video. Raises VitvizError for none, or if each takes too long."""
     moments = thinned(studio.checkpoints.moments(checkpoint), MOST)
     if not moments:
         raise VitvizError(LocalizedText(NO_FILM, checkpoint=checkpoint))
@@ -176,5 +176,5 @@ def _moments(studio: AnalysisService, view: View, checkpoint: str) -> list[Snaps
 
 
 def _count(count: list[int], drawn: int, done: int, of: int) -> None:
-    """Counts frames, each twice: when it is seen (`drawn` is 0), and when it is drawn (1)."""
+    """Count frames twice: when computed (`drawn` is 0) and when drawn (1)."""
     count[:] = [done + drawn * of, 2 * of]

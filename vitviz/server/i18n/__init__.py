@@ -37,7 +37,7 @@ def say(text: str, **parts: str) -> gr.i18n.I18nData:
 
 
 def i18n() -> gr.I18n:
-    """Everything that was said, for `launch()`; and what Gradio tells and has no text for."""
+    """Return all texts of `say` for `launch()`, with two that Gradio itself lacks."""
     said = {**_said, "common.complete": (mark("Done"), {}), "common.upload": (mark("Upload"), {})}
     return gr.I18n(
         **{tag: {key: translated(text, tag, **parts) for key, (text, parts) in said.items()} for tag in NAMES}
@@ -45,12 +45,12 @@ def i18n() -> gr.I18n:
 
 
 def mark(text: str) -> str:
-    """Marks a text that travels in English and is translated by the page's scripts."""
+    """Mark a text that is sent in English and translated by the page's scripts."""
     return text
 
 
 def language_of(request: gr.Request | HTTPConnection | None) -> str:
-    """A visitor's language: the address's, the asking page's, the browser's first of ours, or English."""
+    """Return a visitor's language: from the address, the referring page, the browser, or English."""
     if not request:
         return "en"
     page = QueryParams(request.headers.get("referer", "").partition("?")[2])
@@ -60,7 +60,7 @@ def language_of(request: gr.Request | HTTPConnection | None) -> str:
 
 
 def ours(tag: str) -> str | None:
-    """Our tag for a browser's: any Chinese gets the one that there is.
+    """Map a browser's language tag to one of ours; every Chinese tag maps to zh-CN.
 
     >>> ours("zh-Hant-TW"), ours("ko-KR"), ours("en-GB"), ours("fr")
     ('zh-CN', 'ko', 'en', None)
@@ -69,12 +69,12 @@ def ours(tag: str) -> str | None:
 
 
 def first() -> str:
-    """The script that stands before any of Gradio's, and chooses the language."""
+    """Return the script that chooses the language, which runs before Gradio's scripts."""
     return Path(__file__).with_name("first.js").read_text(encoding="utf-8")
 
 
 def _preferred(header: str) -> list[str]:
-    """The tags of an Accept-Language header, best first.
+    """Return the tags of an Accept-Language header, preferred first.
 
     >>> _preferred("de;q=0.5, ko-KR,ko;q=0.9")
     ['ko-KR', 'ko', 'de']

@@ -15,9 +15,9 @@
   document.documentElement.lang = tag;
   // Until there is an answer or a notice the page says what it waits for, from its first moment on.
   const opening = {
-    'zh-CN': 'vitviz 正在打开：先是页面，然后是模型的第一次前向传播 …',
-    ko: 'vitviz를 여는 중: 먼저 페이지, 그다음 모델의 첫 순전파 …',
-    en: 'vitviz is being opened: the page, then the model’s first pass …',
+    'zh-CN': '正在加载 vitviz …',
+    ko: 'vitviz를 불러오는 중 …',
+    en: 'Loading vitviz …',
   };
   const style = document.createElement('style');
   style.textContent = `html:not([data-opened]) > body::before {

@@ -12,12 +12,12 @@ const titles = () => ({
   crop_pct: t('Crop'),
   interpolation: t('Interpolation'),
   activation: t('Activation'),
-  epsilon: t('Epsilon of the norms'),
-  mapping: t('What its tensors are'),
-  weights: t('Which of its weights'),
+  epsilon: t('Norm epsilon'),
+  mapping: t('Tensor mapping'),
+  weights: t('Set of weights'),
   pool: t('What the classifier reads'),
-  head_type: t('What its one output is'),
-  block: t('Where the norms stand'),
+  head_type: t('Meaning of the single output'),
+  block: t('Position of the norms'),
 });
 
 /** "heads=6" as "6"; mean and deviation by the name they are known by. */
@@ -51,8 +51,8 @@ export default function part(element, props, watch, trigger) {
     const legend = el('legend', { text: titles()[item.name] });
     if (!item.choices.length) {
       const text = t(
-        'Told from names and shapes; a mapping file beside the weights says it for certain, and whether a ' +
-          'last norm stands before the average (norm.*) or behind it (fc_norm.*).',
+        'Inferred from names and shapes. A mapping file next to the weights makes it certain, ' +
+          'including whether the last norm is before the average (norm.*) or after it (fc_norm.*).',
       );
       return el('fieldset', {}, legend, el('p', { class: 'vv-small', text }));
     }
@@ -74,14 +74,14 @@ export default function part(element, props, watch, trigger) {
     const take = (text) => {
       box.value = text;
       const given = text.trim() ? text.trimEnd().split(/\r\n|\r|\n/).length : 0;
-      count.textContent = t('{given} of {classes} names, one a line', { given, classes });
+      count.textContent = t('{given} of {classes} names, one per line', { given, classes });
     };
     const label = t('Names of the classes');
     const box = el('textarea', { rows: 3, 'aria-label': label, oninput: () => take(box.value) });
     const file = el('input', {
       type: 'file',
       accept: '.txt,text/plain',
-      'aria-label': t('A file with one name a line'),
+      'aria-label': t('File with one name per line'),
       onchange: async () => file.files[0] && take(await file.files[0].text()),
     });
     take('');
@@ -104,16 +104,16 @@ export default function part(element, props, watch, trigger) {
     const what = decodeURIComponent(value.said || '')
       .replaceAll('&', ', ')
       .replaceAll('+', ' ');
-    const told = value.said && el('p', { class: 'vv-small', text: t('Said: {what}', { what }) });
+    const told = value.said && el('p', { class: 'vv-small', text: t('Given: {what}', { what }) });
     const taken = value.items.map((item) => item.taken).filter(Boolean);
     if (names.of !== value.file) names = naming(value.file, value.classes);
     const keep = () => trigger('keep', { labels: names.box.value });
     const ways = [
       taken.length > 0 && way(t('These are right'), () => say(taken)),
       value.said && way(t('Ask again'), () => ask('')),
-      value.keeps && value.said && way(t('Keep beside the file'), keep),
+      value.keeps && value.said && way(t('Save next to the file'), keep),
     ];
-    const text = value.items.length ? t('The file does not say') : t('Said of this file');
+    const text = value.items.length ? t('Not stated in the file') : t('Settings given for this file');
     const parts = [...value.items.map(asked), value.classes && names.field, told];
     const all = [el('summary', { text }), ...parts, div('vv-assumed-do', ...ways)];
     details.replaceChildren(...all.filter(Boolean));

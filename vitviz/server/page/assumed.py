@@ -1,4 +1,4 @@
-"""What a checkpoint's file does not say, for the page's form: questions, choices, what each would answer."""
+"""Values that a checkpoint's file does not state: the page's form with choices and their predictions."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
     from vitviz.engine import Inspector
     from vitviz.server.services.analysis_service import AnalysisService
 
-SHARED = "This site is shared, so nothing is written beside its files. Copy the link instead."
+SHARED = "This server is shared, so settings are not saved next to its files. Copy the link instead."
 _KNOWN = {
     "ImageNet": mark("ImageNet's"), "one half": mark("one half"), "CLIP": mark("CLIP's"),
     "CIFAR-10": mark("CIFAR-10's"), "none": mark("none"),
     "pool=class": mark("class token"), "pool=average": mark("average of the patches"),
     "pool=average+of+all": mark("average of all tokens"),
-    "pool=max": mark("largest of each number among the patches"),
-    "pool=average+and+max": mark("half average, half largest"),
+    "pool=max": mark("maximum over the patches"),
+    "pool=average+and+max": mark("half average, half maximum"),
     "pool=attention": mark("attention over the patches"),
     "pool=attention+of+all": mark("attention over all tokens"),
     "block=pre-norm": mark("before attention and MLP (pre-norm)"),
-    "block=res-post-norm": mark("behind them, before they are added (res-post-norm)"),
-    "block=post-norm": mark("behind each sum (post-norm)"),
-    "head_type=sigmoid": mark("logit of a yes or no (sigmoid)"),
-    "head_type=value": mark("value of a regression"),
+    "block=res-post-norm": mark("after attention and MLP, before the sum (res-post-norm)"),
+    "block=post-norm": mark("after each residual sum (post-norm)"),
+    "head_type=sigmoid": mark("logit of yes or no (sigmoid)"),
+    "head_type=value": mark("regression value"),
 }  # fmt: skip
 
 
 def form_value(
     inspector: Inspector, second: Inspector | None, keeps: bool, answers: dict | None = None
 ) -> dict[str, Any]:
-    """The form's value; `answers` are those of each choice on the current picture, once they are known."""
+    """Return the form's value; `answers` are the predictions of each choice, once known."""
     from vitviz.engine.adapters.assumptions import NORMALISATIONS
     from vitviz.engine.formats.overrides import split
 
@@ -64,7 +64,7 @@ def form_value(
 
 
 def answered(studio: AnalysisService, state: dict[str, Any]) -> dict[str, Any]:
-    """The same with what each choice would answer to the picture in view."""
+    """Return the form's value with the prediction of each choice for the current image."""
     from vitviz.engine.choices import outcomes
 
     run = studio.runs.run(state["key"])
@@ -80,7 +80,7 @@ def answered(studio: AnalysisService, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def name_with(checkpoint: str, text: str) -> str:
-    """A checkpoint's name with what is said of it; CheckpointError or VitvizError for what cannot be said."""
+    """Return a checkpoint's name with overrides. Raises CheckpointError or VitvizError for invalid ones."""
     from vitviz.engine.formats.overrides import Overrides, split
 
     plain, _ = split(checkpoint)

@@ -1,4 +1,4 @@
-"""The page: the picture, the checkpoint and the answer on the left, the views as tabs on the right."""
+"""The page: image, checkpoint and prediction on the left, the views as tabs on the right."""
 
 import atexit
 import gc
@@ -31,8 +31,7 @@ GROUPED = {"groups": [[group, [view.slug for view in views]] for group, views in
 LATEX = [{"left": "$", "right": "$", "display": False}]
 FORMULAS = {"latex_delimiters": LATEX, "elem_classes": "vitviz-formulas"}
 NOT_OPENED = translated(
-    "The page could not be opened: the server has too much to do just now, or something failed. "
-    "Load it again in a moment.",
+    "The page could not be opened: the server is busy or an error occurred. Reload in a moment.",
     "en",
 )
 # What the browser's history keeps of a page that is loaded again, in place of the value of the links.
@@ -46,7 +45,7 @@ TOLD = "() => {{ document.dispatchEvent(new CustomEvent('vitviz:{name}', {{ deta
 
 
 def build(studio: AnalysisService) -> gr.Blocks:
-    """The page, ready to be launched."""
+    """Build the page, ready to be launched."""
     keep_freed_memory()
     with Page(title="vitviz", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
         session = gr.State({})
@@ -75,7 +74,7 @@ def build(studio: AnalysisService) -> gr.Blocks:
 
 
 def _grouped() -> str:
-    """Of the tabs only those stand in their row that are of one group with the chosen one."""
+    """Return CSS that shows only the tabs in the group of the selected tab."""
     rules = []
     for _, slugs in GROUPED["groups"]:
         own = [f"#vitviz-tab-{slug}-button" for slug in slugs]
@@ -85,7 +84,7 @@ def _grouped() -> str:
 
 
 def _tab(view: View) -> list[Canvas]:
-    """One view's tab; its figures, of the first checkpoint and of the one beside it."""
+    """Build a view's tab; return its figures, of the first and of the second checkpoint."""
     told = view.words
     lead = say("{what}\n\n{how}", what=told.what, how=told.how)
     with gr.Tab(say(view.title), id=view.slug, elem_id=f"vitviz-tab-{view.slug}"):
@@ -103,7 +102,7 @@ def _tab(view: View) -> list[Canvas]:
 
 
 def launch(demo: gr.Blocks, studio: AnalysisService, options: Options) -> None:
-    """Serves the page until it is stopped."""
+    """Serve the page until it is stopped."""
     threading.Thread(target=_warm_up, args=[studio], daemon=True).start()
     demo.queue(max_size=256, default_concurrency_limit=None)  # nobody waits behind another: see turns.py
     kept = [path for block in demo.blocks.values() for path in getattr(block, "keep_in_cache", ())]
@@ -130,7 +129,7 @@ def launch(demo: gr.Blocks, studio: AnalysisService, options: Options) -> None:
 
 
 def served(demo: gr.Blocks, **given) -> None:
-    """Gradio's launch, tried again where its question to itself went unanswered, on a busy machine."""
+    """Launch, with retries if Gradio's check of its own address times out on a busy machine."""
     for last in (False, False, True):
         try:
             return demo.launch(**given)
@@ -140,7 +139,7 @@ def served(demo: gr.Blocks, **given) -> None:
 
 
 def theme() -> gr.themes.Base:
-    """A calm one with system fonts, as there may be no network; all texts stand out by 4.5 : 1 (WCAG AA)."""
+    """Return a theme with system fonts (there may be no network) and contrast of 4.5 : 1 (WCAG AA)."""
     base = gr.themes.Default(
         primary_hue="teal",
         neutral_hue="slate",
@@ -158,7 +157,7 @@ def theme() -> gr.themes.Base:
 
 
 def _connect(demo: gr.Blocks, page: PageRenderer, session: gr.State, right: gr.Tabs) -> None:
-    """Every listener. What shows something else ends a survey that runs in any view."""
+    """Connect all listeners. A change of the page ends a running survey of any view."""
     do, outputs, left, link = Handlers(page), page.outputs, page.left, page.link
     shown = {"api_visibility": "private", "show_progress_on": left.stage}
     each = {"trigger_mode": "multiple"}
@@ -203,7 +202,7 @@ def _connect(demo: gr.Blocks, page: PageRenderer, session: gr.State, right: gr.T
 
 
 def _over_a_set(page: PageRenderer, session: gr.State) -> list[gr.events.Dependency]:
-    """The listeners of the panel; returns what another choice ends."""
+    """Connect the image-set panel; return the listeners that another choice cancels."""
     over, panel, files = ImageSetPanel(page.studio), page.left.set, page.left.files
     figures = [session, *page.over_sets, panel]
     answering = panel.answer(over.answer, session, panel, **QUIET)
@@ -223,7 +222,7 @@ def _over_a_set(page: PageRenderer, session: gr.State) -> list[gr.events.Depende
 
 
 def _warm_up(studio: AnalysisService) -> None:
-    """Imports the engine and looks at the first picture while the page is being opened."""
+    """Import the engine and run the first image while the page loads."""
     import vitviz.engine.inspector  # noqa: F401 - for what it brings along: torch and timm
     from vitviz.engine.hub.downloads import remove_leftovers
 

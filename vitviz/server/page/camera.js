@@ -1,5 +1,5 @@
-// The camera: one frame at a time is with the server, the newest when the last has come back, which is drawn
-// meanwhile, until it is stopped.
+// The camera: one frame at a time is sent to the server. When a result arrives, the newest frame is sent and
+// the result is drawn, until the camera is stopped.
 
 import { put, Refusal } from '../../frontend/data.js';
 import { el, sheet } from '../../frontend/elements.js';
@@ -14,10 +14,9 @@ const SMOOTHED = 0.8; // of the rate before, in the one that is told
 
 /** Why there is no camera, in a sentence. */
 function why({ name, message }) {
-  if (!window.isSecureContext)
-    return t('A browser gives its camera only to pages over https, or of this very computer (localhost).');
+  if (!window.isSecureContext) return t('Browsers allow camera access only over https or on localhost.');
   if (name === 'NotAllowedError')
-    return t('The camera was not allowed. Allow it in the browser’s settings of this page, and try again.');
+    return t('Camera access was denied. Allow it in the browser’s settings for this page and retry.');
   if (name === 'NotFoundError' || name === 'TypeError') return t('There is no camera on this device.');
   return t('The camera could not be opened: {reason}', { reason: message });
 }

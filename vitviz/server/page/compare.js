@@ -1,5 +1,5 @@
-// The fold under the picker: a second checkpoint beside the first, and the size of the input. What lies
-// nearest is offered before the fields.
+// The panel under the picker: a second checkpoint and the input size. Likely comparisons are offered above
+// the fields.
 
 import { button, div, marked, seek } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
@@ -32,11 +32,11 @@ export default function part(element, props, watch, trigger) {
     offering(twins ?? [], (pair) => question.ask({ pair }));
     root.hidden = !props.value?.shown;
     fold.textContent = second
-      ? t('Beside it: {checkpoint}', { checkpoint: second })
-      : t('Compare, and input size');
+      ? t('Compared with: {checkpoint}', { checkpoint: second })
+      : t('Comparison and input size');
     const nearest = [
-      before && offer(t('Before and after its training'), before),
-      second && offer(t('Compare no longer'), ''),
+      before && offer(t('Before and after training'), before),
+      second && offer(t('Stop comparing'), ''),
     ];
     offers.replaceChildren(...nearest.filter(Boolean));
   }

@@ -80,12 +80,12 @@ class PageComponent(_Static):
 
 
 def event_data(event: gr.EventData) -> dict[str, Any]:
-    """What a part of the page has sent with its event: perhaps anything."""
+    """Return the data of an event, unvalidated."""
     return event._data if isinstance(event._data, dict) else {}
 
 
 class ImageUpload(gr.Image):
-    """An image input that hands on the path of the file as it came.
+    """Image input that passes on the path of the unmodified file.
 
     Gradio's own flattens transparency onto black, clips 16-bit pictures and fails on a bad file with an error
     that says nothing; our loader opens the file and speaks. The path is a stranger's: only
@@ -99,7 +99,7 @@ class ImageUpload(gr.Image):
 
 
 class FileInput(gr.File):
-    """An input of one file, or of many, that hands on its path, or theirs: a stranger's too.
+    """Input of one or many files that passes on their paths. The paths are untrusted.
 
     Gradio's own makes an empty temporary file for each whenever they are used, and never removes it.
     """

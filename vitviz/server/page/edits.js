@@ -1,4 +1,4 @@
-// What is taken away, as chips that can be taken back: every view shows what the model does without it.
+// The ablated heads, MLPs and patches as removable chips. All views show the ablated model.
 
 import { button, el, marked, seek, selection, span } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
@@ -9,8 +9,8 @@ import { video } from './video.js';
 
 const NOTHING = { heads: [], mlps: [], patches: [] };
 const headsBy = () => [
-  ['mean', t('their mean over pictures')],
-  ['tokens', t('their mean over tokens')],
+  ['mean', t('mean over images')],
+  ['tokens', t('mean over tokens')],
   ['zero', t('zero')],
 ];
 const patchesBy = () => [
@@ -51,7 +51,7 @@ export default function part(element, props, watch, trigger) {
   }
 
   function chip(text, remove) {
-    const name = t('Put back: {what}', { what: text });
+    const name = t('Restore: {what}', { what: text });
     const back = button('×', remove, { 'aria-label': name, title: name });
     return el('span', { class: 'vv-edit' }, span(text), back);
   }
@@ -82,11 +82,11 @@ export default function part(element, props, watch, trigger) {
       patches.length &&
         how(t('patches'), patchesBy(), value.patches_as, (name) => ask({ ...coming(), patches_as: name })),
     ].filter(Boolean);
-    const painted = value.strokes ? [chip(t('The photograph, retouched'), () => over.paint(''))] : [];
-    const all = button(t('Put everything back'), putBack, { class: 'vv-edit-all' });
+    const painted = value.strokes ? [chip(t('Edited image'), () => over.paint(''))] : [];
+    const all = button(t('Reset'), putBack, { class: 'vv-edit-all' });
     root.replaceChildren(
       ...painted,
-      ...(value.text ? [el('strong', { text: t('Taken away:') })] : []),
+      ...(value.text ? [el('strong', { text: t('Removed:') })] : []),
       ...heads,
       ...mlps,
       ...patches,

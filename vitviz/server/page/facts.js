@@ -1,4 +1,4 @@
-// The answer of the model, and what it took to compute it.
+// The model's prediction, and the cost of computing it.
 
 import { button, el, fold, marked, seek } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
@@ -78,7 +78,7 @@ export default function part(element, props, watch, trigger) {
     const before = earlier(value);
     const most = value.score ? 8 : 3; // sentences that somebody wrote are few
     const shown = value.top.filter(([label], i) => i < most || (main && asked.includes(label)));
-    const back = button(t('As it was'), undo, { class: 'vv-undo' });
+    const back = button(t('Reset'), undo, { class: 'vv-undo' });
     back.classList.toggle('vv-unseen', !before || !main);
     const bars = shown.map((one) => bar(one, before));
     return [
@@ -112,7 +112,7 @@ export default function part(element, props, watch, trigger) {
     if (value.asks) trigger('computed', {}); // for the rest of the page
     const took = { milliseconds: value.milliseconds, device: value.device };
     const cost = value.first
-      ? t('{milliseconds} ms on {device}, the first pass', took)
+      ? t('{milliseconds} ms on {device} (first pass)', took)
       : t('{milliseconds} ms on {device}', took);
     const title = main ? t('Prediction') : `${t('Prediction')} · ${value.checkpoint}`;
     if (wait) return root.replaceChildren(el('h2', { text: title }), wait.node, ...other);

@@ -1,4 +1,4 @@
-"""What stands beside the picture: the answer, what it took, and what was taken away from it."""
+"""Facts beside the image: prediction, cost and ablations."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ SHOWN = {
     mark("cat"): mark("a cat"), mark("espresso"): mark("espresso"),
     mark("astronaut"): mark("an astronaut"), mark("rocket"): mark("a rocket"),
 }  # fmt: skip
-_AMONG = mark("The share of each among these {count} classes alone, even where none of them is true.")
-_EACH = mark("Each class by itself: the {count} probabilities need not add up to one.")
-_OWN_EACH = mark("Each of its {count} classes by itself: the probabilities need not add up to one.")
-_YES = mark("It has one output: the probability of a yes. Below 50 % the answer is no.")
-_VALUES = mark("It predicts {count} values (regression), which have no probability.")
-_ONLY = mark("It can only answer with one of its {count} classes, even where none of them fits the picture.")
+_AMONG = mark("Probabilities among these {count} classes only, even if none of them fits.")
+_EACH = mark("Each class is scored independently: the {count} probabilities need not sum to 1.")
+_OWN_EACH = mark("Each of the {count} classes is scored independently: the probabilities need not sum to 1.")
+_YES = mark("This model has one output: the probability of yes. Below 50 % the prediction is no.")
+_VALUES = mark("This model predicts {count} values (regression), which have no probabilities.")
+_ONLY = mark("This model always predicts one of its {count} classes, even if none fits the image.")
 _FAR = mark(
-    "Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention}."
+    "Computed in {dtype}. On the first image, attention weights differ from float32 by at most {attention}."
 )
 _FAR_BOTH = mark(
-    "Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention},"
-    " no class probability than {classes}."
+    "Computed in {dtype}. On the first image, attention weights differ from float32 by at most "
+    "{attention}, class probabilities by at most {classes}."
 )
 _FAR_VALUES = mark(
-    "Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention},"
-    " no value than {classes}."
+    "Computed in {dtype}. On the first image, attention weights differ from float32 by at most "
+    "{attention}, values by at most {classes}."
 )
 KNOWN = 50  # likeliest classes that the page can tell of; it shows three, and those that are asked about
-EARLIER = mark("The photograph before this one")
+EARLIER = mark("Previous image")
 TOKENS = "{tokens} ({patches} patches, prefix: {prefix})"
 
 
 def answer(subject: ViewContext, key: str = "", sample: str | None = None) -> dict[str, Any]:
-    """The likeliest classes, whether a `sample`'s are right, and the pass; before it only its `key`."""
+    """Return top classes, their truth for a `sample`, and facts of the pass; before the pass its `key`."""
     if subject.awaited:
         return {"checkpoint": subject.checkpoint, "awaited": key}
     trace, checkpoint = subject.trace, subject.inspector.checkpoint
@@ -81,7 +81,7 @@ def answer(subject: ViewContext, key: str = "", sample: str | None = None) -> di
 
 
 def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
-    """What the photograph shows, whether the answer is right, a wrong one's question, if anybody knows."""
+    """Return what a sample shows and whether the prediction is right; None if that is unknown."""
     photo = next((one for one in samples() if one.name == sample), None)
     if photo is None or trace.prediction is None or not len(trace.labels) == trace.logits.numel() > 1:
         return None
@@ -89,11 +89,11 @@ def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
     if not fitting and trace.classes is not None:
         return None  # it was asked about something else
     if not fitting:
-        text = mark("The photograph shows {what}, for which this model has no class.")
+        text = mark("The image shows {what}; this model has no class for it.")
     elif answer in fitting:
-        text = mark("The photograph shows {what}: the model is right.")
+        text = mark("The image shows {what}: the prediction is correct.")
     else:
-        text = mark("The photograph shows {what}: the model is wrong.")
+        text = mark("The image shows {what}: the prediction is wrong.")
     right = max(fitting, key=lambda one: trace.logits[one].item(), default=None)
     asked = f"{answer}-{right}" if fitting and answer not in fitting else str(answer)
     return {"said": travelling(LocalizedText(text, what=SHOWN[photo.shows])), "target": asked,
@@ -101,10 +101,12 @@ def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
 
 
 def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
-    """What a reader of the prediction has to know, as sentences with the values to be filled in."""
+    """Return notes on the prediction, as sentences with values."""
     notes = [travelling(checkpoint.note)] if checkpoint.note else []
     if checkpoint.replaced:
-        text = mark("Its files were replaced while this site was running: these are the new weights.")
+        text = mark(
+            "The checkpoint’s files changed while the server was running. The page now uses the new weights."
+        )
         notes.append(travelling(text))
     outputs = 0 if trace.logits is None else trace.logits.numel()
     text = _ONLY if outputs and 0 < len(trace.labels) < 1000 else ""
@@ -125,7 +127,7 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
 
 
 def sentence_field(inspector: Inspector) -> dict[str, Any]:
-    """The field for sentences, or for a file of vectors: what the checkpoint takes, and what it was asked."""
+    """Return the value of the field for sentences or vectors as classes."""
     from vitviz.engine.studies.text import reads_text
 
     name, sentences, templates = without_text(inspector.checkpoint.name)
@@ -153,12 +155,12 @@ def board(
 
 @cache
 def _size(sample: str) -> tuple[int, int]:
-    """Of a sample, which need not be kept for it in place of what was dropped in."""
+    """Return a sample's size without storing the sample."""
     return sample_image(sample).size
 
 
 def edits(without: Ablation, subject: ViewContext) -> dict[str, Any]:
-    """What is taken away, for the page's chips: text and parts, layers and heads from 1, patches from 0."""
+    """Return the ablation for the page's chips: text and parts; layers, heads from 1, patches from 0."""
     about = subject.about
     return {
         "text": without.text(),

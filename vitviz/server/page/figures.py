@@ -1,4 +1,4 @@
-"""What a view's figure gets from Python: a small value, from which its script fetches the rest."""
+"""Values of the views' figures: small, since the scripts fetch the data."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.localized_text import travelling
 from vitviz.views import Needs, View, ViewContext, scripts
 
-AWAITED = mark("This view is drawn from the whole pass, which is being computed.")
+AWAITED = mark("This view needs the whole forward pass, which is still running.")
 
 
 def figures_of(view: View, studio: AnalysisService, state: dict, soon: bool = False) -> list:
@@ -32,7 +32,7 @@ def figures_of(view: View, studio: AnalysisService, state: dict, soon: bool = Fa
 
 
 def value(studio: AnalysisService, key: str, view: View, soon: bool = False) -> dict[str, Any]:
-    """A figure's value. What cannot be shown is a sentence; a view that fails takes no other away."""
+    """Return a figure's value. Errors become sentences; a failing view does not affect others."""
     subject = studio.before(key) if soon else studio.subject(key)
     frame = framed(studio, key, view.slug, subject)
     try:
@@ -57,7 +57,7 @@ def value(studio: AnalysisService, key: str, view: View, soon: bool = False) -> 
 def framed(
     studio: AnalysisService, key: str, slug: str, subject: ViewContext | None = None
 ) -> dict[str, Any]:
-    """What every figure is told of the model and the picture; it waits for no pass."""
+    """Return the part of every figure's value that needs no pass."""
     subject = subject or studio.before(key)
     upload = "" if studio.sets.survey(key) is not None else studio.runs.run(key).picture
     return {"key": key, "scene": studio.scene(key), "upload": upload, **scripts.framed(subject, slug)}

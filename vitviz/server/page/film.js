@@ -1,5 +1,5 @@
-// The timeline: a slider over the snapshots of a training, aligned with what the model could do at each, or
-// over the frames of a video. Every view follows.
+// The timeline: a slider over training snapshots, aligned with the accuracy and loss of each, or over the
+// frames of a video. All views follow.
 
 import { button, div, el, marked, seek, svg } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
@@ -40,7 +40,7 @@ export default function part(element, props, watch, trigger) {
   const more = button('', () => unfold(curve.hidden), { class: 'vv-film-more', 'aria-expanded': 'false' });
   curve.append(plot, why);
   const pace = button('1×', faster, { class: 'vv-film-more vv-film-speed' });
-  const anew = { title: t('Begin anew at the end'), 'aria-label': t('Begin anew at the end') };
+  const anew = { title: t('Loop'), 'aria-label': t('Loop') };
   const turns = { class: 'vv-film-more vv-film-loop', 'aria-pressed': 'false', ...anew };
   const round = button('↻', endless, turns);
   const now = div('vv-film-now', title, step);

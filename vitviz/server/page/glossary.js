@@ -1,45 +1,33 @@
-// The glossary: the first of each of its words in a sentence or a definition says what it is when it is
-// pointed at, tapped or reached by the keyboard. docs/glossary.md is the same; a test holds both together.
+// The glossary: the first occurrence of a term in a sentence or definition shows its definition on hover, tap
+// or keyboard focus. docs/glossary.md has the same definitions; a test compares both.
 
 import { el } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { tip } from '../../frontend/pointer.js';
 
 const SAID = [
+  t('ablation: Running the model without a head, an MLP or a patch (vitviz.Ablation).'),
   t(
-    'ablation: A head, MLP or patch is taken away, and the model is run again without it ' +
-      '(vitviz.Ablation).',
+    'activation patching: Replacing the tokens from one layer on by those of another image ' +
+      '(Ablation(other=…, at=…)).',
   ),
-  t(
-    'activation patching: From a layer on, the tokens are those of another picture (Ablation(other=…, ' +
-      'at=…)).',
-  ),
-  t(
-    'attention: How a query’s reading is shared among the keys: a row of numbers that sum to 1, for ' +
-      'each head.',
-  ),
-  t('CKA: Centred kernel alignment: how alike two layers find the same pictures, from 0 to 1.'),
-  t('class token: A token of no patch, put in front, which most classifiers read.'),
-  t(
-    'direct logit attribution: The account in Evidence: every head, MLP and bias with what it adds to a ' +
-      'logit; the lines sum to it.',
-  ),
-  t('entropy: How widely a row of attention is spread: 0 nats on one token, ln n evenly over n.'),
-  t('head: One of the parallel attentions of a layer, with queries, keys and values of its own.'),
-  t('logit: A class’s score before softmax; differences of logits are logarithms of odds.'),
-  t(
-    'logit lens: The answer forming: every depth read by the final norm and head, as if it were the ' +
-      'last.',
-  ),
-  t('MLP: The part of a layer that works on each token by itself.'),
-  t('nat: The unit of information with the natural logarithm; a bit is 0.69 nats.'),
-  t('patch: A square of the picture, from which one token is made.'),
-  t('register: A further token of no patch, trained so that the model has room to write.'),
-  t('residual stream: The tokens between layers: each layer reads them and adds what it has found.'),
-  t('rollout: Attention of all layers multiplied through, the skip connection counted in.'),
-  t('SaCo: Whether patches that a map puts higher really count for more, from −1 to 1 (Wu et al. 2024).'),
-  t('saliency map: Any map of which patches count for an answer; Trial holds them against each other.'),
-  t('token: A vector that goes through the layers: one for each patch, and those in front.'),
+  t('attention: For each head and query, weights over all keys that sum to 1.'),
+  t('CKA: Centred kernel alignment: how similarly two layers represent the same images, from 0 to 1.'),
+  t('class token: A token that belongs to no patch, put before the patches; most classifiers read it.'),
+  t('direct logit attribution: A logit as the sum of the contributions of every head, MLP and bias.'),
+  t('entropy: The spread of a row of attention: 0 nats on a single token, ln n if uniform over n tokens.'),
+  t('head: One of the parallel attentions of a layer, with its own queries, keys and values.'),
+  t('logit: A class’s score before softmax; the difference of two logits is their log odds.'),
+  t('logit lens: A prediction from an earlier layer, read by the final norm and classifier.'),
+  t('MLP: The part of a layer that processes each token separately.'),
+  t('nat: The unit of information for natural logarithms; a bit is 0.69 nats.'),
+  t('patch: A square of the image, embedded as one token.'),
+  t('register: An extra trained token that belongs to no patch and serves the model as working memory.'),
+  t('residual stream: The tokens between layers: each layer reads them and adds its output.'),
+  t('rollout: The product of the attention of all layers, with skip connections included.'),
+  t('SaCo: Agreement of a map’s values with the patches’ measured effects, from −1 to 1 (Wu et al. 2024).'),
+  t('saliency map: A map of how much each patch matters for a prediction.'),
+  t('token: A vector that passes through the layers: one for each patch, plus prefix tokens.'),
 ];
 // the longer first: a logit lens is no logit; one Chinese character alone is part of other words
 const TERMS = SAID.map((said) => /^(.+?)(?:（.*?）|\(.*?\))?(?:: |：)(.*)$/.exec(said) ?? [])

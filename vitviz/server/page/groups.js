@@ -1,6 +1,6 @@
-// The questions, in a row before the tabs: each opens the first of the views that answer it. Which tabs stand
-// there then is the style's business (build.py). On the first visit three steps over the page, once: their
-// button, Escape and a click beside them skip them.
+// The row of questions above the tabs: each opens the first of its views. CSS from build.py selects the tabs
+// shown for a question. The first visit shows a three-step introduction, once: its button, Escape or a click
+// outside skips it.
 
 import { button, div, el, whenChanged } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
@@ -27,18 +27,18 @@ function welcome() {
   const steps = [
     [
       '#vitviz-stage, #vitviz-facts .vv-answers',
-      t('A photograph, and the answer'),
-      t('The model’s answer stays with its photograph in every view. Take another, or one of your own.'),
+      t('An image and its prediction'),
+      t('The prediction stays next to its image in every view. Choose another image or upload your own.'),
     ],
     [
       '#vitviz-groups, #vitviz-tabs > .tab-wrapper',
       t('Six questions'),
-      t('Each opens the views that answer it, drawn from this photograph as it goes through the model.'),
+      t('Each opens the views that answer it, computed for this image.'),
     ],
     [
       '.vv-overview',
       t('Start here'),
-      t('From the picture to the answer at a glance: click a part to see how it is made.'),
+      t('The model at a glance, from image to prediction. Click a part for details.'),
     ],
   ];
   let at = -1;
@@ -74,7 +74,7 @@ function welcome() {
     [, title.textContent, said.textContent] = steps[at];
     count.textContent = `${at + 1} / ${steps.length}`;
     skip.hidden = at === steps.length - 1;
-    next.textContent = skip.hidden ? t('Begin') : t('Go on');
+    next.textContent = skip.hidden ? t('Begin') : t('Continue');
   }
 
   node.addEventListener('close', () => node.remove());

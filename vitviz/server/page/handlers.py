@@ -1,4 +1,4 @@
-"""What happens when something is done on the page: answers are lists of values for `outputs`, in order."""
+"""Event handlers of the page. Each returns a list of values for `outputs`, in order."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,11 +21,11 @@ from vitviz.traces.localized_text import travelling
 from vitviz.traces.text_classes import plain, with_text
 
 FIRST_SAMPLE = "coffee"  # one of the classes that the shipped checkpoint knows
-AWAY = "Your photograph is no longer on the server, so a sample stands in its place. Drop it in once more."
+AWAY = "Your image is no longer on the server, so a sample is shown instead. Upload it again."
 
 
 class Handlers:
-    """The page's own listeners: what each changes is shown by `page`."""
+    """The page's listeners; `page` renders the changes."""
 
     def __init__(self, page: PageRenderer):
         self.page, self.studio = page, page.studio
@@ -73,7 +73,7 @@ class Handlers:
         return [*page, *pickers, {"offered": self.page.offered()}, tab]
 
     def computed(self, state: dict) -> list:
-        """The page with its pass; else that before it, and why; nothing where one has gone on meanwhile."""
+        """Render the page after its pass, or the last page with an error; nothing if it is outdated."""
         key = self.studio.sessions.newest(state).get("key")
 
         def unless_gone_on(make: Callable[[dict], list]) -> Callable[[dict], list]:
@@ -92,7 +92,7 @@ class Handlers:
         return page
 
     def upload(self, state: dict, path: str | None) -> list:
-        """One's own picture. Besides `outputs`: the upload, emptied for the next."""
+        """Show an uploaded image. Besides `outputs`: the emptied upload."""
         if path is None:
             return self.page.unchanged(1)
 
@@ -104,7 +104,7 @@ class Handlers:
         return [*self.page.attempt(state, show), None]
 
     def sample(self, state: dict, event: gr.SelectData) -> list:
-        """A sample out of the gallery."""
+        """Show a sample of the gallery."""
         known, index = samples.samples(), event.index  # out of the page, so perhaps anything
         if whole_number(index, 0, len(known)) is None:
             return self.page.unchanged()
@@ -114,7 +114,7 @@ class Handlers:
         )
 
     def switch(self, state: dict, checkpoint: str, progress=gr.Progress()) -> list:
-        """Another checkpoint."""
+        """Switch to another checkpoint."""
         name, state = str(checkpoint).strip(), self.studio.sessions.newest(state)
         report = reported(progress, name, state)
         if not state.get("picture"):
@@ -122,7 +122,7 @@ class Handlers:
         return self.page.attempt(state, lambda state: self.page.show(state, state["picture"], name, report))
 
     def frame(self, state: dict, event: gr.EventData) -> list:
-        """Another moment of the checkpoint's training; the answer carries the question's ticket."""
+        """Switch to another training snapshot; the result carries the request's ticket."""
         name, ticket = _text(event, "name"), event_data(event).get("ticket")
 
         def look(state: dict) -> list:
@@ -139,12 +139,12 @@ class Handlers:
         return page
 
     def beside(self, state: dict, second: str | None, progress=gr.Progress()) -> list:
-        """A second checkpoint beside the first, or none."""
+        """Show a second checkpoint beside the first, or none."""
         name = str(second or "").strip()
         return self.page.again(state, {"second": name}, reported(progress, name, state))
 
     def pair(self, state: dict, pair: str | None, progress=gr.Progress()) -> list:
-        """Two checkpoints that teach something side by side."""
+        """Show a suggested pair of checkpoints."""
         first, _, second = str(pair or "").partition("|")
         if not second:
             return self.page.unchanged()
@@ -152,36 +152,36 @@ class Handlers:
         return self.page.again(state, {"second": second}, report, lambda name: first)
 
     def compare(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
-        """The same by the button under the picker; an empty pair ends the comparison."""
+        """Show a pair chosen by the button under the picker; an empty pair ends the comparison."""
         pair = _text(event, "pair")
         return self.pair(state, pair, progress) if pair else self.page.again(state, {"second": ""})
 
     def take_away(self, state: dict, event: gr.EventData) -> list:
-        """Heads, MLPs or patches taken away, or put back: every view shows what the model then does."""
+        """Ablate or restore heads, MLPs or patches in every view."""
         text = _text(event, "text")
         if text is None or len(text) > 4_000:
             return self.page.unchanged()
         return self.page.again(state, {"without": text})
 
     def retouch(self, state: dict, event: gr.EventData) -> list:
-        """Strokes over the photograph in place of those before."""
+        """Replace the edits of the image."""
         text = _text(event, "strokes")
         return self.page.unchanged() if text is None else self.page.again(state, {"strokes": text})
 
     def assume(self, state: dict, event: gr.EventData) -> list:
-        """Something is said of the checkpoint that its file does not say; nothing, to be asked again."""
+        """Set values that the checkpoint's file does not state; an empty text clears them."""
         text = _text(event, "said")
         if text is None:
             return self.page.unchanged()
         return self.page.again(state, {}, named=lambda name: assumed.name_with(name, text))
 
     def keep(self, state: dict, event: gr.EventData) -> list:
-        """What was said is kept beside the file, with the names of the classes, one a line."""
+        """Save these values next to the file, with the class names, one per line."""
         labels = _text(event, "labels") or ""
         return self.page.again(state, {}, named=lambda name: assumed.keep(self.studio, name, labels))
 
     def ask(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
-        """Sentences as classes, with templates; none for the checkpoint's own again."""
+        """Use sentences with templates as classes; none restores the checkpoint's own classes."""
         given = [event_data(event).get(name) for name in ("sentences", "templates")]
         if not all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in given):
             return self.page.unchanged()
@@ -191,7 +191,7 @@ class Handlers:
         return self.page.again(state, {}, report, lambda name: with_text(name, *each))
 
     def answers(self, state: dict):
-        """What each choice would answer to the picture in view; where that cannot be, the form stays."""
+        """Show the prediction of each choice; on failure the form is unchanged."""
         state = self.studio.sessions.newest(state)
         try:
             form = assumed.answered(self.studio, state)
@@ -203,11 +203,11 @@ class Handlers:
         return form
 
     def resize(self, state: dict, size: str | None) -> list:
-        """Another size of the model's input."""
+        """Change the size of the model's input."""
         return self.page.again(state, {"size": str(size or OWN)})
 
     def seen(self, state: dict, event: gr.EventData) -> list:
-        """An earlier moment of this page; the answer carries the ticket, and whether it was refused."""
+        """Restore an earlier state of this page; the result carries ticket and refusal."""
         data = event_data(event)
         seen = links.read(data)
 
@@ -226,7 +226,7 @@ class Handlers:
         return page
 
     def lesson(self, state: dict, path: str | None, progress=gr.Progress()) -> list:
-        """A zip, or a file of vectors. Besides `outputs`, as `learn`: lessons, tab, the file, emptied."""
+        """Open a zip or a file of vectors. Besides `outputs`, as `learn`: lessons, tab, the emptied file."""
         called, named = Path(str(path)).name, self.studio.checkpoints.vectors.name_with
         if called.lower().endswith(ENDINGS):
             page = self.page.again(state, {}, named=lambda name: named(name, uploads.read(path), called))
@@ -234,7 +234,7 @@ class Handlers:
         return self._taught(state, lambda: lessons.read(uploads.read(path)), progress)
 
     def learn(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
-        """One that lies beside the app, by the name under which it is offered."""
+        """Open a lesson of the server by its name."""
         folder, name = self.studio.settings.lessons, _text(event, "name")
         return self._taught(state, lambda: lessons.opened(folder, name), progress)
 
@@ -269,7 +269,7 @@ class Handlers:
         return [*page, {"offered": self.page.offered(), "taken": taken}, tab, None]
 
     def _moment(self, state: dict, seen: links.Link, picture: str, report=None) -> list:
-        """A picture with the checkpoints, the size and the edits that a link names."""
+        """Return the state for an image with the checkpoints, size and edits of a link."""
         first = seen.checkpoint or self.page.checkpoint(state)
         wanted = {**asked_for(seen), "sample": seen.sample, "checkpoint": first}
         return self.page.show({**state, **wanted}, picture, first, report)

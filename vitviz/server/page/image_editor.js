@@ -1,5 +1,5 @@
-// The drawing board over the photograph: a stroke is words, which Python paints; what is drawn here while a
-// finger, pen or mouse is down only says where.
+// The image editor: a stroke is a text, which Python paints; the browser's drawing during a gesture is only a
+// preview of the path.
 
 import { picture } from '../../frontend/data.js';
 import { button, div, el, fit, selection, span, typing } from '../../frontend/elements.js';
@@ -24,8 +24,8 @@ const CUTS = () => [
 ];
 /** @type {() => [string, string, number[]][]} */
 const SIDES = () => [
-  ['⇆', t('Mirror left and right'), [-1, 1]], // what width and height are multiplied by
-  ['⇅', t('Mirror top and bottom'), [1, -1]],
+  ['⇆', t('Flip horizontally'), [-1, 1]], // what width and height are multiplied by
+  ['⇅', t('Flip vertically'), [1, -1]],
   ['−', t('Smaller'), [0.8, 0.8]],
   ['+', t('Larger'), [1.25, 1.25]],
 ];
@@ -65,21 +65,21 @@ export function board(props, trigger) {
   let pictures = {}; // the photograph as it is and was, with its size and the strokes that led there
   let scale = 1;
 
-  const title = t('Arrow keys move brush or piece (Shift: by 10 pixels), Enter sets it down and lifts it');
-  const named = { role: 'application', 'aria-label': t('The picture to be painted') };
+  const title = t('Arrow keys move brush or piece (Shift: 10 pixels); Enter lowers or lifts it');
+  const named = { role: 'application', 'aria-label': t('Image to edit') };
   const canvas = el('canvas', { tabindex: 0, ...named, title });
   const plot = div('vv-board-plot', canvas);
   const answers = el('ol', { class: 'vv-board-answers', 'aria-label': t('Likeliest classes') });
   const tools = TITLES().map((text, i) => button(text, () => take(TOOLS[i])));
-  const ink = selection({ 'aria-label': t('It paints'), onchange: () => take('brush') }, INKS(), 'mean');
-  const colour = el('input', { type: 'color', value: '#ff8800', 'aria-label': t('The colour') });
-  const wideness = { type: 'range', min: 1, max: 100, value: 20, 'aria-label': t('How wide it is') };
+  const ink = selection({ 'aria-label': t('Paint with'), onchange: () => take('brush') }, INKS(), 'mean');
+  const colour = el('input', { type: 'color', value: '#ff8800', 'aria-label': t('Colour') });
+  const wideness = { type: 'range', min: 1, max: 100, value: 20, 'aria-label': t('Brush width') };
   const width = el('input', wideness);
   const cut = selection({ 'aria-label': t('Cut out'), onchange: () => take(tool) }, CUTS(), 'rectangle');
   const sides = SIDES().map(([text, label, by]) =>
     button(text, () => carry(0, 0, by), { 'aria-label': label, title: label }),
   );
-  const onto = selection({ 'aria-label': t('Put onto another photograph'), onchange: land }, [], '');
+  const onto = selection({ 'aria-label': t('Paste onto another image'), onchange: land }, [], '');
   const tells = []; // what says the sliders' numbers
   const labelled = (text, input, says) => {
     const told = el('output');
@@ -94,14 +94,16 @@ export function board(props, trigger) {
   });
   const undo = button('↶', () => step(past, future), { 'aria-label': t('Undo'), title: t('Undo') });
   const redo = button('↷', () => step(future, past), { 'aria-label': t('Redo'), title: t('Redo') });
-  const first = button(t('Original'), null, { title: t('Shows it while this, or the key O, is held') });
-  const back = button(t('As it was'), () => paint(''));
+  const first = button(t('Show original'), null, {
+    title: t('Hold this button or the O key to show the original'),
+  });
+  const back = button(t('Reset'), () => paint(''));
   const done = button(t('Done'), () => root.hidePopover());
-  const painting = div('vv-board-row', span(t('It paints')), ink, colour);
+  const painting = div('vv-board-row', span(t('Paint with')), ink, colour);
   const cutting = div('vv-board-row vv-board-cut', cut, ...sides, onto);
   const root = el(
     'div',
-    { class: 'vv vv-board', popover: 'manual', role: 'dialog', 'aria-label': t('Edit the picture') },
+    { class: 'vv vv-board', popover: 'manual', role: 'dialog', 'aria-label': t('Edit image') },
     plot,
     answers,
     div('vv-board-row', ...tools),
@@ -109,7 +111,7 @@ export function board(props, trigger) {
     cutting,
     div(
       'vv-board-ranges',
-      labelled(t('How wide it is'), width, () => `${wide()} px`),
+      labelled(t('Brush width'), width, () => `${wide()} px`),
       ...WHOLES().map(([, text, , unit], i) => labelled(text, sliders[i], () => sliders[i].value + unit)),
     ),
     div('vv-board-row', undo, redo, first, back, done),
@@ -413,7 +415,7 @@ export function board(props, trigger) {
       [wanted, drafts] = [strokes, []];
     }
     const offered = grounds.map(([value, text]) => el('option', { value, text: t(text) }));
-    onto.replaceChildren(el('option', { value: '', text: t('Put onto …') }), ...offered);
+    onto.replaceChildren(el('option', { value: '', text: t('Paste onto …') }), ...offered);
     furnish();
     answered();
     if (!root.matches(':popover-open')) return;

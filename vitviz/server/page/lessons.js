@@ -1,6 +1,5 @@
-// The lessons that this site offers, and what one that has been opened says of the views' settings. Where
-// files reach the page: dropped or pasted anywhere on it, and a lesson's zip or a video through the picture's
-// own button.
+// The lessons of this server, and the view settings of an opened lesson. Also the entry of files: dropped or
+// pasted anywhere on the page; zips of lessons and videos also through the image's upload button.
 
 import { button, div, el, origin, typing } from '../../frontend/elements.js';
 import { filmed, hand, vectored, zipped } from '../../frontend/file_drop.js';

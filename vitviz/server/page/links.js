@@ -1,4 +1,4 @@
-// The header's buttons: a link to what is seen, and everything as one zip. Keeps the page's address current.
+// The header's buttons: copy a link to the current state, and download all as one zip. Updates the address.
 
 import { file } from '../../frontend/data.js';
 import { button, el, seek, whenChanged } from '../../frontend/elements.js';
@@ -19,18 +19,19 @@ export default function part(element, props, watch, trigger) {
   const field = el('input', {
     type: 'text',
     readonly: true,
-    'aria-label': t('The link'),
+    'aria-label': t('Link'),
     onfocus: () => field.select(),
   });
   const bubble = el('div', { class: 'vv-bubble', hidden: true }, said, field);
   const copy = button(t('Copy link'), copied, { class: 'vv-copy' });
-  const zip = button(t('Everything (.zip)'), everything, {
+  const zip = button(t('Download all'), everything, {
     class: 'vv-everything',
-    title: t('All figures’ numbers, the pictures and the settings in one file'),
+    title: t('Data of all figures, images and settings in one zip'),
   });
   const told = past(moment, () => props.value, trigger);
   let way = null; // what was seen before a view led to a lesson in another
-  const back = button('', () => told.go(way), { class: 'vv-way', hidden: true, title: t('As it was') });
+  const title = t('Back to the previous view');
+  const back = button('', () => told.go(way), { class: 'vv-way', hidden: true, title });
   let touched = false;
   let coming = ''; // the tab that a lesson opens, until it is in view
   let timer = 0;
@@ -136,9 +137,9 @@ export default function part(element, props, watch, trigger) {
     const link = `${base || window.location.origin + window.location.pathname}?${query()}`;
     const left =
       !sample || OWN.test(strokes)
-        ? t('It leaves out your own picture, which is only here: it opens with a sample.')
+        ? t('Your image isn’t included; the link opens with a sample.')
         : strokes?.length > SHORT &&
-          t('It leaves out what was painted, which is too long; the zip holds it.');
+          t('The edits are too long for a link and aren’t included; “Download all” includes them.');
     const own = left ? ` ${left}` : '';
     try {
       await navigator.clipboard.writeText(link);
@@ -163,12 +164,12 @@ export default function part(element, props, watch, trigger) {
       );
     for (const view of averaged()) asked.push([`survey.${view.name}`, view.key]);
     zip.disabled = true;
-    tell(t('Putting everything together …'));
+    tell(t('Preparing the download …'));
     clearTimeout(hiding);
     try {
       const { blob, name } = await file(`${props.value.key}/everything.zip?${new URLSearchParams(asked)}`);
       save(blob, name || 'vitviz.zip');
-      tell(t('Everything is in your downloads.'));
+      tell(t('Saved to your downloads.'));
     } catch (problem) {
       tell(t(problem.sentence ?? problem.message));
     }

@@ -1,5 +1,5 @@
-// What passes over the page in place of the photograph, a camera's frames or a video's: every view in view
-// shows the one that is asked for. None outlasts the next, unless it is kept: then it becomes the photograph.
+// Frames of a camera or a video in place of the image: all visible views show the requested frame. A frame is
+// dropped with the next one, unless it is kept; then it becomes the image.
 
 import { asked, forget, passed } from '../../frontend/data.js';
 import { button } from '../../frontend/elements.js';

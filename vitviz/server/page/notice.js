@@ -1,4 +1,4 @@
-// A sentence where the action was: what could not be done, why, and what to do. Text only, never HTML.
+// An error message beside the action: what failed, why, and what to do. Text only, never HTML.
 
 import { button, el, marked, seek } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';

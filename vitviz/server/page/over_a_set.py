@@ -1,4 +1,4 @@
-"""The panel of views that are averaged: one set of pictures for all, a start, a stop, the way back to one."""
+"""Panel for averages over an image set: start, stop, and return to one image."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ AVERAGED = [view for view in VIEWS if view.averages]
 
 
 def _ways(view: View) -> list | None:
-    """How a set may be looked at, where the view leaves a choice: what it is called, values, the usual."""
+    """Return a view's options for surveys: label, values, default."""
     control = next((one for one in view.controls if one.name == view.set_control), None)
     return control and [control.label, [list(one) for one in control.options], control.start()]
 
@@ -28,7 +28,7 @@ NEVER_OF_ONE = [view.slug for view in AVERAGED if view.needs is Needs.SET]  # sa
 
 
 def panel_value(studio: AnalysisService, state: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """The panel's value: the set, what its first pictures are taken for, and over how many each view is."""
+    """Return the panel's value: the set, predictions of its first images, and the image count per view."""
     sets, given, key = studio.sets, state.get("set", ""), state.get("key")
     count = sets.count(given)
     made = {slug: sets.survey(one) for slug, one in state.get("surveys", {}).items()}
@@ -48,13 +48,13 @@ def panel_value(studio: AnalysisService, state: Mapping[str, Any], **more: Any) 
 
 
 class ImageSetPanel:
-    """What the panel does. A survey ends when anything else is chosen: its beginning would lie over that."""
+    """Handlers of the panel. Any other choice ends a survey, whose results would overwrite it."""
 
     def __init__(self, studio: AnalysisService):
         self._studio = studio
 
     def give(self, state: dict, paths: Sequence[str] | None = None) -> list:
-        """State and panel with another set: uploads, or the parts of the samples; and the emptied input."""
+        """Set the images: uploads, or crops of the samples. Returns state, panel and the emptied input."""
 
         def with_set(now: dict) -> list:
             now = {**now, "set": self._studio.sets.give(paths or ())}
@@ -66,7 +66,7 @@ class ImageSetPanel:
             return [gr.skip(), self._told(state, error), None]
 
     def answer(self, state: dict) -> Iterator[dict]:
-        """The panel as it becomes known what the pictures are taken for."""
+        """Yield the panel as predictions of the images become known."""
         state = self._studio.sessions.newest(state)
         try:
             for _ in self._studio.sets.answering(state.get("set", ""), state["key"]):
@@ -75,7 +75,7 @@ class ImageSetPanel:
             yield self._told(state, error)
 
     def survey(self, state: dict, event: gr.EventData) -> Iterator[list]:
-        """State, figures and panel as the average of a view grows; `way` is how its set is looked at."""
+        """Yield state, figures and panel as a view's average grows; `way` is the option of the survey."""
         studio, state = self._studio, self._studio.sessions.newest(state)
         slug, way = (str(event_data(event).get(name) or "") for name in ("view", "way"))
         try:
@@ -100,7 +100,7 @@ class ImageSetPanel:
             yield self._as_it_was(state, error)
 
     def single(self, state: dict, event: gr.EventData) -> list:
-        """State, figures and panel with the one picture again."""
+        """Return state, figures and panel for the single image."""
         slug, state = str(event_data(event).get("view") or ""), self._studio.sessions.newest(state)
 
         def without(new: dict) -> list:

@@ -1,4 +1,4 @@
-"""Everything on the page for one picture and checkpoint, as the values of `outputs` in their order."""
+"""Render the page for one image and checkpoint, as values of `outputs` in order."""
 
 import re
 from collections.abc import Callable
@@ -39,7 +39,7 @@ TWINS = (
     (mark("1-D and 2-D"), "vitviz-positions-1d-0|vitviz-positions-2d-0"),
 )
 NO_SIZE = (
-    "{size} is no input size: expected a number of pixels such as 224, or height x width such as 224 x 320."
+    "{size} is not an input size. Give a number of pixels such as 224, or height x width such as 224 x 320."
 )
 OWN, SHAPE = "own", "shape"
 _PIXELS = re.compile(r"\s*(\d{1,5})(?:\s*[x×*,]\s*(\d{1,5}))?\s*(?:px)?\s*", re.IGNORECASE)
@@ -48,7 +48,7 @@ WHOLE = {"awaited": False, "last": None}
 
 
 class SidebarComponents:
-    """The components beside the views, one below the other."""
+    """Components of the sidebar, top to bottom."""
 
     def __init__(self, studio: AnalysisService):
         self.stage = Canvas("stage", elem_id="vitviz-stage")
@@ -56,8 +56,8 @@ class SidebarComponents:
         self.second_facts = PageComponent("facts", elem_id="vitviz-second-facts")
         self.edits = PageComponent("edits", ("without", "retouch"), elem_id="vitviz-edits")
         limits = studio.settings.limits
-        most = say("Picture, or video ≤ {seconds} s", seconds=f"{limits.video_seconds:g}")
-        name = {"label": say("Your photograph"), "elem_id": "vitviz-upload"}
+        most = say("Image, or video ≤ {seconds} s", seconds=f"{limits.video_seconds:g}")
+        name = {"label": say("Your image"), "elem_id": "vitviz-upload"}
         self.upload = ImageUpload(placeholder=most, height=150, sources=["upload", "clipboard"], **name)
         self.gallery = gr.Gallery(
             [(sample_image(sample.name), sample.shows) for sample in samples()],
@@ -78,18 +78,18 @@ class SidebarComponents:
         self.notice = PageComponent("notice", elem_id="vitviz-notice")
         self.compare = PageComponent("compare", ("compare",), elem_id="vitviz-compare")
         with gr.Column(elem_id="vitviz-more"):  # what the button of `compare` unfolds
-            beside = say("A second checkpoint on the same picture")
-            self.second = _typed(say("Beside it"), "vitviz-second", [], info=beside)
+            beside = say("A second checkpoint, run on the same image")
+            self.second = _typed(say("Compare with"), "vitviz-second", [], info=beside)
             self.pairs = gr.Dropdown(
                 [(say(text), value) for text, value in PAIRS],
                 value=None,
-                label=say("Pairs that teach"),
-                info=say("Two checkpoints at once; most come from the hub"),
+                label=say("Suggested pairs"),
+                info=say("Loads two checkpoints; most are downloaded from the hub"),
                 elem_id="vitviz-pairs",
             )
             pixels = say(
-                "Pixels of the model's input: one number, or height × width; whole patches, at most {count}"
-                " tokens",
+                "In pixels: one number, or height × width. Must be divisible into patches; at "
+                "most {count} tokens.",
                 count=str(limits.tokens),
             )
             own = [(say("As trained"), OWN)]
@@ -102,7 +102,7 @@ class SidebarComponents:
 
 
 class PageRenderer:
-    """What the page shows over one studio. A session is a small dict: keys, names, the chart's settings."""
+    """Renders the page over one AnalysisService. A session is a small dict: keys, names, settings."""
 
     def __init__(
         self, studio: AnalysisService, session: gr.State, left: SidebarComponents, link: PageComponent,
@@ -118,7 +118,7 @@ class PageRenderer:
 
     @cached_property
     def _twins(self) -> list[dict[str, str]]:
-        """Those pairs of which both can be picked here."""
+        """Return the pairs whose two checkpoints are available."""
         names = {one.name for one in self.studio.checkpoints.offered()}
         return [{"text": text, "pair": pair} for text, pair in TWINS if set(pair.split("|")) <= names]
 
@@ -163,7 +163,7 @@ class PageRenderer:
         return self.page({**state, "surveys": {}, "scene": studio.scene(key), **WHOLE, "awaited": soon})
 
     def page(self, state: dict) -> list:
-        """The page of a state whose keys are known; of one that is awaited, what no pass is needed for."""
+        """Render a state whose keys are known; while a pass is awaited, only what needs no pass."""
         studio, second, checkpoint = self.studio, state.get("second", ""), state["checkpoint"]
         soon, without = state["awaited"], Ablation.parse(state.get("without", ""))
         # what is taken away is seen when it is computed
@@ -201,14 +201,14 @@ class PageRenderer:
         ]
 
     def explained(self, state: dict) -> int | None:
-        """The class that stays explained while a training history plays: the likeliest at its first step."""
+        """Return the class explained throughout a training history: the likeliest at its first step."""
         if state.get("explained") is None:
             logits = self.studio.subject(state["key"]).trace.logits
             return None if logits is None else int(logits.argmax())
         return state["explained"]
 
     def averaged(self, page: list, averages: object) -> list:
-        """The page with the averages over a set that it had before it was loaded again, by their views."""
+        """Render the page with the averages that it had before a reload, by view."""
         had = averages if isinstance(averages, dict) else {}  # out of the page, so perhaps anything
         asked = {view.slug: had.get(view.slug) for view in over_a_set.AVERAGED}
         known = {
@@ -218,22 +218,22 @@ class PageRenderer:
         return self.page(state) if known and not state["awaited"] else [state, *page[1:]]
 
     def offered(self) -> list[str]:
-        """The names of the lessons that this site has."""
+        """Return the names of this server's lessons."""
         return list(lessons.offered(self.studio.settings.lessons))
 
     def unchanged(self, more: int = 0) -> list:
-        """An answer that leaves everything as it is, with so many values besides `outputs`."""
+        """Return updates that change nothing, with `more` values besides `outputs`."""
         return [gr.skip()] * (len(self.outputs) + more)
 
     def last(self, state: dict) -> list:
-        """What was in view before what is awaited; at first there is only the picture."""
+        """Return the state shown before the awaited one; at first only the image."""
         if state["last"].get("key"):
             return self.page(state["last"])
         plain = {**state["last"], "sample": state.get("sample")}
         return self.show(plain, state["picture"], self.studio.settings.checkpoint, soon=False)
 
     def _look(self, state: dict, picture: str, checkpoint: str, progress=None, **changes) -> str:
-        """The key of a picture seen by a checkpoint at the size that the session asks for."""
+        """Return the key of an image under a checkpoint at the session's input size."""
         inspector = self.studio.checkpoints.inspector(checkpoint, progress)
         pictures, strokes = self.studio.pictures, ImageEdits.parse(state.get("strokes", ""))
         ground = pictures.ground(picture, strokes)
@@ -244,7 +244,7 @@ class PageRenderer:
         return self.show({**state, "sample": name}, self.studio.pictures.sample(name), checkpoint, progress)
 
     def attempt(self, state: dict, make: Callable[[dict], list]) -> list:
-        """What `make` gives of the newest state; else a sentence at the action, and all as it was."""
+        """Return `make` of the newest state, or an error beside the action and an unchanged page."""
 
         def try_make(state: dict) -> list:
             with self.studio.work.request_turn():
@@ -261,7 +261,7 @@ class PageRenderer:
             return [gr.skip(), *kept, told_of(error), self._film(state), *self.unchanged(-6)]
 
     def _film(self, state: dict) -> dict:
-        """The slider where it was, for a frame that could not be had."""
+        """Return the slider's previous value, if a frame failed."""
         try:
             return self.studio.checkpoints.film(self.checkpoint(state)) if state.get("key") else {}
         except Exception:  # whatever it was, it has been told
@@ -269,12 +269,12 @@ class PageRenderer:
 
 
 def _typed(label, name: str, choices: list, value: str | None = None, **more) -> gr.Dropdown:
-    """A choice in whose place something else may be typed."""
+    """Return a dropdown that accepts typed values."""
     return gr.Dropdown(choices, value=value, label=label, allow_custom_value=True, elem_id=name, **more)
 
 
 def reported(progress: gr.Progress, checkpoint: str | None, state: dict) -> Callable[[int, int], None]:
-    """Tells the page how much of a checkpoint has come; ends the download when nobody waits for it."""
+    """Return a progress callback for downloads, which cancels them if the visitor has left."""
     language = state.get("language", "en")
     said = translated("Downloading {checkpoint}", language, checkpoint=checkpoint or "")
 
@@ -286,13 +286,13 @@ def reported(progress: gr.Progress, checkpoint: str | None, state: dict) -> Call
 
 
 def asked_for(link: links.Link) -> dict[str, str]:
-    """What a session keeps of a link, besides picture and checkpoint."""
+    """Return the parts of a link that a session keeps, besides image and checkpoint."""
     edits = {"without": link.without or "", "strokes": link.strokes or ""}
     return {"second": link.second or "", "size": link.size or OWN, **edits}
 
 
 def _sizes(inspector, language: str, tokens: int) -> list[tuple[str, str]]:
-    """What the page offers for a checkpoint, of up to so many tokens; anything else can be typed."""
+    """Return the suggested input sizes of a checkpoint, of at most `tokens` tokens."""
     (height, width), patch = inspector.preprocessing.size, inspector.grid().patch
     scaled = [
         tuple(max(p, round(side * factor / p) * p) for side, p in zip((height, width), patch, strict=True))
@@ -301,7 +301,7 @@ def _sizes(inspector, language: str, tokens: int) -> list[tuple[str, str]]:
     scaled = [size for size in scaled if inspector.demand(size).tokens <= tokens]
     return [
         (translated("As trained", language), OWN),
-        (translated("The picture's own shape", language), SHAPE),
+        (translated("The image's aspect ratio", language), SHAPE),
         *((f"{h} × {w} px", f"{h}x{w}") for h, w in scaled),
     ]
 

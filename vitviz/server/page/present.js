@@ -1,26 +1,26 @@
-// Lecture mode: one view on the whole screen, walked through by keys; and the sheet that names the keys.
+// Presentation mode: one view full screen, controlled by keys; and the dialog that lists the keys.
 
 import { access } from '../../frontend/access.js';
 import { button, el, origin, seek, seekAll, typing } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { views } from '../../frontend/view_state.js';
 
-// texts drawn on a canvas, of 10.5 px, become 18; from a window of 1080 px on they grow with its height
+// canvas texts of 10.5 px are drawn at 18 px; in windows above 1080 px they grow with the height
 const [LARGE, TALL] = [18 / 10.5, 1080];
 
 export default function part(element) {
   const root = element.querySelector('.vv-present');
   const page = document.documentElement;
-  const enter = button(t('Lecture'), () => turn(true), {
+  const enter = button(t('Present'), () => turn(true), {
     class: 'vv-lecture',
-    title: t('One view on the whole screen (key F; ? lists all keys)'),
+    title: t('Show one view full screen (key F; ? lists all keys)'),
   });
   const leave = button('×', () => turn(false), {
     class: 'vv-leave',
-    title: t('Leave the lecture mode'),
-    'aria-label': t('Leave the lecture mode'),
+    title: t('Stop presenting'),
+    'aria-label': t('Stop presenting'),
   });
-  const sheet = el('dialog', { class: 'vv-keys', 'aria-label': t('Keys') });
+  const sheet = el('dialog', { class: 'vv-keys', 'aria-label': t('Keyboard shortcuts') });
   const on = () => page.classList.contains('vv-lecturing');
 
   function size() {
@@ -79,23 +79,23 @@ export default function part(element) {
   const upright = (names) => ({ ArrowUp: () => count(names, 1), ArrowDown: () => count(names, -1) });
   /** @type {[string, string, Record<string, () => void> | null][]} */
   const keys = [
-    ['F', t('Lecture mode on and off'), null],
-    ['← →', t('View before and after; in the tour its steps'), across(walk)],
-    ['Shift ← →', t('Film: training step before and after'), across(film)],
+    ['F', t('Start or stop presenting'), null],
+    ['← →', t('Previous and next view (in the tour: step)'), across(walk)],
+    ['Shift ← →', t('Previous and next training step'), across(film)],
     ['↑ ↓', t('Layer'), upright(['layer', 'alone'])],
     ['Shift ↑ ↓', t('Head'), upright(['head'])],
-    [t('Space'), t('Play and stop the film'), { ' ': play }],
+    [t('Space'), t('Play or stop'), { ' ': play }],
     [
       '← → ↑ ↓, Enter',
-      t('Arrow keys move brush or piece (Shift: by 10 pixels), Enter sets it down and lifts it'),
+      t('Arrow keys move brush or piece (Shift: 10 pixels); Enter lowers or lifts it'),
       null,
     ],
-    ['Esc', t('Leave the lecture mode'), { Escape: () => turn(false) }],
+    ['Esc', t('Stop presenting'), { Escape: () => turn(false) }],
     ['?', t('This list'), null],
   ];
   const listed = keys.flatMap(([key, text]) => [el('dt', {}, el('kbd', { text: key })), el('dd', { text })]);
   const close = el('form', { method: 'dialog' }, el('button', { text: t('Close') }));
-  sheet.append(el('h2', { text: t('Keys') }), el('dl', {}, ...listed), close);
+  sheet.append(el('h2', { text: t('Keyboard shortcuts') }), el('dl', {}, ...listed), close);
 
   window.addEventListener('keydown', (event) => {
     if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || typing(origin(event)))

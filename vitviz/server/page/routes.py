@@ -53,7 +53,7 @@ HEADS = {  # what a strip shows of each head: the view, its item, and the settin
 ITEMS = 64  # that a page has drawn of one frame
 LARGEST = 2048  # pixels of a side that a frame is asked for
 TYPES = {"second": str, "last": str, "views": list, "video": str}  # of a posted question
-NO_FRAME = mark("This is no frame of a camera: expected a JPEG or PNG file.")
+NO_FRAME = mark("Not a camera frame: expected a JPEG or PNG file.")
 
 
 def routes(studio: AnalysisService) -> list[APIRoute]:
@@ -155,7 +155,7 @@ def _question(body: bytes) -> Any:
     try:
         return parse_json(body) if body else None
     except (ValueError, RecursionError):
-        raise WrongSetting("The question is no JSON that can be read.") from None
+        raise WrongSetting("The request is not valid JSON.") from None
 
 
 def binary(array: np.ndarray, headers: dict[str, str]) -> Response:

@@ -1,5 +1,5 @@
-// Sentences as classes, for a checkpoint with a text tower: one a line, and perhaps a template around each;
-// for others a file of vectors.
+// Sentences as classes for checkpoints with a text encoder: one per line, with an optional template. Other
+// checkpoints take a file of vectors.
 
 import { button, div, el } from '../../frontend/elements.js';
 import { hand } from '../../frontend/file_drop.js';
@@ -20,25 +20,25 @@ export default function part(element, props, watch, trigger) {
   const keys = (event) => event.key === 'Enter' && (event.ctrlKey || event.metaKey) && ask();
   const box = el('textarea', { rows: 3, id: 'vv-sentences-box', oninput: fresh, onkeydown: keys });
   const template = el('textarea', { rows: 1, oninput: fresh, placeholder: 'a photo of a {}.' });
-  const go = button(t('Ask'), ask);
-  const note = t('Most text towers have read English alone. Ctrl + Enter asks.');
+  const go = button(t('Classify'), ask);
+  const note = t('Most text encoders were trained on English only. Press Ctrl + Enter to classify.');
   const chosen = () => hand(file.files).then(() => (file.value = '')); // so that the same can be chosen again
   const file = el('input', { type: 'file', accept: '.npz,.safetensors', onchange: chosen });
   const given = el('span');
-  const without = button(t('Without them'), () => question.ask({ sentences: [], templates: [] }));
+  const without = button(t('Remove vectors'), () => question.ask({ sentences: [], templates: [] }));
   const held = div('vv-sentences-do', given, without);
   const sentences = div(
     '',
-    el('label', { for: 'vv-sentences-box', text: t('Sentences as classes, one a line') }),
+    el('label', { for: 'vv-sentences-box', text: t('Sentences as classes, one per line') }),
     box,
-    div('vv-sentences-do', el('label', {}, t('Around each'), template), go),
+    div('vv-sentences-do', el('label', {}, t('Prompt template'), template), go),
     el('p', { class: 'vv-small', text: note }),
   );
   const title = t(
-    'Labels, and for each as many numbers as the embedding has. A link holds while the server has them.',
+    'Labels, each with a vector as long as the embedding. Links work while the server keeps the file.',
   );
   root.removeAttribute('role');
-  root.replaceChildren(sentences, el('label', { title }, t('Vectors as classes: a file'), file), held);
+  root.replaceChildren(sentences, el('label', { title }, t('Vectors as classes (file)'), file), held);
 
   function fresh() {
     go.disabled = JSON.stringify(written()) === shown.text;
@@ -54,7 +54,7 @@ export default function part(element, props, watch, trigger) {
     if (root.hidden) return;
     sentences.hidden = !value.reads;
     held.hidden = !value.vectors;
-    given.textContent = t('{count} vectors are the classes.', { count: value.vectors });
+    given.textContent = t('The classes are {count} vectors.', { count: value.vectors });
     const asked = [value.sentences, value.templates];
     const text = JSON.stringify(asked);
     if (shown.of !== value.of || shown.text !== text) {

@@ -1,5 +1,5 @@
-// One set of pictures for all views that are averaged: given once, seen with what each picture is taken for,
-// and said in every view. Below the views; how far a survey is stands beside its button.
+// The image set that all averaged views share: shown below the views, with a prediction for each image.
+// A survey's progress is shown beside its button.
 
 import { address } from '../../frontend/data.js';
 import { button, el, running, say, seek, selection, whenChanged } from '../../frontend/elements.js';
@@ -17,10 +17,10 @@ export default function part(element, props, watch, trigger) {
   const choose = button('', () => input()?.click(), { class: 'vv-set-choose' });
   const samples = button('', () => trigger('samples', {}));
   const way = el('span', { class: 'vv-set-way' });
-  const far = running(t('How far the set is'), () => toggle());
+  const far = running(t('Progress over the set'), () => toggle());
   const alone = () => trigger('single', { view: view() });
-  const single = button(t('Back to one picture'), alone, { class: 'vv-set-single' });
-  const seen = el('ul', { class: 'vv-set-pictures', 'aria-label': t('A set of pictures') });
+  const single = button(t('Back to one image'), alone, { class: 'vv-set-single' });
+  const seen = el('ul', { class: 'vv-set-pictures', 'aria-label': t('Image set') });
   const rest = el('p', { class: 'vv-small' });
   const told = el('p', { class: 'vv-small vv-set-told', role: 'status' });
   const row = el('div', { class: 'vv-set-row' }, choose, samples, way, far.go, single, far.bar, far.said);
@@ -84,27 +84,27 @@ export default function part(element, props, watch, trigger) {
     const looked = over[name];
     const of = count
       ? own
-        ? t('{count} of yours', { count })
-        : t('the samples, in {count} parts', { count })
-      : t('none chosen yet');
+        ? t('{count} uploaded', { count })
+        : t('{count} crops of the samples', { count })
+      : t('no images chosen');
     const alone = props.value.never_of_one.includes(name)
-      ? t('this figure is over the samples')
-      : t('this figure is of one picture');
-    const mean = looked ? t('this figure is over {count} of them', { count: looked }) : alone;
-    fold.textContent = [t('A set of pictures'), of, count || looked ? mean : ''].filter(Boolean).join(' · ');
-    choose.textContent = count ? t('Other pictures …') : t('Choose pictures …');
-    samples.textContent = t('The samples');
+      ? t('this figure uses the samples')
+      : t('this figure shows one image');
+    const mean = looked ? t('this figure uses {count} of them', { count: looked }) : alone;
+    fold.textContent = [t('Image set'), of, count || looked ? mean : ''].filter(Boolean).join(' · ');
+    choose.textContent = count ? t('Other images …') : t('Choose images …');
+    samples.textContent = t('Use the samples');
     samples.hidden = Boolean(count) && !own;
     if (way.dataset.view !== name) way.replaceChildren(...choices(props.value.ways[name]));
     way.dataset.view = name;
     const [slug, now, all, kind] = done ?? [];
     const values = { done: now, count: all };
     const words = kind
-      ? t('{done} of {count} steps of the training', values)
-      : t('{done} of {count} pictures', values);
+      ? t('{done} of {count} training steps', values)
+      : t('{done} of {count} images', values);
     const mine = slug === on;
     const title = document.querySelector(`#vitviz-tab-${on}-button`)?.textContent.trim();
-    const text = on ? `${title}: ${mine ? words : t('the first pictures are looked at …')}` : '';
+    const text = on ? `${title}: ${mine ? words : t('processing the first images …')}` : '';
     far.show({ on, whole: false, share: on && mine ? now / all : 0, start: t('Average'), text });
     far.go.disabled = !count && !on;
     single.hidden = !looked;
@@ -124,7 +124,7 @@ export default function part(element, props, watch, trigger) {
   });
   document.addEventListener('change', (event) => {
     if (event.target !== input()) return;
-    say(told, t('The pictures are on their way …'));
+    say(told, t('Uploading images …'));
   });
   if (tabs) whenChanged(tabs, ['aria-selected'], show);
   watch('value', () => {

@@ -63,7 +63,7 @@ function drawCurve(plot, frames, at) {
   ]);
   plot.setAttribute('width', wide);
   plot.setAttribute('height', TALL);
-  plot.setAttribute('aria-label', t('Accuracy and loss on the validation pictures at every snapshot'));
+  plot.setAttribute('aria-label', t('Accuracy and loss on the validation images at every snapshot'));
   plot.replaceChildren(
     svg('line', { class: 'vv-film-tick', x1: EDGE.left, x2: right, y1: low, y2: low }),
     ...frames.flatMap((frame, index) =>
@@ -97,8 +97,8 @@ export const training = {
   curve: () => t('Curve'),
   says: () =>
     t(
-      'Loss in nats and share named rightly, on the validation pictures. ' +
-        'The finished model is an average of the weights on the way.',
+      'Loss (nats) and accuracy on the validation images. The finished model is an average of ' +
+        'weights from during training.',
     ),
   pause: () => 900,
   draw: drawCurve,
@@ -115,12 +115,12 @@ export const training = {
       ].filter(([, value]) => value !== null),
       why: parted(frames, frame)
         ? t(
-            'A part of the training ended here, with the average of its weights. ' +
-              'The next part began from it with large steps, so that the accuracy falls at first.',
+            'A phase of the training ended here with the average of its weights. The next phase ' +
+              'started from it with large steps, so accuracy drops at first.',
           )
         : t(
-            'A ViT starts without any notion of which patches are neighbours. ' +
-              'Every view shows the model as it was at this step.',
+            'An untrained ViT has no information about which patches are neighbours. All views ' +
+              'show the model at this step.',
           ),
     };
   },

@@ -1,5 +1,5 @@
-// A video: the server decodes it, the timeline below goes over its frames, and every view in view shows the
-// one that is chosen. Over time, a number of every head in every frame that has been looked at.
+// A video: the server decodes it, the timeline selects a frame, and all visible views show it. A strip shows
+// one number of every head for every computed frame.
 
 import { tinted } from '../../frontend/colours.js';
 import { address, asked, Refusal, sent } from '../../frontend/data.js';
@@ -35,13 +35,13 @@ function drawStrip(plot, frames, rows, at) {
   const end = { x: EDGE.left - 6, 'text-anchor': 'end' };
   plot.setAttribute('width', wide);
   plot.setAttribute('height', TALL);
-  plot.setAttribute('aria-label', t('Time against heads: {low} to {high}', told(low, high)));
+  plot.setAttribute('aria-label', t('Heads over time: {low} to {high}', told(low, high)));
   plot.replaceChildren(
     svg('image', { href: strip.toDataURL(), style: 'image-rendering: pixelated', ...place }),
     svg('line', { class: 'vv-film-at', x1: x, x2: x, y1: 0, y2: LOW + 4 }),
     svg('text', { ...end, y: 14 }, '1'),
     svg('text', { ...end, y: LOW }, t('Layer')),
-    svg('text', { x: EDGE.left, y: TALL - 6 }, t('Time against heads: {low} to {high}', told(low, high))),
+    svg('text', { x: EDGE.left, y: TALL - 6 }, t('Heads over time: {low} to {high}', told(low, high))),
   );
 }
 
@@ -71,14 +71,14 @@ async function open(file) {
   );
   try {
     if (file.size > LARGEST * 2 ** 20)
-      throw new Refusal(t('A video may have {size} MB at most. Cut or save it smaller.', { size: LARGEST }));
+      throw new Refusal(t('A video may have at most {size} MB. Shorten or compress it.', { size: LARGEST }));
     stage().pass({ ...stage().given(), told: t('Reading the video …') });
     const path = await sent(file, flight.signal);
     const found = await asked(`${stage().given().key}/video`, { path }, false, flight.signal);
     if (!mine.on()) return;
     if (found.frames.length === 1) {
       mine.stop();
-      return stage().fail(new Refusal(t('This video has one frame. Drop it in as a picture.')));
+      return stage().fail(new Refusal(t('This video has one frame. Upload it as an image.')));
     }
     over = overFrames(mine, found);
     watch = setInterval(over.look, LOOKS);
@@ -100,18 +100,15 @@ function overFrames(mine, { video, frames, step, most }) {
   let [rows, flickers] = [[], []];
   const state = () => JSON.stringify([stage()?.given().key, drawnIn()]);
   const more = { class: 'vv-film-more' };
-  const from = button('', () => mark('first', at), { ...more, title: t('Begin at the frame in view') });
-  const to = button('', () => mark('last', at), { ...more, title: t('End at the frame in view') });
-  const heads = selection({ 'aria-label': t('What the strip shows'), onchange: () => over.again() }, [
+  const from = button('', () => mark('first', at), { ...more, title: t('Start at the current frame') });
+  const to = button('', () => mark('last', at), { ...more, title: t('End at the current frame') });
+  const heads = selection({ 'aria-label': t('Shown in the strip'), onchange: () => over.again() }, [
     ['distance', t('Distance of each head (px)')],
     ['entropy', t('Entropy of each head (nats)')],
-    ['share', t('Share of each head (logits)')],
+    ['share', t('Contribution of each head (logits)')],
   ]);
   const all = button(t('All frames'), measure, { ...more, 'aria-pressed': 'false' });
-  const title = t(
-    'One file of at most {count} frames, evenly between both ends; pressed once more it stops',
-    { count: most },
-  );
+  const title = t('Export at most {count} evenly spaced frames; press again to stop', { count: most });
   const films = ['mp4', 'gif'].map((form) =>
     button(form.toUpperCase(), ({ currentTarget }) => taking(currentTarget, form), { ...more, title }),
   );
@@ -144,7 +141,7 @@ function overFrames(mine, { video, frames, step, most }) {
     title: () => t('Video'),
     plays: () => t('Play the video'),
     curve: () => t('Over time'),
-    says: () => t('How much the map in view changes from one frame to the next, mean over the patches'),
+    says: () => t('Change of the current map from frame to frame, averaged over patches'),
     tools: [div('vv-buttons', heads, all, from, to, table, ...films)],
     pause: (index) => 1000 * ((frames[index + 1] ?? frames[index]).seconds - frames[index].seconds),
     draw: (plot, _, index) => drawStrip(plot, frames, rows, index),
@@ -154,8 +151,8 @@ function overFrames(mine, { video, frames, step, most }) {
       const changes = { count: known.length, mean: number(mean) };
       const told = [
         rows[index]?.refused && t(rows[index].refused),
-        known.length && t('Flicker, mean of {count} changes: {mean}.', changes),
-        step > 1 && t('Of the file every {step} frames one is shown.', { step }),
+        known.length && t('Mean flicker over {count} changes: {mean}.', changes),
+        step > 1 && t('Showing one of every {step} frames of the file.', { step }),
       ];
       return {
         step: shortly(frames[index].seconds),

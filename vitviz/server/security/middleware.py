@@ -1,4 +1,4 @@
-"""The door: what is refused before Gradio sees it, each time with a sentence.
+"""Security middleware: checks requests before Gradio sees them; each refusal is a sentence.
 
 It stands outermost, before Gradio's own CORS answers. What it lets through is checked once more where it is
 used.
@@ -48,7 +48,7 @@ CLOSED = re.compile(
 )
 BESIDE = ("x-forwarded-host", "x-gradio-server")  # from which Gradio makes the addresses of a page
 STREAM = re.compile(r"/gradio_api/(queue/data/?$|call/(v2/)?[^/]+/(?P<event>[^/]+)/?$)")
-NO_EVENT = "There is no such event: it has been answered already, or was given up."
+NO_EVENT = "No such event: it was already answered or cancelled."
 NO_SESSION = (
     'data: {"msg": "unexpected_error", "message": "", "success": false, "session_not_found": true}\n\n'
 )
@@ -59,15 +59,14 @@ LONGEST = 100  # characters of a session's name; Gradio's have about ten
 THREADS = 256  # that may wait for a turn, or compute, for all visitors together
 
 NO_FORM = (
-    "This upload could not be taken: expected a form with files under plain names. Send it again; if it fails"
-    " once more, the log of the server says why."
+    "The upload failed: expected a form with plain file names. Send it again; if it still fails, "
+    "see the server log."
 )
 
 
 DISK_FULL = (
-    "This upload could not be taken: the server's disk for uploads is full. The oldest uploads have been"
-    " removed to make room. Send it again; if it fails once more, whoever runs the server has to make room on"
-    " its disk."
+    "The upload failed: the server's disk for uploads is full. The oldest uploads were removed. "
+    "Send it again; if it still fails, the operator of the server must free disk space."
 )
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -113,7 +112,7 @@ class SecurityMiddleware:
             said = f"A page of {_short(origin)} may not use this"
             raise Refused(403, f"{said}. If it should, start it with --allowed-host.")
         if CLOSED.search(scope["path"]):
-            raise Refused(404, "There is nothing here.")
+            raise Refused(404, "Not found.")
         named = MutableHeaders(scope=scope)
         for name in BESIDE:
             first = named.get(name, "").partition(",")[0].strip()
@@ -122,7 +121,7 @@ class SecurityMiddleware:
         scope["headers"] = named.raw
 
     async def _read(self, scope, receive) -> Callable:
-        """What hands a question on, once it has arrived whole and is checked."""
+        """Return a receiver that passes a request on once it is complete and checked."""
         body, more = bytearray(), True
         while more:
             message = await receive()
@@ -135,7 +134,7 @@ class SecurityMiddleware:
         try:
             parsed = parse_json(asked) if asked else None
         except (ValueError, RecursionError):
-            raise Refused(400, "The question is no JSON that can be read.") from None
+            raise Refused(400, "The request is not valid JSON.") from None
         self._calls.check(scope["path"], parsed)
         whole: list[dict] = [{"type": "http.request", "body": asked, "more_body": False}]
 
@@ -218,7 +217,7 @@ class _Undescribed(BlocksConfig):
 
 
 def lifespan(hosts: Hosts, calls: PageCalls, quota: uploads.Quota, turns: FairScheduler) -> Callable:
-    """Puts the door before all else as an app starts: middleware given to Gradio stands behind its own."""
+    """Install the middleware outermost at startup; middleware given to Gradio runs after Gradio's own."""
 
     @asynccontextmanager
     async def running(app):
@@ -231,7 +230,7 @@ def lifespan(hosts: Hosts, calls: PageCalls, quota: uploads.Quota, turns: FairSc
 
 
 def _headed(scope, send) -> Callable:
-    """Tells the browser to take nothing for what it is not said to be, and a page who it is."""
+    """Add headers: no content sniffing, and the session cookie for a page."""
     page = scope["type"] == "http" and scope["path"] == "/"
     # on a Space the page lies in a frame of another site
     where = "SameSite=None; Secure; Partitioned" if os.environ.get("SPACE_HOST") else "SameSite=Lax"
@@ -250,7 +249,7 @@ def _headed(scope, send) -> Callable:
 
 
 def _refusal(sentence: str, status: int, scope) -> JSONResponse:
-    """A refusal, in the language of who asked.
+    """Return a refusal in the visitor's language.
 
     At the queue Gradio's page and gradio_client take the detail of a 422 for a list of what is wrong with
     each value; of a plain sentence they would fail.
@@ -262,7 +261,7 @@ def _refusal(sentence: str, status: int, scope) -> JSONResponse:
 
 
 def _short(name: str | None) -> str:
-    """A name out of a header as plain text: it may be anything."""
+    """Return a name from a header as short plain text; headers are untrusted."""
     return re.sub(r"[^\w.:\[\]/-]", "_", name or "nothing")[:100]
 
 
@@ -292,13 +291,13 @@ class PageCalls:
         }
 
     def awaited(self, name: str) -> bool:
-        """Whether there are answers to listen for in a session, or to an event."""
+        """True if a session or an event has pending results."""
         queue = self._queue
         known = name in queue.pending_messages_per_session or name in queue.event_ids_to_events
         return known or any(name in events for events in tuple(queue.pending_event_ids_session.values()))
 
     def check(self, path: str, body: Any) -> None:
-        """Refused for a question that no listener could answer."""
+        """Raise Refused for a request that no listener can answer."""
         by_name, join = BY_NAME.search(path), JOIN.search(path)
         if by_name or join:
             if not isinstance(body, dict):
@@ -363,7 +362,7 @@ def _signature(parameters: list[inspect.Parameter]) -> str:
 
 
 def _check_files(body: Any) -> None:
-    """Refused where a file is named, in whatever form, that is not in the upload folder."""
+    """Raise Refused if a file outside the upload folder is named, in any form."""
     for count, path in enumerate(_paths(body)):
         if count >= MOST_FILES:
             raise Refused(413, f"More than {MOST_FILES} files are named at once.")
@@ -374,7 +373,7 @@ def _check_files(body: Any) -> None:
 
 
 def _paths(body: Any) -> Iterator[Any]:
-    """Every value that stands as the `path` of an object, however deep."""
+    """Yield every `path` value of nested objects."""
     waiting = [body]
     while waiting:
         one = waiting.pop()
@@ -411,7 +410,7 @@ class Hosts:
             self._allowed.add("*.gradio.live")  # where Gradio's public links lead
 
     def serves(self, host: str | None) -> bool:
-        """Whether a `Host` header names this app; a list of names, or what is none, never does."""
+        """True if a `Host` header names this app; False for a list of names or an invalid name."""
         return host is None if self._all and not _name(host) else self._all or self._known(_name(host))
 
     def trusts(self, origin: str | None, host: str | None) -> bool:
@@ -434,7 +433,7 @@ class Hosts:
 
 
 def _name(host: str | None) -> str:
-    """The name without port and brackets; '' for what is none."""
+    """Return a host name without port and brackets; '' if invalid."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".") if host else ""
     except ValueError:
@@ -450,7 +449,7 @@ def _port(host: str | None) -> int | None:
 
 
 def _local(name: str) -> bool:
-    """Whether a name leads to this machine whatever a name server says."""
+    """True if a name denotes this machine regardless of DNS."""
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:

@@ -33,7 +33,7 @@ _PICTURE = re.compile(rb'https://[^"]+/header-image\.jpg')
 
 
 def meant(question: bytes) -> bytes:
-    """A question with the folder in place of the word: a sample that is clicked comes back under that."""
+    """Return a request with the placeholder replaced by the upload folder."""
     return question.replace(f'"{FOLDER}/'.encode(), json.dumps(f"{get_upload_folder()}/")[:-1].encode())
 
 
@@ -87,7 +87,7 @@ class PageCache:
 
 
 def shared(page: bytes, scope) -> bytes:
-    """The page with our title, sentence and picture for those who share a link to it."""
+    """Return the page with our title, description and image for link previews."""
     host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
     picture = html.escape(f"{scope['scheme']}://{host}{CARD}").encode("latin-1")
     page = _PICTURE.sub(lambda _: picture, page)

@@ -1,4 +1,4 @@
-"""Whether anybody still waits for an answer: a page may be closed in the middle of a pass."""
+"""Context of the running request: its visitor, and whether the visitor still waits for the result."""
 
 import time
 from collections import Counter
@@ -23,11 +23,11 @@ _listening: Counter[str] = Counter()  # sessions and events whose answers somebo
 
 
 class PageClosed(Stopped):
-    """The page that asked has been closed."""
+    """The page that sent the request has been closed."""
 
 
 def gone() -> bool:
-    """Whether whoever the running listener or route works for has left; False outside of both."""
+    """True if the visitor of the running listener or route has left; False outside of both."""
     blocks, number = LocalContext.blocks.get(None), LocalContext.event_id.get(None)
     # Gradio gives up what waits in its queue and generators between two steps, but tells no function that
     # runs; and what is asked for with a name, to be fetched later, it computes whether anybody does or not.
@@ -41,7 +41,7 @@ def gone() -> bool:
 
 @contextmanager
 def listening(name: str) -> Iterator[None]:
-    """While a stream is open in which the answers to a session, or to one event, are awaited."""
+    """Register an open stream on which results of a session or an event are awaited."""
     _listening[name] += 1
     try:
         yield
@@ -52,36 +52,36 @@ def listening(name: str) -> Iterator[None]:
 
 
 def has_listener(name: str) -> bool:
-    """Whether somebody listens for the answers to a session or an event just now."""
+    """True if a stream for the session or the event is open."""
     return name in _listening
 
 
 def require_visitor() -> None:
-    """Raises Gone once nobody waits for what the running listener or route does; nothing outside of both."""
+    """Raise PageClosed if the visitor of the running listener or route has left; no-op outside of both."""
     if gone():
-        raise PageClosed("The page that asked for this has been closed.")
+        raise PageClosed("The page that sent this request has been closed.")
 
 
 def page() -> str | None:
-    """Gradio's name for the page that the running listener works for, known to it alone. None outside."""
+    """Return Gradio's secret session name of the running listener's page; None outside a listener."""
     return getattr(LocalContext.request.get(None), "session_hash", None)
 
 
 def name() -> str:
-    """Whose turn it is: an address and a session, that of the browser where it has our cookie."""
+    """Return the visitor: an address and a session, the browser's if it has our cookie."""
     listener, route = LocalContext.request.get(None), _connection.get()
     request = route[0] if route else getattr(listener, "request", None)
     return "" if request is None else listener_name(request, page())
 
 
 def listener_name(request: HTTPConnection, page: str | None = None) -> str:
-    """The same of a request, by Gradio's name for its page where it has no cookie."""
+    """Return the visitor of a request; without our cookie, Gradio's session name identifies the page."""
     session = request.cookies.get(COOKIE) or page or ""
     return f"{request.client.host if request.client else ''} {session[:40]}"
 
 
 def direct() -> Request | None:
-    """The request that a listener answers by itself; None where it comes through the queue, or outside."""
+    """Return the request that a listener answers directly; None for the queue and outside a listener."""
     if LocalContext.event_id.get(None):
         return None
     return getattr(LocalContext.request.get(None), "request", None)
@@ -89,7 +89,7 @@ def direct() -> Request | None:
 
 @contextmanager
 def asking(request: Request | None) -> Iterator[None]:
-    """Around what is computed in a thread for a request: whoever asked is gone when the connection is."""
+    """Context of a computation in a thread: its visitor has left once the connection is closed."""
     last, found = time.monotonic(), False
 
     def broken() -> bool:

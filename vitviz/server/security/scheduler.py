@@ -1,13 +1,14 @@
-"""Who computes when: what is cheap goes beside what is dear and never waits for it, and nobody waits for one
-visitor.
+"""Schedules requests.
 
-An answer that takes more than reading has a place first: of one visitor two are under way, eight wait, and
-the next is told how long that takes. What it computes takes turns in three lines: a few that only read or
-draw for a moment, a few cheap passes, and beside them one dear thing. In each line those go first whose
-address, then whose visitor, has had the fewest turns while waiting, and the last place is nobody's who has
-one: a hundred wishes of one visitor are no hundred turns that another waits for. What is dear stands back,
-between two steps, while others compute what is cheap. All that compute at once fit into one room of memory,
-by the bytes that each is expected to take. The turns of one answer have one bound of time.
+Cheap requests run alongside expensive ones and never queue behind them; no visitor can monopolise the server.
+
+A request that takes more than reading first needs a place. Each visitor may run two requests and queue eight;
+later ones are refused with the expected wait. A request computes in turns of three queues: a few that only
+read or draw briefly, a few cheap passes, and one expensive turn beside them. In each queue, the address and
+then the visitor with the fewest turns while waiting goes first, and nobody who already has a turn gets the
+last one. So a hundred requests of one visitor do not delay another by a hundred turns. An expensive turn
+pauses between two steps while others compute cheap passes. The expected bytes of all concurrent turns fit
+into one memory limit. All turns of one request share one time limit.
 """
 
 import threading
@@ -24,17 +25,14 @@ from vitviz.traces import cancellation
 from vitviz.traces.localized_text import LocalizedText
 
 FULL = mark(
-    "The server is computing as many large inputs as it takes on at once. "
-    "Try again in a minute, or choose a smaller input size or checkpoint."
+    "The server is computing the maximum number of large inputs. Retry in a minute, or choose a "
+    "smaller input size or checkpoint."
 )
 BUSY = (
-    "You have {count} answers under way here and {waiting} that wait, the most for one visitor. Try again in"
-    " about {seconds} seconds."
+    "You have {count} requests running and {waiting} waiting, the maximum per visitor. Retry in "
+    "about {seconds} seconds."
 )
-TOO_LONG = (
-    "This took longer than the {seconds} seconds that this server gives to one answer. Choose a smaller input"
-    " size or a smaller checkpoint."
-)
+TOO_LONG = "This took longer than the limit of {seconds} seconds. Choose a smaller input size or checkpoint."
 LOOKS = 0.25  # seconds between two looks whether a visitor who waits is still there
 READING, CHEAP, DEAR = "reading", "cheap", "dear"
 UNDER_WAY, WAITING = 2, 8  # answers of one visitor
@@ -63,7 +61,7 @@ class RequestQueue:
     took: float = 0.0  # seconds of a turn, lately
 
     def first(self, fits: Callable[[ScheduledRequest], bool]) -> ScheduledRequest | None:
-        """Whose turn is next: of the visitor who has had the fewest while waiting, then who came first."""
+        """Return the next in the queue: fewest turns of the visitor while waiting, then first come."""
         mine, own = [one.visitor for one in self.computing], self.own or max(1, self.places - 1)
         may = [one for one in self.waiting if mine.count(one.visitor) < own]
         if not may or len(self.computing) >= self.places:
@@ -87,7 +85,7 @@ class RequestQueue:
         self.had = {name: count for name, count in self.had.items() if name in present}
 
     def busy(self) -> TooMuch:
-        """What is told to whoever finds it full: how many there are, and how long they take together."""
+        """Return the refusal of a full queue: its length and the expected wait."""
         each = self.took or max((time.monotonic() - one.began for one in self.computing), default=0)
         count, waiting = len(self.computing), len(self.waiting)
         seconds = max(1, round(each * (count + waiting) / self.places))
@@ -95,7 +93,7 @@ class RequestQueue:
 
 
 class FairScheduler:
-    """At most `cheap` and `dear` ones compute at once, in `room` bytes; at most `waiting` dear ones wait."""
+    """Run at most `cheap` and `dear` turns at once in `room` bytes; at most `waiting` expensive queue."""
 
     def __init__(self, cheap: int = 2, dear: int = 1, waiting: int = 8, room: float = float("inf")):
         self._lines = {READING: RequestQueue(READERS), CHEAP: RequestQueue(cheap), DEAR: RequestQueue(dear)}
@@ -106,10 +104,10 @@ class FairScheduler:
 
     @contextmanager
     def place(self, visitor: str, patient: bool = False, at_once: bool = False) -> Iterator[None]:
-        """Around one answer: waits until fewer than two others of its visitor are under way.
+        """Hold a request's place; wait until its visitor has fewer than two others running.
 
-        TooMuch, with how long it takes, where eight wait, unless `patient`; `at_once` goes beside them all,
-        for what those who are under way may be waiting for.
+        Raises TooMuch, with the expected wait, if eight already wait, unless `patient`. With `at_once` the
+        request skips the queue, because running requests may be waiting for its result.
         """
         with self._changed:
             if not (patient or at_once) and (refusal := self.full(visitor)):
@@ -131,17 +129,16 @@ class FairScheduler:
                 self._changed.notify_all()
 
     def full(self, visitor: str) -> TooMuch | None:
-        """With what one more answer for a visitor would be refused."""
+        """Return the refusal of one more request of a visitor, or None."""
         line = self._answers.get(visitor)
         return line.busy() if line and len(line.waiting) >= WAITING else None
 
     @contextmanager
     def turn(self, kind: str, visitor: str, nbytes: float = 0, patient: bool = False) -> Iterator[None]:
-        """Waits for a turn and holds it; one inside another is the same turn, but what only reads gives its
-        own back where it comes to compute.
+        """Wait for a turn and hold it.
 
-        Raises TooMuch where too many dear ones wait already, unless `patient`, and Stopped while nobody waits
-        for the answer any longer.
+        A nested turn is the same turn, except that a reading turn is given back before computing. Raises
+        TooMuch if too many expensive turns already wait, unless `patient`, and Stopped if the visitor left.
         """
         held = getattr(self._mine, "held", None)
         if held and (held[0] != READING or kind == READING):
@@ -158,7 +155,7 @@ class FairScheduler:
 
     @contextmanager
     def given_back(self) -> Iterator[None]:
-        """Around waiting for what somebody else makes, who may need this very turn for it."""
+        """Give the turn back while waiting for another request's result, which may need this turn."""
         held = getattr(self._mine, "held", None)
         if held is None:
             yield
@@ -206,7 +203,7 @@ class FairScheduler:
         return not taken or taken + wish.nbytes <= self._room
 
     def _standing_back(self, wish: ScheduledRequest) -> Callable[[], bool]:
-        """Between two steps of what is dear: lets others go first, as long as it has computed since."""
+        """Let others go first between two steps of an expensive turn, as long as it has computed since."""
         since = time.monotonic()
 
         def others() -> bool:
@@ -225,8 +222,10 @@ class FairScheduler:
 
 
 class AnswerBudget:
-    """Seconds of turns that are over, and when the present one began; `held` is left at its end, and `known`
-    are the checkpoints that it has asked for, by their names. `begun` once something has been computed.
+    """Time used by the turns of one request.
+
+    `held` is exited at the request's end; `known` are its checkpoints by name; `begun` is True once
+    something has been computed.
     """
 
     def __init__(self, held: ExitStack | None = None):
@@ -242,7 +241,7 @@ _answer: ContextVar[AnswerBudget | None] = ContextVar("vitviz_answer", default=N
 
 @contextmanager
 def one_answer() -> Iterator[None]:
-    """What is computed inside is one answer, in however many turns; outside each turn counts by itself."""
+    """Count all turns inside as one request; outside, each turn counts by itself."""
     with ExitStack() as held:
         held.callback(_answer.reset, _answer.set(AnswerBudget(held)))
         yield
@@ -250,7 +249,7 @@ def one_answer() -> Iterator[None]:
 
 @contextmanager
 def within_the_answer(place: Callable[[], AbstractContextManager]) -> Iterator[None]:
-    """Inside, the answer has its place, which it keeps to its end; what belongs to none has one for now."""
+    """Give the request a place until its end; a computation without a request has one for now."""
     with nullcontext() if _answer.get() else one_answer():
         answer = _answer.get()
         if not answer.placed:
@@ -260,14 +259,14 @@ def within_the_answer(place: Callable[[], AbstractContextManager]) -> Iterator[N
 
 
 def begun() -> bool:
-    """Whether something has been computed for the answer already, which would be lost if it were refused."""
+    """True if the request has already computed something, which a refusal would waste."""
     answer = _answer.get()
     return answer is not None and answer.begun
 
 
 @contextmanager
 def _not_counted() -> Iterator[None]:
-    """Around waiting within a turn, which is none of the answer's time; a turn inside counts by itself."""
+    """Exclude waiting within a turn from the request's time; a turn inside counts by itself."""
     answer = _answer.get()
     if answer is None or answer.began is None:
         yield
@@ -281,7 +280,7 @@ def _not_counted() -> Iterator[None]:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Around a turn: what is computed inside ends by TooMuch once the time of its answer is over."""
+    """Raise TooMuch inside a turn once the request's time is over."""
     answer = _answer.get() or AnswerBudget()
     if answer.began is not None:  # within another turn
         yield
@@ -302,6 +301,6 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def known() -> dict | WeakValueDictionary:
-    """What the answer has asked for once and need not ask for again; outside of any nothing is remembered."""
+    """Return what the request has already looked up; outside a request nothing is remembered."""
     answer = _answer.get()
     return {} if answer is None else answer.known

@@ -1,4 +1,4 @@
-"""What comes from outside as a file: only what was uploaded to this app is opened, and never too much of it.
+"""Uploaded files: only files uploaded to this app are opened, and their size is bounded.
 
 The one check for the page, its private listeners, the endpoints and surveys. Gradio's own covers only those
 payloads that carry its mark (`meta._type`); without it any path on the server would be handed on.
@@ -28,26 +28,26 @@ NEAR = 8 * 2**20  # free bytes of the disk below which room is made
 # The same whether there is such a file elsewhere or not: the difference would tell a stranger what lies on
 # the server.
 NOT_UPLOADED = mark(
-    "This is no picture that was uploaded here, or it has been removed since: expected an upload (on "
-    "the page, or through gradio_client's handle_file) or the name of a sample. Drop it in once more."
+    "This image was not uploaded here or has been removed. Upload it again (on the page, or with "
+    "gradio_client's handle_file), or give the name of a sample."
 )
 
 ADDRESS = mark(
-    "This server fetches no address. Download the image and send the file, such as"
-    " handle_file('photo.jpg') in gradio_client."
+    "This server does not fetch URLs. Download the image and send the file, such as "
+    "handle_file('photo.jpg') in gradio_client."
 )
 _ADDRESS = re.compile(r"\s*([a-z][a-z0-9+.-]+://|data:)", re.IGNORECASE)
 
 
 class NotUploaded(ImageError):
-    """What was named is not a file that a visitor has uploaded to this app."""
+    """The named file was not uploaded to this app."""
 
     def __init__(self, sentence: str = NOT_UPLOADED) -> None:
         super().__init__(sentence)
 
 
 def inside(path: Any) -> Path:
-    """Where a path leads, links resolved, if that is in this app's upload folder; NotUploaded if not."""
+    """Resolve a path and its links. Raises NotUploaded outside this app's upload folder."""
     if isinstance(path, str) and _ADDRESS.match(path):
         raise NotUploaded(ADDRESS)
     try:
@@ -60,7 +60,7 @@ def inside(path: Any) -> Path:
 
 
 def uploaded(path: Any) -> Path:
-    """The same for a regular file that is there; NotUploaded for a folder, a pipe, a device, or nothing."""
+    """Resolve the path of a regular file. Raises NotUploaded for a folder, pipe, device or missing file."""
     found = inside(path)
     if os.path.islink(found) or not os.path.isfile(found):
         raise NotUploaded
@@ -68,7 +68,7 @@ def uploaded(path: Any) -> Path:
 
 
 def read(path: Any) -> bytes:
-    """The bytes of an upload; NotUploaded for what is none, ImageError for more than a picture may have."""
+    """Return an upload's bytes. Raises NotUploaded, or ImageError above the size limit of images."""
     from vitviz.engine.images.opening import MAX_BYTES
 
     # A link or a pipe that took the file's place since is not followed or waited for.
@@ -94,7 +94,7 @@ _parts: ContextVar[list[Any] | None] = ContextVar("vitviz_parts", default=None)
 
 @contextlib.contextmanager
 def using(paths: Iterable[Any]) -> Iterator[None]:
-    """Inside, these files are not removed to make room."""
+    """Protect files from deletion inside the context."""
     names = [os.path.realpath(path) for path in paths]
     _take(names)
     try:
@@ -135,7 +135,7 @@ def receiving() -> Iterator[None]:
 
 
 def _part(*given: Any, **named: Any) -> Any:
-    """Gradio's temporary file for a part of an upload, known to the request that brings it."""
+    """Gradio's temporary file for a part of an upload, registered with its request."""
     part, parts = _temporary(*given, **named), _parts.get()
     if parts is not None:
         parts.append(part)
@@ -161,11 +161,11 @@ class Quota:
 
     @property
     def request(self) -> int:
-        """The most that one request may bring, so that a single one cannot drive out all others."""
+        """Return the size limit of one request, which keeps one upload from displacing all others."""
         return self.limit // 4
 
     def full(self, arrived: int) -> bool:
-        """Counts bytes that have arrived; whether it is time to make room."""
+        """Count received bytes; return True if it is time to free space."""
         with self._lock:
             self._held += arrived
             return self._held > self.limit or _free() < NEAR

@@ -1,4 +1,4 @@
-"""A few files out of a zip that a stranger has sent, each named beforehand and no larger than it may be.
+"""Reads a few files from an untrusted zip, each named in advance and bounded in size.
 
 Python's zipfile makes an object of every entry that a directory claims, half a million in 20 MB, before
 anything can be counted; and what the end says of its size binds nobody, since a zip64 record before it may
@@ -18,9 +18,9 @@ from vitviz.errors import VitvizError
 from vitviz.traces.localized_text import LocalizedText
 
 MOST_FILES = 2_000  # of two checkpoints with every view there are less than a hundred
-DAMAGED = "This zip is damaged, or of a kind that is not read here. Download it again, and leave it as it is."
-TOO_MANY = "This zip has more than {count} files, the most that are looked through."
-TOO_LARGE = "{name} in this zip is larger than {size}, the most that is read of it."
+DAMAGED = "This zip is damaged or of an unsupported kind. Download it again and do not change it."
+TOO_MANY = "This zip has more than {count} files, which is the limit."
+TOO_LARGE = "{name} in this zip is larger than {size}, which is the limit."
 
 _END = struct.Struct("<4s4H2LH")  # the end of the directory: how many entries, its size, where it begins
 _ENTRY = struct.Struct("<4s6H3L5H2L")  # one entry of the directory, before its name
@@ -30,7 +30,7 @@ STORED, DEFLATED = 0, 8
 
 
 class NoZip(VitvizError):
-    """What was sent is no zip, a damaged one, or one that asks for too much."""
+    """The file is not a zip, is damaged, or exceeds a limit."""
 
 
 def files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
@@ -74,7 +74,7 @@ def files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
 
 
 def _entry_bytes(file: BinaryIO, start: int, size: int) -> bytes:
-    """The bytes of one file as they lie in the zip."""
+    """Return the stored bytes of one file in the zip."""
     sign, *_, name, extra = _LOCAL.unpack(_read(file, start, _LOCAL.size))
     start += _LOCAL.size + name + extra
     if sign != b"PK\x03\x04" or start + size > file.seek(0, os.SEEK_END):
@@ -83,13 +83,13 @@ def _entry_bytes(file: BinaryIO, start: int, size: int) -> bytes:
 
 
 def _read(file: BinaryIO, start: int, size: int) -> bytes:
-    """So many bytes from there on; fewer where the file ends."""
+    """Read a number of bytes from a position; fewer at the end of the file."""
     file.seek(start)
     return file.read(size)
 
 
 def _whole(packed: bytes, method: int, size: int, check: int) -> bytes:
-    """The file: exactly as long as is said, whatever it would inflate to, and with the checksum said."""
+    """Decompress a file and check its declared size and checksum."""
     data, ended = packed, True
     if method == DEFLATED:
         inflating = zlib.decompressobj(-zlib.MAX_WBITS)

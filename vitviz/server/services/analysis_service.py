@@ -1,4 +1,4 @@
-"""What the server remembers: pictures, loaded checkpoints, traces and drawn data, each bounded in bytes.
+"""Server state: images, loaded checkpoints, traces and drawn data, each bounded in bytes.
 
 A browser holds only a key. It stands for a run (a picture, and what it is looked at with) or a survey; it is
 a salted hash, so that it cannot be guessed, and the same question computes once. What has been put out of a
@@ -36,7 +36,7 @@ PASS = "the pass"  # what a run's own pass is counted under; no visitor's ticket
 
 
 class AnalysisService:
-    """The memory shared by all visitors; each sees only what its own keys stand for."""
+    """State shared by all visitors; each visitor sees only the contents of known keys."""
 
     def __init__(self, settings: ServiceSettings):
         self.settings, self._keys = settings, Keys()
@@ -56,13 +56,13 @@ class AnalysisService:
     view = staticmethod(view_called)
 
     def look(self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, **changes) -> str:
-        """Traces a picture with a checkpoint and returns its key; `changes` are further fields of the run."""
+        """Trace an image with a checkpoint and return the key; `changes` are further fields of the run."""
         key = self.runs.known(picture, checkpoint, size, **changes)
         self.subject(key)
         return key
 
     def subject(self, key: str) -> ViewContext:
-        """What the views look at for a key: a run's trace, made again if it was put out, or a survey.
+        """Return the views' subject for a key: a run's trace (recomputed if evicted) or a survey.
 
         The model is loaded only where a view asks for it: a trace that is still there outlives it.
         """
@@ -93,7 +93,7 @@ class AnalysisService:
         )
 
     def before(self, key: str) -> ViewContext:
-        """What is known of a run before its pass: the picture as the model gets it, and the weights.
+        """Return a run's subject before its pass: the model's input and the weights.
 
         `subject` where there is a trace or a survey, or where what is taken away may show in the picture.
         """
@@ -119,7 +119,7 @@ class AnalysisService:
         )
 
     def long(self, key: str) -> bool:
-        """Whether a pass is still to be made for a run, and takes so long that a visitor should be told."""
+        """True if a run's pass is pending and long enough to tell the visitor."""
         run = self.runs.run(key)
         if self._traces.peek(self.runs.both(key)[0]) is not None:
             return False
@@ -134,23 +134,23 @@ class AnalysisService:
         return done, of
 
     def counted(self, key: str, ticket: str = PASS) -> list[int]:
-        """The same of a long answer that was asked for with a ticket, to be counted on."""
+        """Return the progress counter of a long request with a ticket."""
         return self._counts.get((self.runs.both(key)[0], ticket), lambda: [0, 0])
 
     def forget(self, keys: set[str]) -> None:
-        """Puts out all that has been made of some runs."""
+        """Evict all results of some runs."""
         for kept in (self._traces, self._drawn, self._abouts, self._counts):
             kept.forget(lambda key, _: names(key, keys))
 
     def scene(self, key: str) -> str:
-        """What stays the same when only the checkpoint changes: the picture's name and size, or the set's."""
+        """Return what is independent of the checkpoint: the name and size of the image or set."""
         if self.sets.survey(key) is not None:
             return key
         run = self.runs.run(key)
         return self._keys.of(run.picture.encode(), repr(run.size).encode())
 
     def item(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray:
-        """An item of a view; VitvizError for what does not exist or fit.
+        """Return an item of a view. Raises VitvizError for an unknown or invalid item.
 
         It is kept under what it depends on and nothing else: an item of the weights alone is the same for all
         pictures. What has been drawn is handed out even if its checkpoint has been put out since, or is gone
@@ -169,21 +169,21 @@ class AnalysisService:
         return self._drawn.within(self.work.hold_place if passes else nullcontext, place, make)
 
     def at_hand(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray | None:
-        """The same where it has been drawn already: nothing is computed, and nobody waited for."""
+        """Return an item if it is cached; compute nothing and wait for nothing."""
         about = self._abouts.peek(key)
         return about and self._drawn.peek(self._place(self.view(slug), key, name, given, about)[1])
 
     def _place(
         self, view: View, key: str, name: str, given: Mapping[str, str], about: ModelShape
     ) -> tuple[dict[str, Any], Hashable]:
-        """An item's settings, and under what it is kept."""
+        """Return an item's settings and its cache key."""
         settings = view.settings(given, about)
         asked = tuple((one, settings[one]) for one in view.declared(name).depends)
         of = (self.runs.run(key).checkpoint, about.grid) if view.needs is Needs.WEIGHTS else key
         return settings, (of, view.slug, name, asked)
 
     def numbers(self, key: str, slug: str, given: Mapping[str, str]) -> bytes:
-        """A view's numbers with all settings and the checkpoint's name, as an .npz file."""
+        """Return a view's numbers with all settings and the checkpoint's name, as an .npz file."""
         view = self.view(slug)
         subject = self._fitting(key, view)
         settings = view.settings(given, subject.about)
@@ -198,7 +198,7 @@ class AnalysisService:
         return file.getvalue()
 
     def file(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> bytes:
-        """One of the further files that a view declares."""
+        """Return one of the further files that a view declares."""
         view = self.view(slug)
         subject = self._fitting(key, view)
         cell = name == "figure.html"  # the figure as in a notebook's cell
@@ -213,7 +213,7 @@ class AnalysisService:
             return self.read(subject, lambda: view.file(subject, name, settings, upload))
 
     def summary(self, key: str, view: View) -> dict[str, Any]:
-        """A view's summary, made once."""
+        """Return a view's summary, computed once."""
         subject = self.before(key) if view.needs_no_pass else self.subject(key)
         return self._once(
             (key, view.slug, "summary"), lambda: self.read(subject, lambda: view.summary(subject))
@@ -244,13 +244,13 @@ class AnalysisService:
             return self._drawn.get((*asked, whole), lambda: encoded(pixels(*asked), ".jpg"))
 
     def photograph(self, key: str) -> np.ndarray:
-        """The upright upload of a run, retouched as it is seen there, and no larger than it is drawn."""
+        """Return a run's upright upload with its edits, no larger than it is drawn."""
         run = self.runs.run(key)
         with self._painting(run):
             return self.pictures.drawn(run.picture, run.strokes)
 
     def _photographed(self, key: str) -> Any:
-        """The same as a whole picture, as it was traced."""
+        """Return the full-size image, as it was traced."""
         run = self.runs.run(key)
         with self._painting(run):
             return self.pictures.opened(run.picture, run.strokes)
@@ -274,12 +274,12 @@ class AnalysisService:
         return subject
 
     def read(self, subject: ViewContext, make: Callable[[], T]) -> T:
-        """What is made of a subject's trace, in a turn of reading."""
+        """Compute from a subject's trace in a reading turn."""
         with self.work.reading(subject):
             return make()
 
     def _another(self, run: Run, name: str) -> ViewContext:
-        """Another picture by the same checkpoint: a sample by its name, or what a key stands for."""
+        """Return another image under the same checkpoint: a sample by name, or an image by key."""
         picture = self.pictures.called(name)
         if not self.pictures.has(picture):
             raise Unknown(GONE)

@@ -1,4 +1,4 @@
-"""A cache bounded in bytes whose entries are made once, however many ask; keys that nobody guesses."""
+"""Cache bounded in bytes that computes each entry once for concurrent callers; unguessable keys."""
 
 import hashlib
 import secrets
@@ -27,7 +27,7 @@ def aside(step: Callable[[], AbstractContextManager]) -> Iterator[None]:
 
 
 def making() -> bool:
-    """Whether something is being made here that others may be waiting for."""
+    """True if this thread is computing an entry that others may be waiting for."""
     return _making.get()
 
 
@@ -48,7 +48,7 @@ class Cache(Generic[T]):
         self._lock = threading.Lock()
 
     def peek(self, key: Hashable) -> T | None:
-        """The entry if it is there; it then counts as used."""
+        """Return the entry if present, and mark it as used."""
         with self._lock:
             if key not in self._entries:
                 return None
@@ -56,7 +56,7 @@ class Cache(Generic[T]):
             return self._entries[key][0]
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The entry, made by the first who asks; others wait for it. If making fails, the next one tries."""
+        """Return the entry, computed by the first caller; others wait, and after a failure the next tries."""
         while True:
             with self._lock:
                 if key in self._entries:
@@ -86,7 +86,7 @@ class Cache(Generic[T]):
                 self._making.pop(key).set()
 
     def within(self, around: Callable[[], AbstractContextManager], key: Hashable, make: Callable[[], T]) -> T:
-        """The same; where the entry is not there yet, it is waited for or made within `around()`."""
+        """Return the entry; if missing, wait for it or compute it within `around()`."""
         found = self.peek(key)
         if found is not None:
             return found
@@ -94,7 +94,7 @@ class Cache(Generic[T]):
             return self.get(key, make)
 
     def forget(self, test: Callable[[Hashable, T], bool]) -> set[Hashable]:
-        """Puts out the entries that pass a test of their key and themselves, and returns their keys."""
+        """Evict the entries whose key and value pass a test; return their keys."""
         with self._lock:
             gone = {key for key, (entry, _) in self._entries.items() if test(key, entry)}
             for key in gone:
@@ -103,12 +103,12 @@ class Cache(Generic[T]):
 
 
 def names(key: Hashable, among: Collection[str]) -> bool:
-    """Whether a key is one of some names, or holds one."""
+    """True if a key is one of the names or contains one."""
     return any(names(one, among) for one in key) if isinstance(key, tuple) else key in among
 
 
 def bytes_of(value: Any) -> int:
-    """What a value holds, at least a thousand bytes: tensors and arrays their size, records their fields'."""
+    """Return a value's size in bytes, at least 1000: of tensors, arrays, and the fields of records."""
     if isinstance(value, bytes):
         return len(value)
     size = getattr(value, "nbytes", None)
@@ -120,13 +120,13 @@ def bytes_of(value: Any) -> int:
 
 
 class Keys:
-    """Names that stand for contents on this server alone: salted, so that none can be computed elsewhere."""
+    """Names of contents, salted per server so that they cannot be computed elsewhere."""
 
     def __init__(self) -> None:
         self._salt = secrets.token_bytes(16)
 
     def of(self, *parts: bytes) -> str:
-        """The same for the same parts."""
+        """Return the name of some parts; equal parts give the same name."""
         digest = hashlib.blake2b(key=self._salt, digest_size=20)
         for part in parts:
             digest.update(len(part).to_bytes(8, "little") + part)

@@ -1,4 +1,4 @@
-"""The checkpoints of one server: which can be picked, and those that are loaded, bounded in bytes."""
+"""Checkpoints of one server: the available ones and the loaded ones, bounded in bytes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 KEPT = 50  # lists of sentences, or of vectors, that one checkpoint is asked about; each has little of its own
 MOST, WRITTEN = 1_000, 100_000  # classes of a file, and the characters of their labels
 NBYTES = 16 * 2**20  # of one array
-AWAY = "The vectors that this names are not on this server, or no longer. Give it their file once more."
+AWAY = "The vectors of this link are not on this server. Upload their file again."
 
 
 class CheckpointStore:
-    """What is offered and what is loaded; a checkpoint is loaded once, however many ask for it."""
+    """Available and loaded checkpoints; concurrent requests load a checkpoint once."""
 
     def __init__(self, settings: ServiceSettings, work: WorkQueue):
         self.settings, self.work = settings, work
@@ -44,24 +44,24 @@ class CheckpointStore:
         self._asked: WeakKeyDictionary[Any, LRUCache[str, Any]] = WeakKeyDictionary()
 
     def offered(self) -> list[Checkpoint]:
-        """The checkpoints that can be picked, those on this server first."""
+        """Return the available checkpoints, those on this server first."""
         from vitviz import engine
 
         found, allowed = engine.checkpoints(self.settings.weights), self.settings.allowed
         return [one for one in found if not allowed or one.name in allowed]
 
     def choices(self) -> list[tuple[str, str]]:
-        """The same for a picker: a line that describes each, and its name."""
+        """Return the picker's choices: a description and the name of each checkpoint."""
         return [(line_of(one), one.name) for one in self.offered()]
 
     def film(self, checkpoint: str) -> dict[str, Any]:
-        """The training film that a loaded checkpoint belongs to, and which of its frames it is; or {}."""
+        """Return the training history of a loaded checkpoint and its position there, or {}."""
         found = [vars(frame) for frame in self.moments(checkpoint)]
         here = any(frame["name"] == checkpoint for frame in found)
         return {"at": checkpoint, "frames": found} if here else {}
 
     def moments(self, checkpoint: str) -> list[Snapshot]:
-        """The moments of that training, first step first; [] where none was kept."""
+        """Return the snapshots of that training in order; [] if there are none."""
         from vitviz.engine.hub.snapshots import frames
 
         return frames(self.inspector(checkpoint).checkpoint)
@@ -121,7 +121,7 @@ class CheckpointStore:
         return kept[name]
 
     def forget(self, name: str) -> None:
-        """Lets go of a loaded checkpoint beside whose files this site itself has written."""
+        """Unload a checkpoint after this server has written next to its files."""
         known().pop(name, None)
         self._inspectors.forget(lambda key, _: key == name)
 
@@ -140,7 +140,7 @@ def line_of(checkpoint) -> str:
 
 
 def millions(count: int) -> str:
-    """A number of parameters as people say it.
+    """Format a number of parameters.
 
     >>> millions(3_672_968), millions(86_567_656), millions(1_234_567_890)
     ('3.67 M', '86.6 M', '1.23 G')
@@ -161,7 +161,7 @@ class ClassVectors:
         self._kept: Cache[tuple[Classes, bytes]] = Cache(limit, bytes_of)
 
     def name_with(self, checkpoint: str, data: bytes, called: str) -> str:
-        """The checkpoint's name with the classes of a file; VitvizError for none, or for too many of them."""
+        """Return the checkpoint's name with a file's classes. Raises VitvizError for none or too many."""
         found = classes_in(data, called)
         name = with_vectors(checkpoint, found.digest)
         self._kept.get(vectors_of(name), lambda: (found, data))

@@ -37,11 +37,11 @@ MAPS = 64  # of the frames seen last, for how much they change
 SAMPLED = 16  # frames, evenly over the video, that what all have in common is fitted to
 LONGEST = 16  # times as many frames as are kept may be decoded
 FITTED = 4  # bases that are kept: two checkpoints, raw tokens and those through the final norm
-PUT_AWAY = "The server has put this video away to make room for others. Drop it in once more."
+PUT_AWAY = "The server removed this video to free space. Upload it again."
 
 
 class FrameStore:
-    """Which pictures are frames, whose they are, and when they were last looked at."""
+    """Frames of cameras and videos: their owners and when they were last used."""
 
     def __init__(self, studio: AnalysisService):
         self._studio = studio
@@ -73,7 +73,7 @@ class FrameStore:
         return self._studio.runs.known(picture, run.checkpoint, run.size, without=run.without)
 
     def picture(self, key: str) -> str | None:
-        """The frame that a key stands for, if it is one."""
+        """Return the frame of a key, if the key is a frame's."""
         run = self._studio.runs.peek(key)
         return run.picture if run is not None and run.picture in self._standing else None
 
@@ -103,7 +103,7 @@ class FrameStore:
             return True
 
     def forget(self, picture: str | None) -> None:
-        """Forgets a frame; any other picture stays."""
+        """Delete a frame; any other image stays."""
         with self._lock:
             known = self._standing.pop(picture or "", None)
         if known:
@@ -141,19 +141,19 @@ class Video:
 
     @property
     def sampled(self) -> list[tuple[int, float, bytes]]:
-        """A few of its frames, from the first to the last."""
+        """Return a few of the frames, from the first to the last."""
         return thinned(self.frames, SAMPLED)
 
 
 class VideoStore:
-    """Videos by keys that nobody guesses, bounded in bytes."""
+    """Videos by unguessable keys, bounded in bytes."""
 
     def __init__(self, keys: Keys, work: WorkQueue, limit: int):
         self._keys, self._work = keys, work
         self._videos: Cache[Video] = Cache(limit, lambda video: sum(len(data) for *_, data in video.frames))
 
     def keep(self, path: Any) -> str:
-        """Decodes an upload and returns its key; ImageError for no video, TooMuch for too long a one."""
+        """Decode an upload and return its key. Raises ImageError for no video, TooMuch if it is too long."""
         with self._work.drawing(ROOM), uploads.using([uploads.uploaded(path)]):
             video = self._decoded(uploads.uploaded(path))
         key = self._keys.of(secrets.token_bytes(16))
@@ -175,26 +175,26 @@ class VideoStore:
         return Video(request_context.name(), kept, step)
 
     def of(self, key: Any) -> Video:
-        """The video of a key; ImageError for one that is no longer there."""
+        """Return the video of a key. Raises ImageError if it was evicted."""
         video = self._videos.peek(str(key))
         if video is None:
             raise ImageError(PUT_AWAY)
         return video
 
     def frame(self, key: Any, at: Any) -> bytes:
-        """A frame, counted from 0, as a file's bytes."""
+        """Return a frame, counted from 0, as a file's bytes."""
         frames = self.of(key).frames
         if whole_number(at, 0, len(frames)) is None:
             raise ImageError(f"There is no such frame; expected 0 to {len(frames) - 1}.")
         return frames[at][2]
 
     def forget(self, key: Any) -> None:
-        """Puts a video out."""
+        """Evict a video."""
         self._videos.forget(lambda name, _: name == key)
 
 
 def thinned(frames: Sequence[T], most: int) -> list[T]:
-    """At most so many, evenly out of all, the first and the last among them.
+    """Return at most `most` evenly spaced items, including the first and the last.
 
     >>> thinned(range(10), 4)
     [0, 3, 6, 9]

@@ -1,4 +1,4 @@
-"""Sets of pictures: surveys made batch by batch in turns, for one checkpoint, for two at once, for a film."""
+"""Image sets: surveys in batches and turns, of one checkpoint, two, or a training history."""
 
 import secrets
 from collections import UserDict
@@ -23,10 +23,10 @@ TRIED = 100  # passes over all patches that maps on trial on one picture cost, a
 MOST = 1_000  # pictures of a set
 SEEN = 24  # of them are seen on the page, with their answers
 SIDE = 56  # px, as they are seen there
-NONE = "Choose the pictures first; the paper averages over 128."
+NONE = "Choose images first. The paper averages over 128."
 MANY = (
-    "From the page at most {most} pictures are looked at here, and these are {count}. Take fewer, or do it"
-    " in Python, where there is no limit."
+    "You chose {count} images, but this page accepts at most {most}. Choose fewer, or use "
+    "Python, which has no limit."
 )
 
 
@@ -42,7 +42,7 @@ class TrainingHistory(UserDict):
 
 
 class ImageSets:
-    """What is over many pictures."""
+    """Image sets and their surveys."""
 
     def __init__(self, keys: Keys, runs: RunStore, checkpoints: CheckpointStore, work: WorkQueue):
         self._keys, self._runs, self._checkpoints, self._work = keys, runs, checkpoints, work
@@ -52,7 +52,7 @@ class ImageSets:
         self._answers: Cache[dict[int, list]] = Cache(2_000, lambda answers: 1)
 
     def give(self, paths: Sequence[str]) -> str:
-        """The key of a set of uploads; of none, of the samples' parts. WrongSetting or NotUploaded."""
+        """Return the key of a set of uploads or sample crops. Raises WrongSetting or NotUploaded."""
         at_most(MOST, len(paths))
         for path in paths:
             uploads.uploaded(path)
@@ -61,16 +61,16 @@ class ImageSets:
         return key
 
     def count(self, given: str) -> int:
-        """How many pictures a set has; 0 for what is none."""
+        """Return the number of images in a set; 0 for an unknown set."""
         paths = self._given.peek(given)
         return 0 if paths is None else len(paths) or len(self.pictures(given))
 
     def own(self, given: str) -> bool:
-        """Whether a set is of a visitor's own pictures."""
+        """True if a set has a visitor's own images."""
         return bool(self._given.peek(given))
 
     def pictures(self, given: str) -> list:
-        """A set's pictures, to be surveyed; Unknown for what is no set."""
+        """Return a set's images for a survey. Raises Unknown for an unknown set."""
         from vitviz.surveys import parts_of_samples
 
         paths = self._given.peek(given)
@@ -79,7 +79,7 @@ class ImageSets:
         return [uploads.uploaded(path) for path in paths] or parts_of_samples()
 
     def thumbnails(self, given: str) -> bytes:
-        """The first of a set beside each other, each a square of SIDE (JPEG); empty what is no picture."""
+        """Return a strip of a set's first images, squares of SIDE (JPEG); blank for an invalid image."""
         pictures = self.pictures(given)[:SEEN]
         strip = np.full((SIDE, SIDE * len(pictures), 3), 127, np.uint8)
         for place, picture in enumerate(pictures):
@@ -94,7 +94,7 @@ class ImageSets:
         return [known.get(place) for place in range(min(SEEN, self.count(given)))]
 
     def answering(self, given: str, key: str) -> Iterator[None]:
-        """Looks at what is seen of a set, batch by batch."""
+        """Compute predictions of a set's visible images in batches."""
         run = self._runs.run(key)
         for survey in self._over(run, self.pictures(given)[:SEEN], "similarity"):
             self._hear(given, run, survey)
@@ -109,7 +109,7 @@ class ImageSets:
                 known[place] = [*told]
 
     def survey(self, key: str | None):
-        """A survey that was made; None where it has been put out, or was none."""
+        """Return a survey; None if it was evicted or never existed."""
         return self._surveys.peek(self._runs.both(key)[0]) if key else None
 
     def film(self, key: str) -> Mapping[int, Any]:
@@ -157,7 +157,7 @@ class ImageSets:
         )
 
     def steps_of(self, run: Run) -> dict[int, str]:
-        """The names of every step of the checkpoint's training, first step first; none of them is loaded."""
+        """Return the names of the checkpoint's training snapshots in order, without loading them."""
         frames = self._checkpoints.film(run.checkpoint).get("frames", ())
         return {one["step"]: one["name"] for one in frames if one["step"] is not None}
 
@@ -210,13 +210,13 @@ def _thumbnail(picture: Any) -> np.ndarray:
 
 
 def at_most(most: int, count: int) -> None:
-    """WrongSetting for more pictures than are looked at from the page."""
+    """Raise WrongSetting for more images than the page accepts."""
     if count > most:
         raise WrongSetting(LocalizedText(MANY, most=most, count=count))
 
 
 def _cache_key(given: str, run: Run) -> tuple:
-    """What the answers to a set depend on."""
+    """Return the cache key of a set's predictions."""
     return given, run.checkpoint, run.weights, run.size
 
 

@@ -1,4 +1,4 @@
-"""The pictures that were dropped in, kept by a name that cannot be guessed."""
+"""Uploaded images, stored under unguessable names."""
 
 import io
 import os
@@ -14,7 +14,7 @@ from vitviz.server.services.cache import Cache, Keys, names
 from vitviz.traces import samples
 from vitviz.traces.image_edits import NONE, ImageEdits
 
-PUT_AWAY = "The server has put this picture away to make room for others. Drop it in once more."
+PUT_AWAY = "The server removed this image to free space. Upload it again."
 
 
 class ImageStore:
@@ -26,11 +26,11 @@ class ImageStore:
         self._pixels: Cache[np.ndarray] = Cache(limit // 4, lambda pixels: pixels.nbytes)
 
     def keep(self, path: str | os.PathLike) -> str:
-        """Remembers an upload and returns its key; ImageError for what is no picture or no upload."""
+        """Store an upload and return its key. Raises ImageError if it is no image or no upload."""
         return self.keep_bytes(uploads.read(path))
 
     def keep_bytes(self, data: bytes) -> str:
-        """The same for a file that has been read."""
+        """Store a file's bytes and return the key."""
         from vitviz.engine.images.opening import open_image
 
         key = self._keys.of(data)
@@ -40,40 +40,40 @@ class ImageStore:
         return key
 
     def stand(self, data: bytes) -> str:
-        """The same under a name of its own for what is no upload, and may turn out to be no picture."""
+        """Store bytes that are no upload, and may be no image, under a name of their own."""
         key = self._keys.of(secrets.token_bytes(16))
         self._pictures.get(key, lambda: data)
         return key
 
     def forget(self, key: str) -> None:
-        """Puts a picture out."""
+        """Evict an image."""
         for kept in (self._pictures, self._pixels):
             kept.forget(lambda name, _: names(name, [key]))
 
     def sample(self, name: str) -> str:
-        """The same for a sample picture."""
+        """Store a sample and return its key."""
         key = self._sample_key(name)
         self._pictures.get(key, lambda: encoded(np.asarray(samples.sample_image(name)), ".png"))
         return key
 
     def has(self, key: str) -> bool:
-        """Whether a picture is still there."""
+        """True if an image is still stored."""
         return self._pictures.peek(key) is not None
 
     def sample_of(self, key: str) -> str | None:
-        """The sample that a picture's key stands for; None for a picture of one's own."""
+        """Return the name of the sample with a key; None for an upload."""
         return next((one.name for one in samples.samples() if self._sample_key(one.name) == key), None)
 
     def called(self, name: str) -> str:
-        """The key of a sample by its name, or of what a key stands for."""
+        """Return the key of a sample name, or of the image of a run's key."""
         return self.sample(name) if name in [one.name for one in samples.samples()] else name
 
     def ground(self, key: str, strokes: ImageEdits) -> str:
-        """The key of the photograph that strokes end on: where a piece was laid onto another, that one."""
+        """Return the key of the final image of the edits: the other image if a piece was pasted onto it."""
         return self.called(strokes.ground) if strokes.ground else key
 
     def opened(self, key: str, strokes: ImageEdits = NONE):
-        """The upright upload in RGB, with strokes painted over it."""
+        """Return the upright upload in RGB, with edits applied."""
         if strokes:
             from vitviz.engine.images.editing import mark_edited
 
@@ -90,7 +90,7 @@ class ImageStore:
         return data
 
     def pixels(self, key: str, strokes: ImageEdits = NONE) -> np.ndarray:
-        """The same as an array that nobody may write into: one for all frames of a film."""
+        """Return the edited image as a read-only array, shared by all frames of a video."""
 
         def make() -> np.ndarray:
             from vitviz.engine.images.editing import painted_over

@@ -1,4 +1,4 @@
-"""What a key stands for: a run (a picture, and what it is looked at with), or two things side by side."""
+"""Runs by key. A key stands for a run (an image and how it is traced) or for a pair."""
 
 from vitviz.errors import CheckpointError, Unknown
 from vitviz.server.options import Limits
@@ -6,9 +6,7 @@ from vitviz.server.services.cache import Cache, Keys
 from vitviz.server.services.checkpoints import CheckpointStore
 from vitviz.traces.runs import Run
 
-GONE = (
-    "The server no longer knows this picture; it may have been started anew. Drop the picture in once more."
-)
+GONE = "The server no longer has this image; the server may have restarted. Upload the image again."
 
 
 class RunStore:
@@ -34,42 +32,42 @@ class RunStore:
         return key
 
     def of(self, picture: str, checkpoint: str, size: tuple[int, int] | None, **changes) -> Run:
-        """A run with the weights that its checkpoint's name stands for now."""
+        """Return a run with the weights that its checkpoint's name currently denotes."""
         weights = _weights_of(self._checkpoints.inspector(checkpoint))
         return Run(picture, checkpoint, size, weights=weights, **changes)
 
     def run(self, key: str) -> Run:
-        """What a key stands for, of a pair the first; Unknown for an unknown key."""
+        """Return the run of a key, of a pair the first. Raises Unknown for an unknown key."""
         run = self.peek(key)
         if run is None:
             raise Unknown(GONE)
         return run
 
     def peek(self, key: str) -> Run | None:
-        """The same; None for an unknown key."""
+        """Return the run of a key, or None."""
         return self._runs.peek(self.both(key)[0])
 
     def pair(self, key: str, beside: str) -> str:
-        """A key for two runs, or two surveys of one set, of which the second stands beside the first."""
+        """Return a key for two runs, or for two surveys of one set."""
         pair = self._keys.of(b"pair", key.encode(), beside.encode())
         self._pairs.get(pair, lambda: (key, beside))
         return pair
 
     def both(self, key: str | None) -> tuple[str, str]:
-        """What a pair's key stands for; of any other key itself and ""."""
+        """Return the two keys of a pair; for any other key, the key and ""."""
         return self._pairs.peek(key) or (key or "", "")
 
     def forget(self, picture: str) -> set[str]:
-        """Forgets all runs of a picture and their pairs, and returns the keys that stand for nothing now."""
+        """Delete all runs of an image and their pairs; return the deleted keys."""
         gone = self._runs.forget(lambda _, run: run.picture == picture)
         return gone | self._pairs.forget(lambda _, pair: not gone.isdisjoint(pair))
 
     def assumed(self, run: Run) -> str:
-        """What was assumed of a run's checkpoint, for its files; empty for nothing."""
+        """Return the assumptions about a run's checkpoint, for its files; empty for none."""
         return self._assumed.peek((run.checkpoint, run.weights)) or ""
 
     def inspector(self, run: Run):
-        """The inspector of a run; CheckpointError where its name stands for other weights by now."""
+        """Return a run's inspector. Raises CheckpointError if its name now denotes other weights."""
         inspector = self._checkpoints.inspector(run.checkpoint)
         if _weights_of(inspector) != run.weights:
             raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Several actions of one visitor at once: each changes what it is about, and none undoes another.
+"""Session states: concurrent actions of one visitor change only their own parts and undo none of the others.
 
 A listener gets the session as it was when it began. One that waits for a download ends long after others that
 began later; its answer, made from what it began with, would take theirs back. So an answer counts only if
@@ -24,18 +24,18 @@ State = dict[str, Any]
 
 
 class Sessions:
-    """The newest state of every visitor; the oldest visitors are forgotten first, and then count as alone."""
+    """Latest state of every visitor; the oldest visitors are evicted first."""
 
     def __init__(self, most: int = 20_000):
         self._newest: LRUCache[str, State] = LRUCache(most)
         self._lock = threading.Lock()
 
     def begun(self, state: State) -> State:
-        """The state of a page that has just been opened."""
+        """Return the initial state of a page that has just been opened."""
         return {**state, "session": request_context.page() or secrets.token_hex(8), "version": 0}
 
     def newest(self, state: State) -> State:
-        """What the visitor's last settled answer left; what is given where that is it, or none is known."""
+        """Return the state after the visitor's last settled result, or the given state."""
         with self._lock:
             newest = self._newest.get(state.get("session") or request_context.page() or "", state)
         return state if state.get("version") == newest.get("version") else newest

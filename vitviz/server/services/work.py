@@ -1,4 +1,4 @@
-"""What is computed, read or drawn for a visitor waits for its turn, and ends with its visitor or its time."""
+"""Runs work in scheduler turns; work ends when its visitor leaves or its time is over."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -26,7 +26,7 @@ _threads: ContextVar[int] = ContextVar("vitviz_threads", default=0)  # of who sp
 
 
 class WorkQueue:
-    """The turns of one server, by what each kind of work takes."""
+    """Turns of one server for each kind of work."""
 
     def __init__(self, limits: options.Limits):
         self.limits, self.turns = limits, FairScheduler(limits.passes, room=limits.memory)
@@ -81,7 +81,7 @@ class WorkQueue:
         return self._turn(READING, 0)
 
     def reading(self, subject: ViewContext) -> AbstractContextManager[None]:
-        """The same around what reads a trace's attention: the cheap has a line, or hovering would wait."""
+        """Hold a turn for reading a trace's attention; its own queue keeps hovering fast."""
         trace, operations, taken = subject.trace, 0, 0
         if trace is not None:
             tokens, width = trace.grid.tokens, trace.tokens[0].shape[-1]
@@ -90,7 +90,7 @@ class WorkQueue:
         return self._turn(DEAR if operations > options.DEAR else READING, taken)
 
     def drawing(self, pixels: int, alone: bool = True) -> AbstractContextManager[None]:
-        """The same around what only draws and writes; for long, like other dear things."""
+        """Hold an expensive turn for drawing and writing."""
         return self._turn(DEAR if alone else READING, DRAWN * pixels)
 
     @contextmanager

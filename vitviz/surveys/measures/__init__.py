@@ -1,6 +1,6 @@
-"""The measures that come with vitviz, by name, and what a comparison of checkpoints measures of every layer.
+"""Built-in measures by name (`MEASURES`), and the measures for the comparison of checkpoints (`LAYERS`).
 
-A new one: its class here, and in `KINDS`.
+To add a measure, define its class here and list it in `KINDS`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -88,8 +88,11 @@ class SimilarityMeasure:
 
 
 class AttributionMeasure:
-    """The lines of a picture add up to its top logit, and so do their averages. Of a softmax, which adding a
-    number to all logits leaves as it is, and of given classes: to the top logit less the mean over classes.
+    """Contributions of heads, MLPs and the rest to the top logit of each image.
+
+    The contributions of an image sum to its top logit; their averages sum to the average top logit. For a
+    softmax, which is invariant to adding a constant to all logits, and for given classes, they sum to the top
+    logit minus the mean over classes.
     """
 
     name = "ledger"
@@ -124,7 +127,7 @@ class LogitLensMeasure:
     )
 
     def of(self, seen: MeasuredImage):
-        # layer 0 enters the first block
+        # layer 0 is the input of the first block
         named = (
             predictions_of(attribution.logit_lens(seen.inspector, seen.trace), _predicting(seen.trace))
             .cpu()
@@ -142,7 +145,7 @@ class AccuracyMeasure:
     quantities = (
         Quantity("first", "", "The answer is the true class", "share of pictures"),
         Quantity("first_five", "", "The true class is among the first five", "share of pictures"),
-        Quantity("loss", "", "Cross-entropy of the true class", "nats"),  # none of several labels
+        Quantity("loss", "", "Cross-entropy of the true class", "nats"),  # NaN for independent sigmoids
     )
 
     def of(self, seen: MeasuredImage):
@@ -150,11 +153,11 @@ class AccuracyMeasure:
         head_type = _predicting(seen.trace)
         if seen.label is None:
             return {}
-        if len(logits) == 1 and head_type == "sigmoid":  # no and yes, as two classes of a softmax
+        if len(logits) == 1 and head_type == "sigmoid":  # binary output as a softmax over "no" and "yes"
             logits = torch.cat([torch.zeros_like(logits), logits])
         elif head_type == "sigmoid":
             one_of, seen.refused["accuracy.loss"] = False, SEVERAL
-        before = int((logits > logits[seen.label]).sum())  # classes that the model finds likelier
+        before = int((logits > logits[seen.label]).sum())  # classes ranked above the true class
         first = seen.trace.prediction == seen.label
         loss = -torch.log_softmax(logits, dim=-1)[seen.label].item() if one_of else np.nan
         found = {"first": float(first), "first_five": float(before < 5), "loss": loss}
@@ -168,7 +171,7 @@ SEVERAL = (
 
 
 def _predicting(trace: Trace) -> HeadType:
-    """The type of a head that predicts a class; VitvizError for one of values."""
+    """Return the type of a head that predicts a class; raise VitvizError for a head of values."""
     if trace.head_type == "value":
         raise VitvizError(f"{NO_DECISION.format(name=trace.checkpoint)}; leave this measure out.")
     return trace.head_type
@@ -193,7 +196,11 @@ _ORDERS = (("share", "by the largest share"), ("random", "at random"))
 
 
 class SufficientEdgesMeasure:
-    """Its passes, two for each share of the edges, cost as much as some forty pictures."""
+    """Number of edges that preserve the prediction.
+
+    The measure runs two forward passes per tested share of the edges: one image costs about as much as
+    forty images otherwise.
+    """
 
     name = "smallest_part"
     says = "with how many edges the prediction is preserved, of sizes tried by share and at random; expensive"
@@ -228,7 +235,11 @@ MEASURES: dict[str, Measure] = {kind.name: kind() for kind in KINDS}
 
 
 def select_measures(asked: Iterable[str | Measure]) -> tuple[Measure, ...]:
-    """The measures meant by names or objects, each once; VitvizError for what is none.
+    """Return the measures given by name or as objects, without duplicates.
+
+    Raises:
+        VitvizError: For an unknown name, for an object that is not a measure, for two different measures of
+            the same name, and for an empty selection.
 
     >>> [one.name for one in select_measures(["distance", "entropy"])]
     ['distance', 'entropy']
@@ -251,12 +262,12 @@ def select_measures(asked: Iterable[str | Measure]) -> tuple[Measure, ...]:
     return tuple(found.values())
 
 
-MOST = 8  # pictures that go through the model at once
+MOST = 8  # images per batch
 PARTS = ((0, 0, 1, 1), (0, 0, 2 / 3, 2 / 3), (1 / 3, 0, 1, 2 / 3), (0, 1 / 3, 2 / 3, 1), (1 / 3, 1 / 3, 1, 1))
 
 
 class OptionalSkipMeasure(SkipMeasure):
-    """The same; nothing for a model whose blocks are not understood."""
+    """SkipMeasure that returns nothing for a model whose blocks are not supported."""
 
     def of(self, seen: MeasuredImage):
         with suppress(UnsupportedModel):
@@ -271,9 +282,9 @@ LAYERS: tuple[Measure, ...] = (
 
 
 def parts_of_samples() -> list:
-    """The sample photographs, each whole and its four overlapping corners.
+    """Return the sample images, each whole and as four overlapping corner crops, as PIL images.
 
-    Four photographs alone are too few for an unbiased estimate to mean anything.
+    Four images alone are too few for a meaningful unbiased estimate.
 
     >>> len(parts_of_samples())
     20
@@ -287,7 +298,13 @@ def parts_of_samples() -> list:
 
 
 def in_batches(count: int) -> int:
-    """So many pictures at once that as few as can be are left over, too few to be compared: see `LEAST`.
+    """Return the batch size that leaves the fewest images in a last batch too small to compare.
+
+    Args:
+        count: Number of images.
+
+    Returns:
+        Images per batch, greater than `vitviz.analyses.cka.LEAST` and at most 8.
 
     >>> in_batches(20), in_batches(9), in_batches(3)
     (8, 5, 8)

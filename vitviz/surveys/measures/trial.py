@@ -1,9 +1,9 @@
-"""Maps on trial over a set: which predicts what the model loses, and which cannot be told from another.
+"""Faithfulness of saliency methods over a set of images.
 
-Of each picture's own answer every method makes a map, whose patches are taken away in its order (one order a
-picture: equal values in a random one of the picture's seed). `ahead` holds the differences of every two
-methods picture by picture, so that what is common to all maps of a hard picture is no noise in their
-comparison. Methods that take a pass for every patch or step are left out unless they are asked for.
+For the prediction of each image, every method computes a saliency map, and patches are removed in the order
+of the map (one order per image; ties are broken at random with the image's seed). `ahead` holds the paired
+differences of every two methods for each image. Pairing removes the variation that all maps of a hard image
+share from the comparison. Methods that need a forward pass for every patch or step run only on request.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from vitviz.surveys.measure import MeasuredImage, Quantity
 from vitviz.traces.runs import PATCHES_AS
 
 DEAR = ("integrated_gradients", "leave_one_out")
-INTEGRATED = (  # name, axes, title, unit; named after an attribute of a map where there is one
+INTEGRATED = (  # name, axes, title, unit; the name is an attribute of SaliencyMap if it has one
     ("steps", "", "Integrated gradients: steps", ""),
     ("change", "", "Integrated gradients: relative change of the map by the last doubling (L1)", ""),
     ("converged", "", "Integrated gradients: images whose map became stable", "share of images"),
@@ -39,9 +39,20 @@ SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 @dataclass(frozen=True)
 class FaithfulnessMeasure:
-    """`methods` by name, chance always among them; `boxes` for pointing game and energy; `label` explains the
-    true class rather than the model's own answer; `saco` costs as much as the curves do; `steps` are those of
-    integrated gradients, None to double them for each image until its map is stable.
+    """Faithfulness of saliency maps, compared with random maps.
+
+    Args:
+        methods: Names of saliency methods. "random" is always added.
+        protocols: Ways to remove patches.
+        boxes: Object boxes for the pointing game and the energy inside the box.
+        label: Explain the true class instead of the model's prediction.
+        saco: Compute SaCo too, which costs as much as the removal curves.
+        seed: Seed of random orders and random maps.
+        shares: Fractions of patches removed.
+        steps: Steps of integrated gradients. None doubles them for each image until its map is stable.
+
+    Raises:
+        VitvizError: For an unknown method or protocol, and for `steps` without integrated gradients.
     """
 
     methods: tuple[str, ...] = tuple(name for name in METHODS if name not in (*DEAR, *DENSE))
@@ -75,7 +86,7 @@ class FaithfulnessMeasure:
 
     @property
     def settings(self) -> str:
-        """All that its numbers depend on, for a survey that goes on."""
+        """Return an identifier of all settings that affect the numbers, for the resumption of a survey."""
         boxes = self.boxes.digest if self.boxes else ""
         told = repr((self.methods, self.protocols, boxes, self.label, self.saco, self.seed, self.shares))
         told += f"Gauss-Legendre {self.steps}" * self._integrates
@@ -115,7 +126,7 @@ class FaithfulnessMeasure:
             made = dict(trials[0].maps)
         for method, reason in trials[0].refused.items():
             seen.refused[f"{self.name}.{method}"] = reason
-        others = [one for one in (first, *second) if one != target]  # none beside a single output
+        others = [one for one in (first, *second) if one != target]  # empty for a single output
         alike = self._alike(seen, made, others[0]) if others else np.full(len(self.methods), np.nan)
         found = self._areas(trials) | {"alike": alike}
         if self._integrates:
@@ -131,7 +142,7 @@ class FaithfulnessMeasure:
             for j, method in enumerate(self.methods):
                 if method in trial.curves:
                     saco[i, j] = trial.curves[method].saco
-                    for k, score in enumerate(SCORES):  # not a number: a score that the head has not
+                    for k, score in enumerate(SCORES):  # NaN for a score that this head does not have
                         if score in trial.scores:
                             sides[:, i, j, k] = trial.areas(method, score)
         gaps = sides[1] - sides[0]
@@ -147,7 +158,7 @@ class FaithfulnessMeasure:
         others, refused = maps_of(passes, asked)
         for method, one in others.items():
             alike = spearman(made[method].map, one.map)
-            # a blank map has no order, and agrees with none
+            # a constant map has no order and correlates with nothing
             found[self.methods.index(method)] = 0.0 if alike is None else alike
         for method, reason in refused.items():
             seen.refused[f"{self.name}.{ALIKE}.{method}"] = reason
@@ -169,12 +180,12 @@ class FaithfulnessMeasure:
         return {name: np.asarray(value) for name, value in found.items()}
 
     def _seed_of(self, seen: MeasuredImage) -> int:
-        """Of the picture: the same wherever in whatever source it lies."""
+        """Return a seed derived from the pixels, independent of the source and the position in it."""
         told = seen.trace.view.picture.tobytes() + str(self.seed).encode()
         return int.from_bytes(hashlib.sha256(told).digest()[:4], "little") // 1000
 
     def lines(self, values: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:
-        """A picture's rows of the long table: method by protocol, of what a `Row` keeps."""
+        """Yield one dict per protocol and method for the long table, from the values of a `Row`."""
         own = {name.partition(".")[2]: value for name, value in values.items() if name.startswith("trial.")}
         if "most" not in own:
             return

@@ -26,7 +26,7 @@ TAKEN_AWAY = (
     " here again."
 )
 NO_SECOND = (
-    "There is no second checkpoint. Choose one under “Compare, and input size”, or compare with the same."
+    "There is no second checkpoint. Choose one under “Comparison and input size”, or compare with the same."
 )
 NO_FILM = (
     "No steps of this checkpoint's training were kept, or this set has not been looked at by any of them yet."
@@ -44,7 +44,7 @@ LOST = "{checkpoint} has no such curve: its blocks are not understood, or it has
 
 
 class SimilarityView(View):
-    title = "Compared"
+    title = "Similarity"
     needs = Needs.SET
     averages = True
     paired = True

@@ -44,18 +44,18 @@ export default () => ({
     if (ui.stopped === question) return false; // another curve is no wish to go on
     const life = new AbortController();
     const show = (on, done, text) =>
-      ui.far.show({ on, whole: done === count, share: done / (count || 1), start: t('Go on'), text });
+      ui.far.show({ on, whole: done === count, share: done / (count || 1), start: t('Continue'), text });
     ui.life = life;
     if (count) ui.drawn.node.hidden = true; // what was drawn is of another question
     signal.addEventListener('abort', () => life.abort());
     let done = 0;
     try {
       for (; done < count; done++) {
-        show(true, done, t('{done} of {count} steps of the training', { done, count }));
+        show(true, done, t('{done} of {count} training steps', { done, count }));
         await self.array('looked', `frame=${done}`, life.signal);
       }
     } catch (problem) {
-      show(false, done, t('Stopped; what is known stays.'));
+      show(false, done, t('Stopped. Results so far are kept.'));
       if (problem.name !== 'AbortError' || signal.aborted) throw problem;
       ui.stopped = question;
     }

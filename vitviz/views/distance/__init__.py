@@ -1,4 +1,4 @@
-"""How far each head looks (paper figure 7 right, figure 11)."""
+"""Mean attention distance of each head (paper figure 7 right, figure 11)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,30 +14,30 @@ from vitviz.views.controls import Choice
 from vitviz.views.shared import as_csv, distances_of
 from vitviz.views.subject import Settings, ViewContext
 
-REACH = "Around each head ± its standard error over the pictures."
+REACH = "Error bars: ± standard error over the images."
 ITEMS = ("distance", "prefix_mass")
 
 
 class AttentionDistanceView(View):
-    title = "Distance"
+    title = "Attention distance"
     endpoint = "attention_distance"
     averages = True
     words = ViewTexts.of_paper(r"""
-        Some heads look only nearby, like a convolution; others across the whole picture from the first layer
-        on.
+        Some heads attend only to nearby patches, like a convolution; others attend across the whole image
+        from the first layer on.
 
-        Each dot is a head: the higher, the farther it looks; on the dashed line it looks everywhere alike.
+        Each dot is a head. Higher dots attend farther. The dashed line is uniform attention.
 
         $D(l,h) = \frac{1}{N_p} \sum_i \sum_j A^{l,h}_{ij} d_{ij}$ over patch queries $i$ and patch keys $j$,
         where $d_{ij}$ is the distance of the patches in pixels of the model's input and $A$ the attention
-        after the softmax. Rows and columns of the class token and other prefix tokens are dropped. As in the
-        authors' code the rest is *not* renormalised; *renormalised* divides each row by its mass on patches.
-        The dashed line follows the same convention.
+        after the softmax. Rows and columns of the class token and other prefix tokens are dropped. The rest
+        is *not* renormalised, as in the authors' code; *renormalised* divides each row by its mass on
+        patches. The dashed line follows the same convention.
 
-        Section 4.5, figure 7 (right) and appendix D.7, figure 11; the paper averages over 128 pictures
+        Section 4.5, figure 7 (right) and appendix D.7, figure 11; the paper averages over 128 images
 
         A small distance can also mean that a head puts most of its mass on the class token: see the mass in
-        the hover text. One picture is one sample; use a set of pictures for a statement about the model.
+        the hover text. One image is one sample; use a set of images for a statement about the model.
     """)
     arrays = {"uniform": "", "pictures": "", "error": "layer head"}
     controls = (
@@ -69,7 +69,7 @@ class AttentionDistanceView(View):
         return np.asarray([analyses.uniform_distance(subject.grid, renormalise=renormalise)])
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
-        """Those of one picture or, by the same names, of a whole set."""
+        """Return the numbers of one image or, under the same names, of a set."""
         found = {**super().numbers(subject, settings), "uniform": self.item(subject, "uniform", settings)[0]}
         if subject.survey is not None:
             found["pictures"] = np.asarray(subject.survey.images)
@@ -77,7 +77,7 @@ class AttentionDistanceView(View):
         return found if error is None else {**found, "error": error}
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
-        """A dot for each head over the depth, or a line for each layer over its heads from near to far."""
+        """Return a dot per head over the layers, or a line per layer over its heads sorted by distance."""
         distance, mass = (np.asarray(self.item_values(subject, one, settings), float) for one in ITEMS)
         error = _error(subject, settings)
         uniform = float(self.item(subject, "uniform", settings)[0])
@@ -86,7 +86,7 @@ class AttentionDistanceView(View):
         )
         more = {}
         if subject.grid.prefix and settings["difference"] == "off":
-            more["told"] = (LocalizedText("{share} of its attention on prefix tokens"),)
+            more["told"] = (LocalizedText("{share} of its attention is on prefix tokens"),)
             more["also"] = {"share": [f"{one:.3f}" for one in mass.flat]}
         up = LocalizedText("Mean attention distance (px)")
         if settings["difference"] == "on":
@@ -99,11 +99,11 @@ class AttentionDistanceView(View):
         return chart if error is None else replace(chart, notes=(LocalizedText(REACH),))
 
     def detail(self, subject: ViewContext, settings: Settings) -> tuple[Chart, ...]:
-        """What each head spends on prefix tokens."""
+        """Return the chart of each head's attention on prefix tokens."""
         if not subject.grid.prefix:
             return ()
         mass, high = np.asarray(self.item_values(subject, "prefix_mass", settings), float), 1.0
-        up = LocalizedText("Share of attention on prefix tokens")
+        up = LocalizedText("Attention on prefix tokens")
         if settings["difference"] == "on":
             up, high = LocalizedText("{what}: after − before", what=up), None
         return (_chart(mass, settings, up, _title(subject), high=high),)
@@ -113,7 +113,7 @@ class AttentionDistanceView(View):
 
 
 def _error(subject: ViewContext, settings: Settings) -> np.ndarray | None:
-    """The standard error of each mean, px; None for one picture."""
+    """Return the standard error of each mean, px; None for one image."""
     if subject.survey is None or subject.survey.images < 2:
         return None
     return subject.survey.error("renormalised" if settings["rows"] == "renormalised" else "distance.distance")
@@ -123,12 +123,12 @@ def _title(subject: ViewContext) -> LocalizedText:
     count = 1 if subject.survey is None else subject.survey.images
     told = {"checkpoint": subject.checkpoint, "count": count}
     return LocalizedText(
-        "{checkpoint}, one picture" if count == 1 else "{checkpoint}, mean of {count} pictures", **told
+        "{checkpoint}, one image" if count == 1 else "{checkpoint}, mean of {count} images", **told
     )
 
 
 def _chart(values: np.ndarray, settings: Settings, up: str, title: str, **more: Any) -> Chart:
-    """Numbers by layer and head, as the setting "form" says."""
+    """Return the chart of values by layer and head, in the form of the setting "form"."""
     chart = by_layer(values, up, title, **more)
     if settings["form"] == "depth":
         return chart
@@ -143,16 +143,16 @@ def _chart(values: np.ndarray, settings: Settings, up: str, title: str, **more: 
         like["band"] = dots.band and tuple(end[at] for end in dots.band)
         like["said"] = [dots.said[i] for i in at] if dots.said else ()
         lines.append(Series(np.arange(1, heads + 1), row[order], name, ramp(layer, layers), **like))
-    along = LocalizedText("Heads of a layer, near to far")
+    along = LocalizedText("Heads of a layer, sorted by distance")
     return replace(chart, x_label=along, x=(0.4, heads + 0.6), series=tuple(lines))
 
 
 def _rows(
     subject: ViewContext, settings: Settings, numbers: Mapping[str, np.ndarray]
 ) -> list[dict[str, Any]]:
-    """A row for each head, layers and heads counted from 1; settings stand in every row."""
+    """Return one row per head with the settings; layers and heads count from 1."""
     name, source = subject.checkpoint, subject.trace or subject.survey
-    name = "'" + name if name[:1] in "=+-@\t\r" else name  # no formula
+    name = "'" + name if name[:1] in "=+-@\t\r" else name  # prevents a spreadsheet formula
     rows = settings["rows"] + (", after - before" if settings["difference"] == "on" else "")
     same = {"checkpoint": name, "pictures": numbers.get("pictures", 1), "rows": rows}
     ends, mass = {"uniform_px": numbers["uniform"], "dtype": source.dtype}, numbers["prefix_mass"]

@@ -16,8 +16,9 @@ from vitviz.views.printing import FrameSettings, growing
 from vitviz.views.shared import WHOLE, json_bytes, ledger_of, likeliest
 from vitviz.views.subject import Settings, ViewContext
 
-_NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be accounted for."
-ONE_MAP = "Only the account grows layer by layer; the maps of other methods are of all layers at once."
+_NO_HEAD = "{checkpoint} has no classifier, so there is no logit to attribute."
+_UNBALANCED = "No logit attribution for this prediction: {reason}"
+ONE_MAP = "Only logit attribution grows layer by layer; the maps of other methods cover all layers at once."
 _ASKED = ("target", "relative")
 _MAPPED = (*_ASKED, "method", "chosen", "until")
 _TRAIL = (*_ASKED, "chosen", "trail")
@@ -50,50 +51,52 @@ ARRAYS = {  # numbers of it that are taken home
     "sentences": sentences.arrays,
 }
 SHOWN = (  # beside the map
-    ("account", "The account"),
-    ("forming", "The answer forming"),
-    ("effects", "Each part taken away"),
-    ("writers", "Who wrote it"),
-    ("paths", "The largest paths"),
+    ("account", "Direct logit attribution"),
+    ("forming", "Logit lens"),
+    ("effects", "Component ablation"),
+    ("writers", "Upstream sources"),
+    ("paths", "Largest paths"),
     ("smallest", "Sufficient edges"),
-    ("sentences", "Each patch’s likeliest class"),
+    ("sentences", "Most likely class of each patch"),
 )
 _EXPLAINED = {"show": tuple(name for name, _ in SHOWN if name != "sentences"), "difference": ("on",)}
 _LIKELIEST = {"show": ("sentences",)}
 
 
 class AttributionView(View):
-    title = "Evidence"
+    title = "Attribution"
     words = ViewTexts.of_paper(r"""
-        The answer is a sum: every head, every MLP and every bias has added its share to it, for or against.
+        A logit is a sum: every head, MLP and bias raises or lowers it.
 
-        Orange patches spoke for the class, blue ones against; click a head to see its own, or take it away.
+        Orange raises the score, blue lowers it. Click a head to see its patches, or ablate it.
 
-        With the deviation $\sigma$ of the final norm held, $u = (w_c \circ \gamma)/\sigma$ and $\bar u = u -
-        \mathrm{mean}(u)$, the logit is $\langle \bar u, x^0 \rangle + \sum_{l,h,j} A^{l,h}_{0j} \langle
-        v_j^{l,h}, W_O^{l,h\top} \bar u \rangle + \sum_l \langle \bar u, b_O^l + m^l \rangle + \langle w_c,
-        \beta \rangle + b_c$: the start, each head's share by source token, biases and MLPs. Where an average
-        is read, the sums run over all patches too, each with its own $\sigma$ if it is normed first;
-        LayerScale multiplies what a branch adds; what attention pooling reads and its MLP adds are lines of
-        their own. The map sums the heads' shares by source patch. *Each part taken away*: what a head or an
-        MLP hands on is replaced by its mean over other pictures (shipped checkpoints: of the set they were
-        trained on; else vitviz's own photographs); the loss is the logit with it less the logit without it.
-        *The answer forming*: $W\,\mathrm{LN}(x^l) + b$ at every depth $l$, of what the classifier reads and
-        of each patch by itself. *Who wrote it*: what head $h$ reads at token $j$ is a sum over the embedding,
-        the position and what every earlier head, bias and MLP wrote there; with $A$ and $\sigma$ held its
-        share is the sum of their parts, and the same can be asked of an earlier head. *The largest paths*: a
-        path runs from a writer through heads into the answer. A search by an upper bound either proves that
-        the paths listed are the largest, or says what no other path exceeds. Large paths of opposite sign
-        cancel. *Sufficient edges*: some numbers of edges are tried, and margins need not grow with their
-        number. *Held against the truth*: one writer's part is taken out of what this head alone makes its
-        values (or queries, or keys) of, by a real pass in which all else runs on (path patching, Wang et al.
-        2022, arXiv 2211.00593); what the logit loses stands beside the share.
+        With the standard deviation $\sigma$ of the final norm frozen, $u = (w_c \circ \gamma)/\sigma$ and
+        $\bar u = u - \mathrm{mean}(u)$, the logit is $\langle \bar u, x^0 \rangle + \sum_{l,h,j} A^{l,h}_{0j}
+        \langle v_j^{l,h}, W_O^{l,h\top} \bar u \rangle + \sum_l \langle \bar u, b_O^l + m^l \rangle + \langle
+        w_c, \beta \rangle + b_c$: the start, each head's contribution by source token, biases and MLPs. For
+        average pooling, the sums also run over all patches, each with its own $\sigma$ if patches are normed
+        first. LayerScale multiplies the output of a branch. Attention pooling and its MLP are separate terms.
+        The map sums the heads' contributions by source patch. *Component ablation*: the output of a head or
+        an MLP is replaced by its mean over other images (shipped checkpoints: from their training set;
+        otherwise vitviz's own photographs). The drop is the logit before ablation minus the logit after.
+        *Logit lens*: $W\,\mathrm{LN}(x^l) + b$ at every depth $l$, for the classifier's input and for each
+        patch alone. *Upstream sources*: the input of head $h$ at token $j$ is a sum over the embedding, the
+        position and the outputs of all earlier heads, biases and MLPs at that token. With $A$ and $\sigma$
+        frozen, the head's contribution is the sum of their contributions. An earlier head can be decomposed
+        in the same way. *Largest paths*: a path runs from a source through heads to the output. A search with
+        an upper bound either proves that the listed paths are the largest, or gives a bound that no other
+        path exceeds. Large paths of opposite sign cancel. *Sufficient edges*: only some numbers of edges are
+        tried, and the margin need not grow with their number. *Check by edge ablation*: one source is removed
+        from the values (or queries, or keys) of this head alone, in a real forward pass in which everything
+        else responds (path patching, Wang et al. 2022, arXiv 2211.00593). The chart compares the drop in the
+        logit with the contribution.
 
         The final layer of equation 4; Elhage et al. 2021 and Gandelsman et al. 2024 (arXiv 2310.05916), with
-        the norm's mean moved onto the direction; the answer forming: Vilas et al. 2023 (arXiv 2310.18969)
+        the norm's mean moved onto the direction; logit lens: Vilas et al. 2023 (arXiv 2310.18969)
 
-        These are direct effects only: what an early head does through later layers stands in their lines. The
-        token at a place in a late layer is mixed already. The start is the same for every picture.
+        These are direct effects only: the effect of an early head through later layers is credited to those
+        layers. In a late layer, the token at a position is already a mixture. The start is the same for every
+        image.
     """)
     arrays = {
         "written_by_heads": "layer head",
@@ -121,18 +124,18 @@ class AttributionView(View):
     }
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
-        Choice("relative", "Logit", options=(("no", "As it is"), ("yes", "Against the mean class"))),
-        Choice("method", "Map by", options=MAPS, only=_EXPLAINED),
-        Choice("show", "Beside the map", options=SHOWN),
-        Choice("patchwise", "Patches by", options=PATCHWISE, default="naclip", only=_LIKELIEST),
-        Slider("least", "None below a cosine of", minimum=-1, step=0.01, default=-1, only=_LIKELIEST),
+        Choice("relative", "Logit", options=(("no", "Absolute"), ("yes", "Relative to the mean class"))),
+        Choice("method", "Method", options=MAPS, only=_EXPLAINED),
+        Choice("show", "Panel", options=SHOWN),
+        Choice("patchwise", "Patch scores", options=PATCHWISE, default="naclip", only=_LIKELIEST),
+        Slider("least", "Minimum cosine", minimum=-1, step=0.01, default=-1, only=_LIKELIEST),
         Slider("paths", "Paths", minimum=1, maximum=graph.MOST, default=12, only={"show": ("paths",)}),
         Slider("depth", "Depth", maximum="layers", default="layers", only={"show": ("forming",)}),
         Choice("part", options=(("heads", "Heads"), ("mlps", "MLPs"))),  # whose effects are in view
         IntSetting("layer", minimum=1, maximum="layers", default=1),  # whose parts are taken away
         Text("chosen", fits=r"|\d{1,3}(\.\d{1,3})?"),  # a layer's heads, or one head, both from 1
         Text("trail", fits=compute.TRAIL),  # heads from the answer back, from 1: what is asked who wrote it
-        Choice("beside", options=(("heads", "Every earlier head"), ("truth", "Held against the truth"))),
+        Choice("beside", options=(("heads", "Every earlier head"), ("truth", "Check by edge ablation"))),
         Choice("into", options=truth.INTO),  # of what the head reads a part is taken out
         Choice("parts_as", options=truth.PARTS_AS),
         Text("writer", fits=compute.WRITER),  # whose part is in view, layers and heads from 1
@@ -208,7 +211,7 @@ class AttributionView(View):
         try:
             ledger_of(subject)
         except VitvizError as error:
-            return LocalizedText("There is no account of this answer: {reason}", reason=message_of(error))
+            return LocalizedText(_UNBALANCED, reason=message_of(error))
         return None
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:

@@ -71,11 +71,8 @@ export function drawAccount(self, made) {
   const room = self.deep || 480;
   const tall = Math.max(140 * self.zoom, Math.min(260 * self.zoom, room * 0.32));
   const direct = differs(self)
-    ? t(
-        'Each line less what it was before, at the deviation of the last norm as it was before; what the ' +
-          'other deviation does is the line of the norm.',
-      )
-    : t('Attention that an early layer moved counts where it is read in the end: these are direct shares.');
+    ? t('Change per term at the earlier LayerNorm scale; the scale’s own effect is “norm”.')
+    : t('Direct effects only: what acts through later layers is credited to those layers.');
   drawChart(self, made, tall, direct);
   const above = () => made.drawn.node.offsetHeight + made.said.offsetHeight;
   const used = self.read('account', above) + 20 + 20 * self.zoom;
@@ -103,8 +100,8 @@ export function drawShares(self, made, { values, room, width, some = false, most
   const end = most ?? largest(self, some ? 'wall/patches' : 'wall', values);
   const told = { most: either(end) };
   const title = some
-    ? t('Of the chosen patches, up to {most}', told)
-    : t('The share of every head, up to {most}', told);
+    ? t('From the selected patches, up to {most}', told)
+    : t('Contribution of every head, up to {most}', told);
   made.shares.node.hidden = false;
   drawWall(self, made.shares, { values, most: end, title, room, width });
 }

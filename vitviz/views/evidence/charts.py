@@ -14,16 +14,16 @@ from vitviz.views.shared import class_name
 
 PALE = {ORANGE: "#e3b78e", BLUE: "#9cc3e2"}  # the same for an MLP
 HELD = (
-    "{sum} of {share}: patches {embedding}, places {positions}, heads {heads}, MLPs {mlps},"
-    " biases {biases}; attention and norms held."
+    "{sum} of {share}: patches {embedding}, positions {positions}, heads {heads}, MLPs {mlps}, biases"
+    " {biases}; attention and norms frozen."
 )
 LEGEND = (
-    (ORANGE, LocalizedText("for, by attention")),
-    (BLUE, LocalizedText("against, by attention")),
-    (PALE[ORANGE], LocalizedText("for, by an MLP")),
-    (PALE[BLUE], LocalizedText("against, by an MLP")),
+    (ORANGE, LocalizedText("raises (attention)")),
+    (BLUE, LocalizedText("lowers (attention)")),
+    (PALE[ORANGE], LocalizedText("raises (MLP)")),
+    (PALE[BLUE], LocalizedText("lowers (MLP)")),
 )
-NO_CORRELATION = "There is no correlation: there are too few, or all are alike."
+NO_CORRELATION = "No correlation: too few values, or all are equal."
 MARKED = 3  # dots whose distance from the diagonal is drawn
 
 
@@ -68,11 +68,11 @@ def account(view, subject, settings) -> Chart:
     along = LocalizedText(
         "start, layers, biases, norm, {sum}" if scaled else "start, layers, biases, {sum}", sum=total_is
     )
-    title = LocalizedText("The account, from the start to the {sum}", sum=total_is)
+    title = LocalizedText("Direct attribution, from the start to the {sum}", sum=total_is)
     ends = (-0.7, place[-1] + 0.7), (low - spare if low < 0 else 0.0, high + spare)
     like = {"bars": bars, "ticks": ticks, "named": LEGEND, "aspect": 0.78}
     like["question"] = f"{settings['target']}/{settings['relative']}/{settings['difference']}"
-    return Chart(along, LocalizedText("Share of the {sum}", sum=total_is), *ends, title, **like)
+    return Chart(along, LocalizedText("Contribution to the {sum}", sum=total_is), *ends, title, **like)
 
 
 def upstream_chart(view, subject, settings) -> Chart:
@@ -103,9 +103,9 @@ def upstream_chart(view, subject, settings) -> Chart:
     also = {"name": [writer_name(*one) for one in names], "hint": hints}
     told = {"of": {"writer": writer, "lit": lit}, "said": tuple(map(signed, values)), "also": also}
     told["told"] = (LocalizedText("{name}"), LocalizedText("{hint}"))
-    along = LocalizedText("patch, place, layers (heads, MLP pale), biases")
-    up = LocalizedText("Share of the {sum}", sum=sum_name(subject, settings))
-    title = LocalizedText("{head}: who wrote what it reads", head=writer_name("head", layer, head))
+    along = LocalizedText("patch, position, layers (heads; MLPs pale), biases")
+    up = LocalizedText("Contribution to the {sum}", sum=sum_name(subject, settings))
+    title = LocalizedText("{head}: upstream sources", head=writer_name("head", layer, head))
     ticks = tuple((ends + 2.0 * one + 0.5, str(one + 1)) for one in range(0, layer - 1, every))
     like = {"bars": Bars(place, np.zeros(len(bars)), values, shades, **told), "ticks": ticks, "named": LEGEND}
     like["question"] = f"{settings['target']}/{settings['relative']}/{followed}"
@@ -123,11 +123,11 @@ def forming(view, subject, settings) -> Chart:
         Series(depth, forming[:, i], name, SEVERAL[i], True, True, also={"name": [name] * len(depth)}, **told)
         for i, name in enumerate(names)
     )
-    along, across = LocalizedText("after so many layers"), (0, len(forming) - 1)
+    along, across = LocalizedText("layers applied"), (0, len(forming) - 1)
     if subject.trace.head_type == "value":
-        title = LocalizedText("The answer forming: value if the model ended there")
+        title = LocalizedText("Logit lens: value if the model stopped there")
         return Chart(along, LocalizedText("Value"), across, roomy(forming, 0.06), title, series, aspect=0.78)
-    title = LocalizedText("The answer forming: probability if the model ended there")
+    title = LocalizedText("Logit lens: probability if the model stopped there")
     like = {"percent": True, "aspect": 0.78}
     return Chart(along, LocalizedText("Probability"), across, (0.0, 1.0), title, series, **like)
 
@@ -146,14 +146,14 @@ def dots(view, subject, settings) -> Chart:
     also = {"layer": layer, "share": [signed(one) for one in x]}
     told = (
         *(() if heads else (LocalizedText("Layer {layer}, MLP"),)),
-        LocalizedText("its own share {share}"),
+        LocalizedText("direct contribution {share}"),
     )
-    said = [LocalizedText("without it the answer loses {effect}", effect=signed(one)) for one in y]
+    said = [LocalizedText("drop when ablated {effect}", effect=signed(one)) for one in y]
     of = {"layer": layer, "head": head[0]} if heads else {}
     named = LocalizedText("one head") if heads else LocalizedText("one MLP")
     parts = Series(x, y, named, BLUE, dots=True, of=of, said=said, told=told, also=also)
-    along, up = LocalizedText("its own share, in logits"), LocalizedText("lost without it, in logits")
-    title = LocalizedText("Its own share, and what the answer loses without it")
+    along, up = LocalizedText("direct contribution, in logits"), LocalizedText("drop when ablated, in logits")
+    title = LocalizedText("Direct contribution and drop when ablated")
     like = {"whole": False, "aspect": 0.78, "square": True}
     like["question"] = f"{settings['target']}/{settings['relative']}/{settings['part']}"
     notes = (_notes(subject, settings, shares, effects),)
@@ -163,7 +163,7 @@ def dots(view, subject, settings) -> Chart:
 def alike(*values: np.ndarray) -> tuple[Series, tuple[float, float]]:
     """Where effect and share are the same, and from where to where values and zero lie."""
     ends = np.array(roomy(np.concatenate(values), 0.06))
-    return Series(ends, ends, LocalizedText("lost as much as its own share"), GREY, line=True), tuple(ends)
+    return Series(ends, ends, LocalizedText("drop equals contribution"), GREY, line=True), tuple(ends)
 
 
 def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> LocalizedText:
@@ -171,7 +171,7 @@ def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Locali
     alike = []
     if settings["layer"] == 1:
         found = compute.agreement(subject, settings)[0 if settings["part"] == "heads" else 1]
-        known = LocalizedText("Correlation of share and loss: {value}", value=fixed(found, 2))
+        known = LocalizedText("Correlation of contribution and drop: {value}", value=fixed(found, 2))
         alike.append(LocalizedText(NO_CORRELATION) if math.isnan(found) else known)
     apart = np.abs(effects - shares)
     if not np.isfinite(apart).any():
@@ -179,9 +179,9 @@ def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Locali
     at = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
     name = writer_name("head" if len(at) > 1 else "mlp", *(int(one) + 1 for one in at))
     worst = LocalizedText(
-        "{name} is furthest from the line: {share} itself, {effect} lost without it. Later layers read"
-        " what it wrote, and react when it is gone; and the mean over other pictures that takes its place"
-        " still says something.",
+        "{name} is furthest from the line: contribution {share}, drop {effect}. Later layers depend on"
+        " its output and respond when it is ablated; the mean over other images that replaces it also"
+        " carries information.",
         name=name,
         share=signed(shares[at]),
         effect=signed(effects[at]),

@@ -26,18 +26,15 @@ TRAIL = r"|\d{1,3}\.\d{1,3}(-\d{1,3}\.\d{1,3}){0,11}"  # heads from the answer b
 WRITER = r"|embedding|positions|constant|(bias|mlp)\.\d{1,3}|head\.\d{1,3}\.\d{1,3}"
 SHOWN = 5  # likeliest classes that the picker offers at once
 BEST = 3  # of a patch's own answers that are named
-EDITED = (
-    "Maps by gradients are not made of a model from which something was taken away. Put it back, or read the"
-    " account."
-)
+EDITED = "Gradient maps need the full model. Restore the removed parts, or use direct logit attribution."
 ONE_ONLY = {  # by readout, why a patch alone cannot be read
     "attention": (
-        "A patch has no answer of its own here, because the classifier reads attention pooling, which weighs"
-        " all patches together."
+        "Patches have no predictions of their own here, because the classifier reads attention pooling,"
+        " which weighs all patches together."
     ),
     "class and average": (
-        "A patch has no answer of its own here, because the classifier reads the class token and the mean of"
-        " the patches side by side."
+        "Patches have no predictions of their own here, because the classifier reads the class token and"
+        " the mean of the patches side by side."
     ),
 }
 

@@ -15,7 +15,7 @@ export function effects(self, { pick }) {
   );
   const totals = wall(self, pick);
   Object.assign(made, { part: '', parts, totals });
-  const kind = { class: 'vv-buttons', role: 'group', 'aria-label': t('Beside the map') };
+  const kind = { class: 'vv-buttons', role: 'group', 'aria-label': t('Panel') };
   const bar = { class: 'vv-buttons', 'data-export': 'no' };
   const row = el('div', bar, el('span', kind, ...parts), ...made.nodes);
   const panel = { class: 'vv-stack vv-effects', hidden: true };
@@ -62,7 +62,7 @@ function draw(self, made) {
   });
   const direct = self.data.direct.values;
   const most = largest(self, 'walls', direct, values);
-  const title = t('What the answer loses without each head, up to {most}', { most: either(most) });
+  const title = t('Drop when each head is ablated, up to {most}', { most: either(most) });
   drawWall(self, made.totals, { values, most, title, room: walls / 2, width });
   drawShares(self, ui.made, { values: direct, room: walls / 2, width, most });
 }
@@ -72,7 +72,9 @@ export function smallest(self) {
   const made = stepwise(self, { next: further, draw: paint });
   const said = el('p', {
     class: 'vv-text',
-    text: t('Edges are kept by the largest share, all others replaced, and the model is run each time.'),
+    text: t(
+      'The edges with the largest contributions are kept, all others replaced, and the model is rerun.',
+    ),
   });
   const bar = el('div', { class: 'vv-buttons', 'data-export': 'no' }, ...made.nodes);
   const kind = { class: 'vv-stack vv-alone', hidden: true };

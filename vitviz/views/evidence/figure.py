@@ -12,10 +12,7 @@ from vitviz.views.evidence import charts, compute, sentences, truth
 from vitviz.views.printing import fixed, join_texts, map_over_image, prefix_name, signed, writer_name
 from vitviz.views.shared import target_name
 
-HELD = (
-    "Each line less what it was before, at the deviation of the last norm as it was before; what the other"
-    " deviation does is the line of the norm."
-)
+HELD = "Change per term at the earlier LayerNorm scale; the scale’s own effect is “norm”."
 
 
 def plate(view, subject, settings, asked) -> FigureSpec:
@@ -26,7 +23,7 @@ def plate(view, subject, settings, asked) -> FigureSpec:
     deeper = settings["show"] == "writers"
     values = np.asarray(view.item(subject, "writer_map" if deeper else "map", settings), float)
     most, direct = balanced(values), settings["method"] == "ledger"
-    label = LocalizedText("Relevance of each patch, as the method gives it")
+    label = LocalizedText("Relevance of each patch, in the method’s own units")
     label = _share(subject, settings) if direct else label
     marks = tuple(PatchFrame(patch, "#111111") for patch in settings["patches"])
     what = _upstream_caption(subject, settings) if deeper else _what(settings)
@@ -46,7 +43,7 @@ def _upstream_caption(subject, settings) -> str:
     """The head that reads, and whose part is in view."""
     reader = writer_name("head", *(one + 1 for one in compute.trail(subject, settings)[-1]))
     kind, *place = settings["writer"].split(".")
-    writer = writer_name(kind, *place) if kind else LocalizedText("all writers")
+    writer = writer_name(kind, *place) if kind else LocalizedText("all sources")
     return LocalizedText("{head}: {writer}, by patch", head=reader, writer=writer)
 
 
@@ -57,7 +54,7 @@ def _writers(view, subject, settings, main, asked) -> FigureSpec:
     if not asked.detail or not np.isfinite(heads).any():
         return FigureSpec(((main,),), chart.notes, width=NARROW)
     most = balanced(heads)
-    title = LocalizedText("Every earlier head, up to {most}", most=signed(most))
+    title = LocalizedText("Earlier heads, up to {most}", most=signed(most))
     label = _share(subject, settings)
     wall = _cells(heads, {**settings, "chosen": ""}, most, title, label)
     held = (truth.chart(subject, settings),) if settings["beside"] == "truth" else ()
@@ -83,9 +80,9 @@ def _notes(view, subject, settings) -> list[str]:
     if settings["method"] != "ledger":
         explained, rest = np.asarray(view.item(subject, "explained", settings), float)
         if np.isnan(explained):
-            return [LocalizedText("The sum of this map means nothing: its numbers only order the patches.")]
+            return [LocalizedText("This map only ranks the patches; its values do not sum to the logit.")]
         said = LocalizedText(
-            "Map, prefix and constants together; {rest} is left unexplained.", rest=fixed(rest)
+            "Sum of map, prefix tokens and constants; {rest} remains unexplained.", rest=fixed(rest)
         )
         return [_balance(subject, settings, explained, logit), said]
     patches, *prefix = np.asarray(view.item(subject, "sources", settings), float)
@@ -141,12 +138,12 @@ def _walls(view, subject, settings) -> tuple[Matrix, ...]:
     else:
         return ()
     most = balanced(np.stack([shares, *losses]))
-    lost = LocalizedText("What the answer loses without each head, up to {most}", most=f"±{most:.2f}")
+    lost = LocalizedText("Drop when each head is ablated, up to {most}", most=f"±{most:.2f}")
     chosen = settings["patches"] and not losses
-    own = "Of the chosen patches, up to {most}" if chosen else "The share of every head, up to {most}"
+    own = "From the selected patches, up to {most}" if chosen else "Contribution of every head, up to {most}"
     return (
         *(
-            _cells(one, settings, most, lost, LocalizedText("Loss of the logit: against, for"))
+            _cells(one, settings, most, lost, LocalizedText("Drop in the logit: negative, positive"))
             for one in losses
         ),
         _cells(shares, settings, most, LocalizedText(own, most=f"±{most:.2f}"), _share(subject, settings)),
@@ -165,4 +162,5 @@ def _cells(values: np.ndarray, settings, most: float, title: str, label: str) ->
 
 def _share(subject, settings) -> LocalizedText:
     """The label of a scale of shares of it."""
-    return LocalizedText("Share of the {sum}: against, for", sum=charts.sum_name(subject, settings))
+    name = charts.sum_name(subject, settings)
+    return LocalizedText("Contribution to the {sum}: negative, positive", sum=name)

@@ -24,12 +24,12 @@ SUMS = (
 )
 PROVEN = "They are proven to be the largest: no other path exceeds {bound}."
 FOUND = (
-    "They are the largest found along {opened} chains of heads, where the search was ended. No unlisted path"
+    "They are the largest found before the search stopped at {opened} chains of heads. No unlisted path"
     " exceeds {bound}."
 )
-LARGEST = "The {count} largest paths into the answer"
-LARGEST_FOUND = "The {count} largest paths found into the answer"
-HELD = "An MLP ends a path; attention and norms are held."
+LARGEST = "The {count} largest paths to the output"
+LARGEST_FOUND = "The {count} largest paths found to the output"
+HELD = "Paths are not traced through MLPs; attention and norms are frozen."
 
 
 def largest_paths(subject: ViewContext, settings: Settings):
@@ -53,7 +53,7 @@ def steps(path) -> list[tuple]:
 
 
 def step_name(step: tuple) -> LocalizedText:
-    return LocalizedText("the answer") if step == ("answer",) else writer_name(*step)
+    return LocalizedText("the output") if step == ("answer",) else writer_name(*step)
 
 
 def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
@@ -97,13 +97,13 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
         some = [step for step in nodes if (step in trails) == heads]
         x, y = np.asarray([place(step) for step in some], float).reshape(-1, 2).T
         of = {"show": ["writers"] * len(some), "trail": [trails[step] for step in some]} if heads else {}
-        hint = LocalizedText("Click to see who wrote what it reads") if heads else ""
+        hint = LocalizedText("Click to see its upstream sources") if heads else ""
         also = {"name": [step_name(step) for step in some], "hint": [hint] * len(some)}
         told = (LocalizedText("{name}"), LocalizedText("{hint}"))
         said = [signed(nodes[step]) for step in some]
         series.append(Series(x, y, "", GREY, dots=True, of=of, said=said, told=told, also=also))
     last = LocalizedText("MLPs"), LocalizedText("biases")
-    names = [LocalizedText("patch"), LocalizedText("place"), *map(str, rows[2:-2]), *last]
+    names = [LocalizedText("patch"), LocalizedText("position"), *map(str, rows[2:-2]), *last]
     told = {"shown": paths.total - paths.left_out, "rest": paths.left_out, "total": paths.total}
     bound = {"bound": fixed(math.ceil(100 * paths.bound) / 100, 2), "opened": str(paths.opened)}
     sums = LocalizedText(SUMS, count=len(shown), **{name: signed(one) for name, one in told.items()})
@@ -112,7 +112,7 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
     like["ticks"] = tuple((float(one), str(one)) for one in range(1, about.layers + 1))
     like["y_ticks"] = tuple((-float(i), name) for i, name in enumerate(names))
     like["named"] = (ORANGE, LocalizedText("for")), (BLUE, LocalizedText("against"))
-    axes = LocalizedText("the input, layers, the answer"), LocalizedText("head")
+    axes = LocalizedText("input, layers, output"), LocalizedText("head")
     ends = (-0.4, about.layers + 1.4), (0.6 - len(rows), 0.6)
     title = LocalizedText(LARGEST if paths.proven else LARGEST_FOUND, count=len(shown))
     return Chart(*axes, *ends, title, tuple(series), **like)

@@ -10,7 +10,7 @@ export function drawForming(self, made) {
   const size = self.zoom;
   const tall = Math.max(160 * size, Math.min(380 * size, (self.deep || 420) - 210 * size));
   const afresh = t(
-    'The final norm is applied afresh at every depth; early layers were never trained to be read so.',
+    'The final norm is recomputed at every layer; early layers were never trained to be read this way.',
   );
   drawChart(self, made, tall, `${afresh} ${soFar(self)}`, self.settings.depth);
   made.shares.node.hidden = true;
@@ -25,7 +25,7 @@ function soFar(self) {
     logit: signed(values.at(-1)),
   };
   return t(
-    'With the norm held as in the end, the share so far after {depth} layers is {share} of {logit}.',
+    'At the final norm scale, the contributions after {depth} layers sum to {share} of {logit}.',
     told,
   );
 }
@@ -52,7 +52,7 @@ export function ownAnswers(self, name) {
     high: high > low ? high : low + 1,
     colours: 'viridis',
     label,
-    title: t('Each patch’s own answer after {depth} layers', { depth }),
+    title: t('Prediction of each patch after {depth} layers', { depth }),
     said: (cell) => scored(own.values[cell], head_type),
   };
 }
@@ -72,10 +72,7 @@ export function bestOf(self, cell) {
 /** What such an answer is worth: a reading, a probe, or why there is none. */
 export function worth(self) {
   const { patches } = self.summary;
-  if (patches === 'probe')
-    return t(
-      'A probe: the classifier was never trained to read a patch, so this is not the model’s opinion.',
-    );
+  if (patches === 'probe') return t('A probe: the classifier was never trained to read a single patch.');
   if (patches === 'reading') return t('A reading: the classifier reads the mean of these patches.');
   return t(patches);
 }

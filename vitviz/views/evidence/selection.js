@@ -155,8 +155,8 @@ function chooseClasses(self, field) {
     const told = { name: text, count: labels.length || names.length };
     unknown.replaceChildren(
       near.length
-        ? t('No {name} among {count} classes. Nearest:', told)
-        : t('No {name} among {count} classes. Likeliest here:', told),
+        ? t('No class named {name} among {count}. Closest names:', told)
+        : t('No class named {name} among {count}. Most likely here:', told),
       ...offered.map((name) => button(t(name), () => take(name))),
     );
     unknown.style.left = `${field.offsetLeft}px`;

@@ -21,7 +21,7 @@ export const placesOf = (pairs, named, least) =>
 /** The legend of `entries`, and what is `lit`: under the pointer an entry's patches stand alone. */
 export function legend() {
   const list = el('ul', { class: 'vv-likeliest' });
-  const title = el('p', { class: 'vv-h', text: t('Each patch’s likeliest class') });
+  const title = el('p', { class: 'vv-h', text: t('Most likely class of each patch') });
   return { node: stack(title, list), list, lit: -1, places: [], entries: [] };
 }
 
@@ -33,7 +33,7 @@ export const markEntry = ({ list, places }, cell) =>
 export function drawLegend(self, made) {
   const { least } = self.settings;
   const named = unpacked(self.data.legend);
-  const none = [null, t('None: below {least}', { least: number(Number(least)) }), 'transparent'];
+  const none = [null, t('None: cosine below {least}', { least: number(Number(least)) }), 'transparent'];
   made.entries = [...named, none];
   made.places = placesOf(self.data.likeliest.values, named, least);
   const light = (place) => {
@@ -68,7 +68,7 @@ export function likeliestMap(self, { places, entries, lit }) {
     high: 1,
     colours: 'balance', // over the photograph in grey
     label: '',
-    title: t('Each patch’s likeliest class, by {method}', { method }),
+    title: t('Most likely class of each patch, by {method}', { method }),
     said: (cell) => `${className(self, values[2 * cell])}: ${number(values[2 * cell + 1])}`,
   };
 }

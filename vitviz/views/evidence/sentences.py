@@ -20,9 +20,9 @@ from vitviz.views.shared import passes_of
 from vitviz.views.subject import Settings, ViewContext
 
 COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7")  # Okabe and Ito
-FEW = "it takes two given classes at least, such as sentences, to say which is the likeliest"
-TITLE = "Each patch’s likeliest class, by {method}"
-ADDS = "Cosines of each patch alone with each class: they add up to nothing."
+FEW = "naming the most likely class needs at least two given classes, such as sentences"
+TITLE = "Most likely class of each patch, by {method}"
+ADDS = "Cosines of each patch alone with each class; they do not sum to the logit."
 
 
 def several(subject: ViewContext) -> bool:
@@ -73,7 +73,7 @@ def plate(subject: ViewContext, settings: Settings, asked) -> FigureSpec:
     title = LocalizedText(TITLE, method=TITLES[settings["patchwise"]])
     values, grey = np.where(shown < 0, np.nan, found["cosines"]), image_seen(subject, asked, grey=True)
     drawn = Map(title, grey, values, colours[shown], opacity=0.72, aspect=shape_of(subject.grid))
-    none = LocalizedText("None: below {least}", least=number(settings["least"]))
+    none = LocalizedText("None: cosine below {least}", least=number(settings["least"]))
     rows, samples = [], []
     for place, (_, name, colour) in enumerate((*named, (None, none, ""))):
         first, *more = [name] if isinstance(name, LocalizedText) else wrap(name, 48) or [name]

@@ -64,7 +64,7 @@ export function stepwise(self, { next, draw: drawn, item = 'chart', pick = undef
   function progress(count, said, done = made.done) {
     bar.value = done / count;
     bar.hidden = go.hidden = done === count || Boolean(refusal());
-    go.textContent = flight ? t('Stop') : done ? t('Go on') : t('Begin');
+    go.textContent = flight ? t('Stop') : done ? t('Continue') : t('Begin');
     told.textContent = bar.hidden ? '' : said;
     made.node.dataset.done = done === count ? 'all' : String(done);
   }

@@ -16,13 +16,13 @@ PRESERVE = (
     "The {count} largest edges ({share} %) preserve the prediction. Of {tried} sizes tried, this is the"
     " smallest that does; from {stable} edges ({part} %) on, all of these do."
 )
-AHEAD = "ahead of the next class, in logits"
-OTHER = "below, the answer is the other of yes and no"
-ONE_AHEAD = "beyond even odds of yes and no, in logits"
+AHEAD = "margin over the next class, in logits"
+OTHER = "below this line, the yes/no prediction flips"
+ONE_AHEAD = "margin over even odds, in logits"
 CHANCE = "Of these sizes, random subsets first preserve it at {chance}."
 UNTRIED = "The margin need not grow with the number of edges, so sizes that were not tried may differ."
 NONE = "Another class is ahead with all edges kept, so there is no prediction to preserve."
-RANDOM = "at random, {count} orders"
+RANDOM = "in {count} random orders"
 
 
 def ranked(subject: ViewContext, settings: Settings):
@@ -69,14 +69,14 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
     def line(y: np.ndarray, name: LocalizedText, colour: str, band: tuple | None = None) -> Series:
         return Series(x, y, name, colour, True, True, band, said=list(map(signed, y)), **told)
 
-    by_share = line(found[0], LocalizedText("by the largest share"), BLUE)
+    by_share = line(found[0], LocalizedText("by largest contribution"), BLUE)
     band, name = (found[1:].min(axis=0), found[1:].max(axis=0)), LocalizedText(RANDOM, count=DRAWS)
     chance = line(found[1:].mean(axis=0), name, GREY, band)
     one = subject.trace.logits.numel() == 1 and subject.trace.head_type == "sigmoid"  # a yes or no
     along, up = LocalizedText("edges kept, in %"), LocalizedText(ONE_AHEAD if one else AHEAD)
-    title = LocalizedText("What is left of the answer with some edges alone")
+    title = LocalizedText("Margin with only some edges kept")
     level = ReferenceLine(
-        0.0, LocalizedText(OTHER if one else "below, another class is the answer"), colour=ORANGE
+        0.0, LocalizedText(OTHER if one else "below this line, another class is predicted"), colour=ORANGE
     )
     like = {"whole": False, "aspect": 0.78, "question": f"{settings['target']}/smallest"}
     like["notes"] = _notes(counts, found, edges) if len(counts) == STEPS else ()

@@ -18,11 +18,13 @@ function tellMap(self, all, picked) {
   const [explained, rest] = data.explained.values;
   const values = data.map.values;
   const nothing = values.every((value) => value <= 0);
-  ui.balance.textContent = Number.isNaN(explained) ? t('No balance') : balanced(self, explained, all.logit);
+  ui.balance.textContent = Number.isNaN(explained)
+    ? t('No sum to compare')
+    : balanced(self, explained, all.logit);
   const said = Number.isNaN(explained)
-    ? t('The sum of this map means nothing: its numbers only order the patches.')
-    : t('Map, prefix and constants together; {rest} is left unexplained.', { rest: fixed(rest, 3) });
-  ui.parts.textContent = nothing ? `${t('Nothing positive here.')} ${said}` : said;
+    ? t('This map only ranks the patches; its values do not sum to the logit.')
+    : t('Sum of map, prefix tokens and constants; {rest} remains unexplained.', { rest: fixed(rest, 3) });
+  ui.parts.textContent = nothing ? `${t('No positive values here.')} ${said}` : said;
   choice(ui, picked.length > 0, '');
 }
 
@@ -33,7 +35,7 @@ export function tell(self, picked, [layer, head]) {
   const names = grid.prefix;
   ui.balance.textContent = balanced(self, all.sum, all.logit);
   if (likeliest(self)) {
-    ui.parts.textContent = t('Cosines of each patch alone with each class: they add up to nothing.');
+    ui.parts.textContent = t('Cosines of each patch alone with each class; they do not sum to the logit.');
     return choice(ui, picked.length > 0, '');
   }
   if (self.settings.method !== 'ledger') return tellMap(self, all, picked);
@@ -53,7 +55,7 @@ export function tell(self, picked, [layer, head]) {
     const { heads } = self.value;
     const shares = data.heads.values.slice((layer - 1) * heads, layer * heads);
     const share = head ? shares[head - 1] : shares.reduce((a, b) => a + b, 0);
-    said = t('Chosen: {share}; everything else: {rest}', {
+    said = t('Selected: {share}; everything else: {rest}', {
       share: signed(share),
       rest: signed(all.sum - share),
     });

@@ -17,13 +17,14 @@ from vitviz.views.shared import WHOLE, json_bytes
 from vitviz.views.subject import Settings, ViewContext
 
 BATCH, MOST = 8, 48  # edges that are run at once, and of one head
-INTO = (("value", "its values"), ("query", "its queries"), ("key", "its keys"))
-PARTS_AS = (("mean", "mean instead"), ("zero", "zero instead"))
-WHY = "The share holds attention and norms, the effect lets all else run on."
-RUN = "{count} of {of} edges were run, drawn at random by a fixed seed."
+INTO = (("value", "the head’s values"), ("query", "the head’s queries"), ("key", "the head’s keys"))
+PARTS_AS = (("mean", "mean over other images"), ("zero", "zero vector"))
+WHY = "Contributions freeze attention and norms; effects let the model respond."
+RUN = "{count} of {of} edges were run, sampled at random with a fixed seed."
 ALL = "All {of} edges were run."
-CORRELATION = "Correlation of share and effect: {value}."
-ALONG = "Shares are along the path in view, effects on all ways to the answer."
+CORRELATION = "Correlation of contribution and effect: {value}."
+ALONG = "Contributions follow the path in view; effects include all paths to the output."
+INDIRECT = "With attention frozen, the inputs to queries and keys have no direct contribution."
 
 
 def edges(subject: ViewContext, settings: Settings) -> tuple[list, int]:
@@ -76,18 +77,18 @@ def chart(subject: ViewContext, settings: Settings) -> Chart:
     keys = [".".join(map(str, one)) for one in names]
     bars = [f"heads.{one[1]}" if one[0] == "head" else key for one, key in zip(names, keys, strict=True)]
     also = {"name": [writer_name(*one) for one in names], "share": [signed(one) for one in shares]}
-    told = (LocalizedText("{name}"), *([LocalizedText("its own share {share}")] if valued else []))
-    said = [LocalizedText("without it the answer loses {effect}", effect=signed(one)) for one in effects]
+    told = (LocalizedText("{name}"), *([LocalizedText("direct contribution {share}")] if valued else []))
+    said = [LocalizedText("drop when ablated {effect}", effect=signed(one)) for one in effects]
     of = {"writer": keys, "lit": bars}
     dots = Series(
-        x, effects, LocalizedText("one writer"), BLUE, dots=True, of=of, said=said, told=told, also=also
+        x, effects, LocalizedText("one source"), BLUE, dots=True, of=of, said=said, told=told, also=also
     )
-    along = LocalizedText("its own share, in logits" if valued else "layer that wrote it")
+    along = LocalizedText("direct contribution, in logits" if valued else "source layer")
     axes = along, LocalizedText("effect, in logits"), ends, ends if valued else alike(effects)[1]
     asked = (str(settings[one]) for one in ("target", "relative", "trail", "into", "parts_as"))
     like = {"whole": not valued, "aspect": 0.78, "square": valued, "question": "/".join(asked)}
     series, notes = (line, dots) if valued else (dots,), _notes(subject, settings, shares, effects)
-    return Chart(*axes, LocalizedText("Held against the truth"), series, notes=notes, **like)
+    return Chart(*axes, LocalizedText("Check by edge ablation"), series, notes=notes, **like)
 
 
 def _notes(
@@ -100,7 +101,7 @@ def _notes(
         return ()
     ran = LocalizedText(ALL if len(some) == of else RUN, count=len(some), of=of)
     if settings["into"] != "value":
-        return ran, LocalizedText("With attention held, what a query or a key reads has no share.")
+        return ran, LocalizedText(INDIRECT)
     value = lazy.effects.pearson(from_numpy(effects), from_numpy(shares))
     alike = (
         LocalizedText(NO_CORRELATION)

@@ -19,7 +19,7 @@ import { drawWriters, writers, written, writtenMap } from './writers.js';
 const SUMS = ['map', 'heads', 'mlps', 'biases', 'lines', 'explained', 'sources', 'share', 'direct'];
 
 export default () => ({
-  title: 'Evidence',
+  title: 'Attribution',
   walled: true,
   pictures: () => ['upload'],
   items: (self) => [
@@ -48,11 +48,11 @@ export default () => ({
           : likeliest(self)
             ? [t('cosine of the patch alone')]
             : differs(self)
-              ? [t('change of its share, in logits')]
+              ? [t('change of its contribution, in logits')]
               : self.value.head_type === 'value'
                 ? [value >= 0 ? t('raises the value') : t('lowers the value')]
-                : [value >= 0 ? t('speaks for it, in logits') : t('speaks against it, in logits')]),
-        t('Click to choose, drag for several'),
+                : [value >= 0 ? t('raises the logit') : t('lowers the logit')]),
+        t('Click to select, drag to select several'),
       ],
       pick: (cell) => toggle(self, [cell]),
       hover: (cell) => likeliest(self) && markEntry(self.ui.legend, cell),
@@ -61,11 +61,11 @@ export default () => ({
     const balance = el('strong', { class: 'vv-balance' });
     const parts = el('p', { class: 'vv-text vv-lines' });
     const picked = el('p', { class: 'vv-text vv-picked', role: 'status' });
-    const away = button(t('Take away'), () => takeAway(self), { class: 'vv-away', 'data-export': 'no' });
+    const away = button(t('Ablate'), () => takeAway(self), { class: 'vv-away', 'data-export': 'no' });
     const back = button('×', () => clear(self), {
       'data-export': 'no',
-      title: t('Choose nothing'),
-      'aria-label': t('Choose nothing'),
+      title: t('Clear selection'),
+      'aria-label': t('Clear selection'),
     });
     self.figure.append(
       stack(question, drawn.node, div('vv-balanced', balance, away, back), div('vv-either', parts, picked)),
@@ -127,8 +127,8 @@ export default () => ({
       high: shared,
       colours: 'balance',
       label: direct
-        ? t('Share of the {sum}: against, for', { sum: sumName(self) })
-        : t('Relevance of each patch, as the method gives it'),
+        ? t('Contribution to the {sum}: negative, positive', { sum: sumName(self) })
+        : t('Relevance of each patch, in the method’s own units'),
       title: what,
     };
     const deeper = shown(self) === 'writers';

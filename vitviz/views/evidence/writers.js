@@ -22,8 +22,8 @@ function truth(self, pick) {
       { 'aria-label': label, onchange: ({ target }) => self.set(name, target.value) },
       self.control(name).options.map(([value, text]) => [value, t(text)]),
     );
-  made.choices = { into: choice('into', t('Read as')), parts_as: choice('parts_as', t('In its place')) };
-  made.open = button(t('Held against the truth'), () => self.set('beside', held(self) ? 'heads' : 'truth'));
+  made.choices = { into: choice('into', t('Edge into')), parts_as: choice('parts_as', t('Replacement')) };
+  made.open = button(t('Check by edge ablation'), () => self.set('beside', held(self) ? 'heads' : 'truth'));
   made.inner = [...Object.values(made.choices), el('span', { class: 'vv-buttons' }, ...made.nodes)];
   const bar = el('div', { class: 'vv-buttons', 'data-export': 'no' }, made.open, ...made.inner);
   made.inner.push(made.drawn.node, made.problem);
@@ -72,14 +72,14 @@ function withChosen(figure, writer) {
   return { ...figure, series: [...figure.series, one] };
 }
 
-const NAMES = { embedding: 'the embedding', positions: 'the positions', constant: 'biases within' };
+const NAMES = { embedding: 'the embedding', positions: 'the positions', constant: 'inner biases' };
 
 /** The panel, out of view until it is asked for. */
 export function writers(self) {
   const made = {};
   Object.assign(made, {
     drawn: chartBeside(self, { pick: ({ writer }) => writer && pick(self, made, writer) }),
-    crumbs: el('nav', { class: 'vv-buttons vv-crumbs', 'aria-label': t('From the answer back') }),
+    crumbs: el('nav', { class: 'vv-buttons vv-crumbs', 'aria-label': t('From the prediction back') }),
     on: button('', () => open(self, made, self.settings.writer.split('.').slice(1)), { 'data-export': 'no' }),
     wall: wall(self, (layer, head) => pick(self, made, `head.${layer}.${head}`)),
     held: truth(self, (writer) => pick(self, made, writer)),
@@ -133,13 +133,13 @@ export function writtenMap(self) {
   const last = unpacked(self.data.trail).at(-1);
   const name = `writers/${path([last])}/${self.settings.writer}/${asked(self)}`;
   const most = still(self, name, 0, reach(Array.from(values).filter(Number.isFinite)))[1] || 1;
-  const who = self.settings.writer ? named(self.settings.writer) : t('all writers');
+  const who = self.settings.writer ? named(self.settings.writer) : t('all sources');
   return {
     values,
     low: -most,
     high: most,
     colours: 'balance',
-    label: t('Share of the {sum}: against, for', { sum: sumName(self) }),
+    label: t('Contribution to the {sum}: negative, positive', { sum: sumName(self) }),
     title: t('{head}: {writer}, by patch', { writer: who, head: headName(last) }),
   };
 }
@@ -161,7 +161,7 @@ export function drawWriters(self, made) {
   drawWall(self, made.wall, {
     values,
     most,
-    title: t('Every earlier head, up to {most}; click twice to follow it', { most: signed(most) }),
+    title: t('Earlier heads, up to {most}; click twice to follow one', { most: signed(most) }),
     room: Math.max(160 * size, room - tall - 226 * size),
     width,
     chosen: /^head\.(.*)/.exec(self.settings.writer)?.[1] ?? '',
@@ -187,8 +187,8 @@ function crumbs(self, made) {
       'aria-current': i === made.steps.length - 1 ? 'step' : undefined,
     }),
   );
-  made.crumbs.replaceChildren(span(t('the answer')), ...found);
+  made.crumbs.replaceChildren(span(t('the output')), ...found);
   const head = writer.startsWith('head.');
   made.on.disabled = !head;
-  made.on.textContent = head ? t('Follow {head}', { head: named(writer) }) : t('Choose a head to follow it');
+  made.on.textContent = head ? t('Follow {head}', { head: named(writer) }) : t('Select a head to follow');
 }

@@ -41,7 +41,7 @@ MOST = 16  # the last step of the longest: eighths of two patches
 
 
 class PerturbationsView(View):
-    title = "Experiment"
+    title = "Perturbations"
     on_request = True
     every_patch = True
     words = ViewTexts.from_text(r"""
@@ -76,7 +76,7 @@ class PerturbationsView(View):
             options=tuple((name, kind.name) for name, kind in KINDS.items()),
         ),
         Choice(
-            "score", "Watched", options=(("probability", "Probability"), ("kept", "Answer kept")),
+            "score", "Watched", options=(("probability", "Probability"), ("kept", "Prediction kept")),
             of_values=(("logit", "Value"),),
         ),
         IntSetting("step", maximum=MOST, default=5),  # the point of the curves that is looked at
@@ -235,7 +235,7 @@ def way_name(way: str) -> LocalizedText:
 def done_at(grid: Grid, kind: str, step: int) -> LocalizedText:
     """What was done at a point of the curves."""
     if step == 0:
-        return LocalizedText("the whole picture")
+        return LocalizedText("the whole image")
     count, patches = int(lazy.perturbation.steps_of(grid, kind)[step]), grid.patches
     told = {"share": lazy.perturbation.places_of(grid, kind)[step], "count": count, "patches": patches}
     return LocalizedText(KINDS[kind].done, side=round((patches / count) ** 0.5), **told)

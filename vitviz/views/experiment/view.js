@@ -135,7 +135,7 @@ function range(self, name, label, minimum) {
 }
 
 export default () => ({
-  title: 'Experiment',
+  title: 'Perturbations',
   walled: true,
   pictures: () => ['input'],
   items: ({ settings, key }) => [
@@ -212,7 +212,7 @@ const this_ = {
       : run.life
         ? t('{done} of {count}', { done, count })
         : done && !whole
-          ? t('Stopped; what is known stays.')
+          ? t('Stopped. Results so far are kept.')
           : '';
     ui.far.show({ on: run.life, whole, share: done / count, start: t('Start the experiment'), text });
     this_.curves(self, run, plan);

@@ -1,4 +1,4 @@
-"""Attention by hand: any token's attention in every head of every layer."""
+"""Attention explorer: the attention of any token in every head of every layer."""
 
 import math
 from typing import Any
@@ -23,14 +23,14 @@ from vitviz.views.printing import FrameSettings, each
 from vitviz.views.shared import distances_of, json_bytes
 from vitviz.views.subject import Settings, ViewContext
 
-WHOLE = 600  # up to so many tokens a layer is handed out whole, so that hovering asks for nothing
+WHOLE = 600  # up to this number of tokens a whole layer is sent, so hovering needs no request
 _LINE = ("layer", "head", "direction")
 _OF_A_LAYER = {"show": ("head", "mean"), "beside": ("score",)}
 _OF_A_HEAD = {"show": ("head",), "beside": ("score",)}
 
 
 def require_whole(trace) -> None:
-    """TooMuch where a layer's attention, tokens x tokens in each head, is too much to be sent at once."""
+    """Raise TooMuch if a layer's attention (head, token, token) is too large to be sent at once."""
     if trace.grid.tokens > WHOLE:
         raise TooMuch(
             f"A whole layer is sent for inputs of up to {WHOLE} tokens, and this one has {trace.grid.tokens}."
@@ -42,23 +42,23 @@ class AttentionView(View):
     title = "Attention"
     endpoint = "patch_attention"
     words = ViewTexts.of_paper(r"""
-        In each layer, every head lets each token look at all others and decide how much of each to take over.
+        Each head lets every token attend to all tokens and copy a weighted mix.
 
-        Move over the picture to see where a patch looks, click to hold it; the wall has the same in all
-        heads.
+        Point at a patch to see where it attends. Click to lock. The grid shows all heads.
 
         $A^{l,h} = \mathrm{softmax}(q k^\top / \sqrt{d})$, after query-key norm, rotary embedding and relative
-        bias where the model has them. *Attends to* is a row of $A$: what the token takes from each other, in
-        shares that sum to 1. *Attended by* is a column: how much each token takes from this one; a column has
-        no fixed sum. Prefix tokens stand beside the picture, and their weights are numbers, because a map of
-        patches alone hides them. *Why it looks there*: with norms held $q$ and $k$ are sums over those who
-        wrote the two tokens, so a score $q k^\top / \sqrt{d}$ is a matrix of writers. It is shown less its
-        mean over all keys, or less another key's: what is the same for all keys moves no attention. Place is
-        the direct part of $E_{pos}$ alone, all else is content.
+        bias where the model has them. *Attends to* is a row of $A$: the weights of this token on all tokens,
+        which sum to 1. *Attended by* is a column: the weights of all tokens on this token; a column has no
+        fixed sum. Prefix tokens are listed beside the image with their weights as numbers, because a map of
+        patches hides them. *Score by source*: with norms held fixed, $q$ and $k$ are sums over the embedding,
+        heads, MLPs and biases that wrote the two tokens, so a score $q k^\top / \sqrt{d}$ is a matrix of
+        these sources. The mean over all keys, or the score of another key, is subtracted: a term that is
+        equal for all keys changes no attention. Position is the direct part of $E_{pos}$ alone; everything
+        else is content.
 
         Section 3.1, equation 2 and appendix A
 
-        A large weight means that a token's value is taken over, not that it matters for the answer: values
+        A large weight means that a token's value is copied, not that it matters for the prediction: values
         differ in length, and later layers may discard them.
     """)
     arrays = {
@@ -69,7 +69,7 @@ class AttentionView(View):
         "grid": "side",
         "score": "writer writer2",  # of the query, of the key
         "score_relative": "writer writer2",
-        "score_sums": "line",  # the score, what its parts add up to, its bias; both less the mean over keys
+        "score_sums": "line",  # score, sum of contributions, bias; the last two less the mean over keys
         "score_tokens": "pick",
         "score_writers": "writer",
     }
@@ -78,22 +78,22 @@ class AttentionView(View):
         Slider("head", "Head", minimum=1, maximum="heads", default=1, only=_OF_A_HEAD),
         Choice(
             "show",
-            "In the large picture",
+            "Large image",
             options=(("head", "This head"), ("mean", "Mean of heads"), ("rollout", "Rollout")),
         ),
         Choice("direction", "The token", options=(("row", "attends to"), ("column", "is attended by"))),
         Choice(
             "order",
-            "Heads in order of",
+            "Sort heads by",
             options=(("number", "number"), ("distance", "distance")),
             only={"beside": ("wall",)},
         ),
-        Choice("scale", "Colour scale", options=(("own", "each map alone"), ("shared", "one for all"))),
+        Choice("scale", "Colour scale", options=(("own", "per map"), ("shared", "shared"))),
         IntSetting("token", maximum="tokens", default="middle", tokens=True),
         IntListSetting("pins", maximum="tokens", tokens=True),
-        Choice("beside", options=(("wall", "All layers and heads"), ("score", "Why it looks there"))),
-        QuerySetting("key"),  # of the score that is told; none: that of the largest weight
-        QuerySetting("against", default="mean"),  # the key with whose score it is compared
+        Choice("beside", options=(("wall", "All layers and heads"), ("score", "Score by source"))),
+        QuerySetting("key"),  # key of the explained score; auto: the key with the largest weight
+        QuerySetting("against", default="mean"),  # key whose score is subtracted
     )
     items = (
         drawing_item("layer", "head query key", "attention of a whole layer", "layer", dtype="float16"),
@@ -176,7 +176,7 @@ class AttentionView(View):
         }
 
     def _wall(self, subject: ViewContext, token: int, way: str) -> np.ndarray:
-        """Layer x head x patch: one token's weights over the patches everywhere; 0 of what was left out."""
+        """Return (layer, head, patch): one token's weights over the patches; 0 for dropped patches."""
         trace = subject.trace
         layers, prefix = range(len(trace.layers)), trace.grid.prefix
 
@@ -187,7 +187,7 @@ class AttentionView(View):
 
 
 def _lines(trace, layer: int, token: int, way: str):
-    """Head x token: what a token (from 0, with prefix) attends to, or who to it; NaN where left out."""
+    """Return (head, token): attention from or to a token (from 0, with prefix); NaN where dropped."""
     if _absent(trace, token):
         return trace.on_tokens(trace.attention(layer)[:, 0]) * math.nan
     asked = analyses.attends_to if way == "row" else analyses.attended_by
@@ -195,6 +195,6 @@ def _lines(trace, layer: int, token: int, way: str):
 
 
 def _absent(trace, token: int) -> bool:
-    """Whether a token is a patch that was left out."""
+    """Return True if the token is a patch that was dropped."""
     patch = token - trace.grid.prefix
     return trace.kept is not None and patch >= 0 and patch not in trace.kept

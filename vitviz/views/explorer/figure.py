@@ -1,4 +1,4 @@
-"""Attention for print: where a token looks in one head, and with detail in every head of every layer."""
+"""Attention figure for print: a token's attention in one head, and with detail in all heads and layers."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from vitviz.views.printing import (
 
 
 def plate(view, subject, settings, asked) -> FigureSpec:
-    """The map in view, those of pinned tokens below it, and with detail the wall."""
+    """Return the current map, the maps of pinned tokens below, and with detail the grid of all heads."""
     tokens = [settings["token"], *settings["pins"]]
     lines = _lines(view, subject, settings)
     main = _map(view, subject, settings, asked, tokens[0], lines[0], "#ffffff")
@@ -37,7 +37,7 @@ def plate(view, subject, settings, asked) -> FigureSpec:
 
 
 def _lines(view, subject, settings) -> np.ndarray:
-    """Query by token: one head's attention, the mean of the heads, or the rollout, which has no prefix."""
+    """Return (query, token): one head's attention, the mean of the heads, or the rollout without prefix."""
     numbers = view.numbers(subject, settings)
     if settings["show"] == "rollout":
         found = numbers["rollout"].reshape(len(numbers["rollout"]), -1)
@@ -60,7 +60,7 @@ def _map(view, subject, settings, asked, token: int, line: np.ndarray, colour: s
     marks = (PatchFrame(token - grid.prefix, colour),) if token >= grid.prefix else ()
     asks = settings["direction"] == "column" and not rollout
     named = token_name(grid, token)
-    what = LocalizedText("who attends to: {token}" if asks else "what it attends to: {token}", token=named)
+    what = LocalizedText("attention to: {token}" if asks else "attention from: {token}", token=named)
     title = join_texts(_where(settings), what)
     return map_over_image(subject, asked, values, scale, title, marks)
 
@@ -74,15 +74,15 @@ def _where(settings) -> str:
 
 
 def _attention_caption(subject, settings, line: np.ndarray) -> list[str]:
-    """How much lies on the patches, and what each prefix token gets; of one token alone."""
+    """Return the sum of the weights on patches and the weight on each prefix token, for one token."""
     grid = subject.grid
-    share = float(np.nansum(line[grid.prefix :]))  # a patch that was left out is none of it
+    share = float(np.nansum(line[grid.prefix :]))  # dropped patches are NaN
     if settings["difference"] == "on":
-        return [LocalizedText("The change of all patches together: {share}.", share=fixed(share))]
+        return [LocalizedText("Change summed over all patches: {share}.", share=fixed(share))]
     if settings["show"] == "rollout" or settings["direction"] == "row":
         said = LocalizedText("On patches: {share}.", share=fixed(share))
     else:
-        said = LocalizedText("The patches give it {share} in sum.", share=f"{share:.3g}")
+        said = LocalizedText("Sum of the weights from all patches: {share}.", share=f"{share:.3g}")
     if settings["show"] == "rollout" or not 0 < grid.prefix <= 2:
         return [said]
     named = [
@@ -93,7 +93,7 @@ def _attention_caption(subject, settings, line: np.ndarray) -> list[str]:
 
 
 def _wall(view, subject, settings) -> Tiles:
-    """Layer by head: every map of the token, the mean of the heads below."""
+    """Return the grid of layers and heads: every map of the token, with the mean of the heads below."""
     grid = subject.grid
     wall = np.asarray(view.item(subject, "wall", settings), float) / 255.0
     wall = 2 * wall - 1 if settings["difference"] == "on" else wall
@@ -109,7 +109,7 @@ def _wall(view, subject, settings) -> Tiles:
         names = [LocalizedText("near"), *[""] * (heads - 2), *[LocalizedText("far")] * (heads > 1)]
     shown = np.concatenate([np.take_along_axis(shown, order[..., None], axis=1), mean[:, None]], axis=1)
     high = float(most.max()) if shared else 1.0
-    own = LocalizedText("Share of each map’s own largest weight")
+    own = LocalizedText("Weight relative to each map’s maximum")
     label = LocalizedText("Attention weight, one scale for all") if shared else own
     scale = scaled(settings, np.array([-high, high]), Scale("viridis", 0.0, high, label))
     tiles = (high * shown.swapaxes(0, 1)).reshape(-1, grid.rows, grid.cols)

@@ -9,7 +9,7 @@ import { leftOut } from '../../frontend/removed_patches.js';
 import { differs, labelled, reach, still } from '../../frontend/shared_scale.js';
 import { deeper, distanceOf, entropy, first, put, small, tokensOf } from './tokens.js';
 
-/** Whether the map shows who attends to the token; the rollout knows only what a token has collected. */
+/** True if the map shows attention to the token; rollout has only the direction from a token. */
 const askedBy = (self) => self.settings.direction === 'column' && self.settings.show !== 'rollout';
 
 /**
@@ -35,7 +35,7 @@ export function weights(self, token) {
   return out;
 }
 
-/** The query changes: what a hover does. */
+/** Changes the query, on hover. */
 export function ask(self, token) {
   if (leftOut(self, token - first(self))) return;
   if (token === self.query || !weights(self, token)) return; // what has not been fetched is not claimed
@@ -88,8 +88,8 @@ export function paint(self) {
         : t('Layer {layer}, head {head}', settings);
   const token = nameOf(self, self.query);
   const looks = askedBy(self)
-    ? t('who attends to: {token}', { token })
-    : t('what it attends to: {token}', { token });
+    ? t('attention to: {token}', { token })
+    : t('attention from: {token}', { token });
   ui.title.textContent = `${where} · ${looks}`;
   ui.facts.textContent = told(self);
   for (let i = 0; i < skip; i++) {
@@ -103,13 +103,13 @@ export function told(self) {
   const values = ui.weights;
   if (!values) return '';
   const share = total(values, first(self));
-  if (differs(self)) return t('The change of all patches together: {share}.', { share: fixed(share, 3) });
+  if (differs(self)) return t('Change summed over all patches: {share}.', { share: fixed(share, 3) });
   const own = entropy(values, 0, values.length).toFixed(2);
   const whole = self.data.entropy.values[settings.head - 1].toFixed(2);
   const distance = distanceOf(self, settings.layer - 1, settings.head - 1).toFixed(1);
   return [
     askedBy(self)
-      ? t('The patches give it {share} in sum.', { share: number(share) })
+      ? t('Sum of the weights from all patches: {share}.', { share: number(share) })
       : t('On patches: {share}.', { share: share.toFixed(3) }),
     !askedBy(self) && settings.show !== 'rollout' && t('Entropy of this row {value} nats.', { value: own }),
     settings.show === 'head' &&

@@ -1,4 +1,4 @@
-"""Why a head looks there: one score before the softmax, by who wrote its query and who wrote its key."""
+"""Decomposition of one attention score before the softmax, by the sources of its query and key."""
 
 from typing import Any
 
@@ -22,16 +22,19 @@ from vitviz.views.printing import (
 from vitviz.views.shared import ensure_recorded
 from vitviz.views.subject import Settings, ViewContext
 
-FEW = 48  # writers that can be told apart as rows; of more a layer's heads stand together
-FOUR = "Query × key: content × content {cc}, content × place {cp}, place × content {pc}, place × place {pp}."
-SUM = "All together {sum}: by so much the score lies above that of {other}."
-BIAS = "{bias} of it is the relative bias, which nobody wrote."
-RAW = "The score itself adds up to {total} of {score}; norms held."
-NOBODY = ("auto", "mean")  # where the settings name no token: the largest weight's, the mean over keys
+FEW = 48  # most sources shown as separate rows; above, the heads of a layer are grouped
+FOUR = (
+    "Query × key: content × content {cc}, content × position {cp}, position × content {pc}, position "
+    "× position {pp}."
+)
+SUM = "The contributions sum to {sum}: the score minus that of {other}."
+BIAS = "{bias} of the sum is the relative position bias, which has no source."
+RAW = "Contributions to the score itself sum to {total} of {score}, with norms held fixed."
+NOBODY = ("auto", "mean")  # settings without a token: the key of the largest weight, the mean over keys
 
 
 def account(view, subject: ViewContext, settings: Settings):
-    """The account of a score; and who asks, whose key it is, and with whose compared, as people name them."""
+    """Return the decomposition of a score, and the names of its query, key and baseline tokens."""
     trace, layer, head = subject.trace, settings["layer"] - 1, settings["head"] - 1
     other = settings["key"]
     if other in NOBODY:
@@ -61,9 +64,11 @@ def arrays(view, subject: ViewContext, settings: Settings) -> dict[str, np.ndarr
 
 
 def panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any]:
-    """What is drawn and said of it; where there is no such sum, the reason alone."""
+    """Return the matrix and texts of the panel; without a decomposition, only the reason."""
     if settings["head"] - 1 in subject.trace.layers[settings["layer"] - 1].replaced:
-        return {"notes": (LocalizedText("This head was taken away from this pass, so it asked nothing."),)}
+        return {
+            "notes": (LocalizedText("This head is ablated in this pass, so there is no score to explain."),)
+        }
     try:
         found, names = account(view, subject, settings)
     except UnsupportedModel as error:
@@ -78,7 +83,7 @@ def panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any]:
     begun = {one[1]: one for one in reversed(writers) if len(one) > 1}  # the first of each layer
     short = {
         "embedding": LocalizedText("patch"),
-        "positions": LocalizedText("place"),
+        "positions": LocalizedText("position"),
         "biases": LocalizedText("biases"),
     }
     rows = [short.get(one[0]) or (str(one[1]) if begun[one[1]] == one else "") for one in writers]
@@ -97,7 +102,9 @@ def panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any]:
     if settings["direction"] == "column":
         slots = [("key", slots[0][1]), ("token", slots[1][1])]
     four, rest = found.content_position, found.relative_rest
-    above = LocalizedText("This model adds no position embedding, so content and place are not told apart.")
+    above = LocalizedText(
+        "This model adds no position embedding, so content and position cannot be separated."
+    )
     if four is not None:
         parts = map(signed, four.flatten().tolist())
         above = LocalizedText(FOUR, **dict(zip(("cc", "cp", "pc", "pp"), parts, strict=True)))
@@ -115,11 +122,11 @@ def panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any]:
 
 
 def _matrix(values: np.ndarray, writers, names, question) -> Matrix:
-    """Parts of the score by writer, even about zero."""
+    """Return the matrix of contributions by source, on a scale symmetric about zero."""
     most, who = balanced(values), [writer_name(*one) for one in writers]
-    scale = Scale("balance", -most, most, LocalizedText("Part of the score: against, for"))
-    title = LocalizedText("Who wrote query and key")
-    along, down = LocalizedText("who wrote the key"), LocalizedText("who wrote the query")
+    scale = Scale("balance", -most, most, LocalizedText("Contribution to the score: negative, positive"))
+    title = LocalizedText("Sources of query and key")
+    along, down = LocalizedText("source of the key"), LocalizedText("source of the query")
     told = (
         LocalizedText("{value}", value=table(values, fixed)),
         LocalizedText("query: {writer}", writer=[[one] for one in who]),
@@ -130,7 +137,7 @@ def _matrix(values: np.ndarray, writers, names, question) -> Matrix:
 
 
 def plate(view, subject: ViewContext, settings: Settings, main) -> FigureSpec:
-    """The map of who is looked at, and beside it the matrix of writers."""
+    """Return the attention map with the matrix of sources beside it."""
     told = panel(view, subject, settings)
     if "matrix" not in told:
         return FigureSpec(((main,),), told["notes"], width=NARROW)

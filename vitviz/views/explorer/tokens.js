@@ -1,13 +1,13 @@
 // Tokens of the sequence: how many, what they are called, what is known of heads.
 
-/** Whether a layer comes whole, so that hovering asks for nothing. */
+/** True if a layer is sent whole, so hovering needs no request. */
 export const small = (self) => self.summary.whole;
 export const tokensOf = (self) => self.grid.rows * self.grid.cols + self.grid.prefix.length;
 export const first = (self) => self.grid.prefix.length;
 /** A head's attention distance in pixels; both counted from 0. */
 export const distanceOf = (self, layer, head) => self.data.distances.values[layer * self.value.heads + head];
 
-/** Whether it is told why the head looks there. */
+/** True if the decomposition of a score is shown. */
 export const deeper = (self) => self.settings.beside === 'score';
 
 /** Puts an outline around a token's patch; a prefix token has none. */

@@ -1,5 +1,5 @@
-// Attention by hand: where a token looks, or who looks at it, in any head of any layer; a wall of all of
-// them; and why it looks there: one score before the softmax by who wrote its query and who wrote its key.
+// Attention explorer: attention from or to a token in any head of any layer; a grid of all heads; and one
+// score before the softmax, decomposed by the sources of its query and key.
 
 import { colourbar } from '../../frontend/colours.js';
 import { unpacked } from '../../frontend/data.js';
@@ -24,9 +24,9 @@ function score(self, plot) {
   const made = { slot: 'key', told: null, frames: FRAMES.map((colour) => outline(plot, '', colour)) };
   const head = (i) => headKey(made.told.heads[i]);
   made.matrix = matrix(self, { key: (row, col) => head(col) || head(row) });
-  made.open = button(t('Why there?'), () => self.set('beside', deeper(self) ? 'wall' : 'score'), {
+  made.open = button(t('Explain score'), () => self.set('beside', deeper(self) ? 'wall' : 'score'), {
     'data-export': 'no',
-    title: t('Why it looks there'),
+    title: t('Score by source'),
   });
   made.slots = el('div', { class: 'vv-buttons', 'data-export': 'no' });
   [made.above, made.notes] = [el('p', { class: 'vv-text' }), el('p', { class: 'vv-text' })];
@@ -49,7 +49,7 @@ function drawScore(self, made) {
   const choice = ([slot, text]) =>
     button(t(text), () => choose(slot), { 'aria-pressed': String(slot === made.slot) });
   made.slots.replaceChildren(
-    el('span', { style: 'width:100%', text: t('A click in the picture chooses:') }),
+    el('span', { style: 'width:100%', text: t('A click on the image selects:') }),
     ...slots.map(choice),
   );
   made.above.textContent = t(above);
@@ -106,7 +106,7 @@ export default () => ({
     cells(self, heat, {
       start: () => self.query - first(self),
       place: () => self.data && { rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...self.ui.size },
-      label: () => t('Attention over the picture. Brackets change the head, page keys the layer.'),
+      label: () => t('Attention over the image. Brackets change the head, page keys the layer.'),
       name: () => `${nameOf(self, self.query)}. ${told(self)}`,
       hover: (cell, event) => {
         const token = cell + first(self);
@@ -122,8 +122,8 @@ export default () => ({
           deeper(self)
             ? t('Click to choose')
             : self.held
-              ? t('Click the outlined patch to let go')
-              : t('Click to hold'),
+              ? t('Click the outlined patch to release it')
+              : t('Click to lock'),
         );
       },
       leave: () => {

@@ -1,4 +1,4 @@
-// The wall of the explorer: all layers x heads as thumbnails for one query, the mean of the heads last.
+// Grid of the explorer: all layers x heads as thumbnails for one query, with the mean of the heads last.
 
 import { tinted } from '../../frontend/colours.js';
 import { fit } from '../../frontend/elements.js';
@@ -115,7 +115,7 @@ export function drawWall(self) {
   ui.wallTitle.textContent = `${t('All layers and heads')} · ${nameOf(self, settings.token)}`;
   const said = absolute
     ? t('Attention weight, one scale for all')
-    : t('Share of each map’s own largest weight');
+    : t('Weight relative to each map’s maximum');
   const high = absolute ? self.absolute : 1;
   ui.wallBar.update(coloursOf(self), differs(self) ? -high : 0, high, labelled(self, said));
 }

@@ -1,4 +1,4 @@
-"""What the linear embedding looks for (paper figure 7 left)."""
+"""Filters of the linear embedding (paper figure 7 left)."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from vitviz.views.controls import Choice
 from vitviz.views.printing import PrintStyle
 from vitviz.views.subject import Settings, ViewContext
 
-ACROSS, RAW_ACROSS = 7, 32  # pictures in a row of a figure for print
+ACROSS, RAW_ACROSS = 7, 32  # images per row of a printed figure
 _NONE = (
-    "{checkpoint} does not project pixels linearly and has no first convolution over pixels either, so there"
-    " are no filters that could be shown as pictures."
+    "{checkpoint} does not project pixels linearly and has no first convolution over pixels, so it "
+    "has no filters to show as images."
 )
 _HYBRID = (
-    "This is a hybrid: its patches are cut from the features of a convolutional stem, so the linear embedding"
-    " has no RGB filters. Shown instead: the stem's first convolution."
+    "This is a hybrid: its patches are cut from the features of a convolutional stem, so the linear "
+    "embedding has no RGB filters. The stem's first convolution is shown instead."
 )
 
 
@@ -30,22 +30,22 @@ class FiltersView(View):
     needs = Needs.WEIGHTS
     needs_no_pass = True
     words = ViewTexts.of_paper(r"""
-        Before any attention, each patch is compared with the same learned patterns, like a classic filter
+        Before any attention, each patch is projected onto the same learned filters, as in a classic filter
         bank.
 
-        Look at the principal components: smooth colours first, then edges and waves of growing fineness.
+        The first principal components are smooth colours; later ones are edges and increasingly fine waves.
 
-        The patch projection $E \in \mathbb{R}^{D \times (P^2 C)}$ holds $D$ filters. Centred over the
-        filters, its singular value decomposition gives the components; the first 28 are drawn as $P \times P
-        \times 3$ pictures, with their share of the variance. The paper fixes neither sign nor scale: here the
-        entry of largest magnitude is positive, and each picture is scaled alone to [0, 1]. The raw filters
-        are sorted by their norm.
+        The patch projection $E \in \mathbb{R}^{D \times (P^2 C)}$ holds $D$ filters. They are centred, and
+        their singular value decomposition gives the principal components. The first 28 are drawn as $P \times
+        P \times 3$ images, with their share of the variance. The paper fixes neither sign nor scale: here the
+        entry of largest magnitude is positive, and each image is scaled separately to [0, 1]. The raw filters
+        are sorted by norm.
 
         Section 4.5 and figure 7 (left)
 
-        Filters act on normalised pixels, and colours are only relative: every tile is scaled by itself, so
-        that zero has another grey in each. Only the subspace of components with equal variance has a meaning,
-        not the single picture.
+        Filters act on normalised pixels, and colours are relative: each tile is scaled separately, so zero
+        has a different grey in each. Of components with equal variance, only their common subspace is
+        meaningful, not the single image.
     """)
     controls = (
         Choice("kind", "Show", options=(("components", "Principal components"), ("raw", "Raw filters"))),
@@ -67,7 +67,7 @@ class FiltersView(View):
         return {"count": weight.shape[0], "patch": list(weight.shape[2:]), "note": note}
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
-        if name in ("raw", "norms"):  # sorting is quick; only the decomposition is worth waiting for
+        if name in ("raw", "norms"):  # sorting is fast; only the decomposition is expensive
             raw, norms = subject.once_of_weights(
                 "raw filters", lambda: analyses.raw_filters(self._weight(subject))
             )
@@ -76,7 +76,7 @@ class FiltersView(View):
         return (made.pictures if name == "components" else made.variance).numpy()
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart | None:
-        """The share of variance of each component, as bars."""
+        """Return the share of the variance of each component, as bars."""
         if settings["kind"] == "raw":
             return None
         shares = np.asarray(self.item(subject, "variance", settings), float)
@@ -85,20 +85,20 @@ class FiltersView(View):
         bars = Bars(place, 0 * shares, shares, (BLUE,) * len(place), told=(said,), also=also)
         along, up = (
             LocalizedText("Principal component"),
-            LocalizedText("Share of the variance of all filters"),
+            LocalizedText("Share of the total filter variance"),
         )
         ends = (0.4, len(place) + 0.6), (0.0, 1.08 * float(shares.max()) or 1.0)
         return Chart(along, up, *ends, bars=bars, percent=True, aspect=0.68)
 
     def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """Every filter scaled alone; components with shares of the variance, with detail as bars too."""
+        """Return all filters, each scaled separately; components with their shares of variance."""
         raw = settings["kind"] == "raw"
         filters = self.item(subject, "raw" if raw else "components", settings)
         aspect, note = filters.shape[1] / filters.shape[2], self.summary(subject)["note"]
         notes = (
             *([note] if note else []),
             LocalizedText(
-                "Every filter is scaled alone, from its lowest weight (black) to its highest (white)."
+                "Each filter is scaled separately, from its lowest weight (black) to its highest (white)."
             ),
         )
         across = min(RAW_ACROSS if raw else ACROSS, len(filters))
@@ -119,7 +119,7 @@ class FiltersView(View):
 
 
 def scaled(filters: np.ndarray) -> np.ndarray:
-    """Each filter (y, x, channel) alone to the range of a byte; an even one is black, as on the page."""
+    """Scale each filter (y, x, channel) separately to 0 to 255; a constant filter becomes black."""
     axes = (1, 2, 3)
     low, high = filters.min(axis=axes, keepdims=True), filters.max(axis=axes, keepdims=True)
     span = np.where(high > low, high - low, 1)
@@ -127,7 +127,7 @@ def scaled(filters: np.ndarray) -> np.ndarray:
 
 
 def percent(share: float) -> str:
-    """A share with as many digits as it has a meaning.
+    """Format a share as a percentage with about two significant digits.
 
     >>> percent(0.2345), percent(0.0312), percent(0.00444)
     ('23 %', '3.1 %', '0.44 %')

@@ -55,7 +55,7 @@ export default () => ({
     const high = el('span');
     const grey = ramp('grey', 'vv-bar-strip');
     const chart = chartBeside(self);
-    const label = el('div', { class: 'vv-bar-label', text: t('Weight, each filter scaled alone') });
+    const label = el('div', { class: 'vv-bar-label', text: t('Weight, each filter scaled separately') });
     const bar = div('vv-bar', label, grey, div('vv-ends', low, high));
     const note = el('p', { class: 'vv-text', hidden: true });
     const detail = div('vv-stack vv-detail', name, div('vv-plot', big), bar, said, chart.node);
@@ -153,13 +153,13 @@ export default () => ({
       : t('Component {number} of {count}', { number: i + 1, count });
     ui.big.setAttribute('aria-label', ui.name.textContent);
     ui.said.textContent = raw
-      ? t('Norm {norm}, place {place} in order of norm. {height} × {width} pixels, red, green and blue.', {
+      ? t('Norm {norm}, rank {place} by norm. {height} × {width} pixels, red, green and blue.', {
           norm: data.norms.values[ui.order[i]].toPrecision(3),
           place: i + 1,
           height: ph,
           width: pw,
         })
-      : t('{share} of the variance of all filters.', { share: rough(data.variance.values[i]) });
+      : t('{share} of the total filter variance.', { share: rough(data.variance.values[i]) });
     if (raw) return;
     const width = self.wide ? Math.min(400, self.detail) : Math.min(300, self.width * 0.7 - 24);
     const figure = unpacked(data.chart);

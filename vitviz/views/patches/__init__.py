@@ -1,4 +1,4 @@
-"""The picture as the model gets it, cut into patches (paper section 3.1, figure 1)."""
+"""Model input cut into patches (paper section 3.1, figure 1)."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from vitviz.views.controls import Choice, Slider
 from vitviz.views.printing import PrintStyle, prefix_name, shape_of
 from vitviz.views.subject import Settings, ViewContext
 
-NUMBERED = 28  # patches in a row; of more the numbers would be too small to read
-CUT = 0.04  # of a patch: the gap that a figure has at least, since paper has no pointer to find the edges
+NUMBERED = 28  # most patches in a row with readable numbers
+CUT = 0.04  # smallest gap in a printed figure, as a fraction of a patch: edges must show without a pointer
 MORE = "{sum} patches of {height} × {width} pixels + {prefix} ({names}) = {tokens} tokens"
 
 
@@ -22,24 +22,25 @@ class PatchesView(View):
     title = "Patches"
     needs_no_pass = True  # all but the norms
     words = ViewTexts.of_paper(r"""
-        A Vision Transformer reads a picture like a sentence: equal squares, each treated as one word.
+        A Vision Transformer cuts an image into equal squares and treats each square like a word of a
+        sentence.
 
-        Point at a square for its place in the sequence; click it for the numbers that the model reads there.
+        Point at a patch for its position in the sequence. Click a patch for its pixel values.
 
         The input of $H \times W$ pixels becomes $N = HW/P^2$ patches of $P \times P$ pixels in row-major
-        order, each flattened to $P \cdot P \cdot 3$ numbers: $x \in \mathbb{R}^{H \times W \times C} \to x_p
-        \in \mathbb{R}^{N \times (P^2 C)}$. The linear embedding $E$ turns each into a vector of $D$ numbers,
-        and the position embedding $E_{pos}$ is added. The norm is the Euclidean length of that vector before
-        and after the addition.
+        order. Each patch is flattened to $P \cdot P \cdot 3$ numbers: $x \in \mathbb{R}^{H \times W \times C}
+        \to x_p \in \mathbb{R}^{N \times (P^2 C)}$. The linear embedding $E$ maps each patch to a vector of
+        $D$ numbers, and the position embedding $E_{pos}$ is added. The norm is the Euclidean length of this
+        vector before and after the addition.
 
         Section 3.1, equation 1 and figure 1
 
-        The picture is the one after resizing and cropping: the model never sees the rest of the upload. Norms
+        The image is shown after resizing and cropping: the model never receives the rest of the upload. Norms
         are those of the embedding, before any normalisation layer.
     """)
     controls = (
-        Choice("form", "Layout", options=(("picture", "Picture"), ("sequence", "Sequence"))),
-        Slider("gap", "Cut apart", step=0.05),
+        Choice("form", "Layout", options=(("picture", "Image"), ("sequence", "Sequence"))),
+        Slider("gap", "Gap between patches", step=0.05),
     )
     arrays = {
         "input_pixels": "pixel_row pixel_col channel",
@@ -81,7 +82,7 @@ class PatchesView(View):
         return found
 
     def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """The patches as the model gets them; with detail the norms of their embeddings."""
+        """Return the patches as the model receives them; with detail the norms of their embeddings."""
         grid, picture = subject.grid, subject.trace.view.picture
         (high, wide), rows, cols, sequence = grid.patch, grid.rows, grid.cols, settings["form"] == "sequence"
         patches = picture.reshape(rows, high, cols, wide, 3).swapaxes(1, 2)
@@ -90,7 +91,7 @@ class PatchesView(View):
         if sequence:
             across = min(grid.patches, max(20, int(np.ceil(np.sqrt(2 * grid.patches)))))
             numbers = tuple(str(i + 1) for i in range(grid.patches)) if across <= NUMBERED else ()
-            title = LocalizedText("In the order of the sequence")
+            title = LocalizedText("In sequence order")
             main = Tiles(patches, across, title, numbers, gap=max(gap, 0.1), aspect=aspect)
         else:
             numbers = [tuple(str(i + 1) for i in range(count)) for count in (cols, rows)]
@@ -99,7 +100,7 @@ class PatchesView(View):
         if not asked.detail:
             return FigureSpec(((main,),), notes, width=WIDE if sequence else NARROW)
         norms = np.asarray(self.item(subject, "norms", settings), float).reshape(2, rows, cols)
-        titles = (LocalizedText("Norm of its embedding"), LocalizedText("… with position embedding"))
+        titles = (LocalizedText("Embedding norm"), LocalizedText("… with position embedding"))
         maps = tuple(
             Map("", None, one, None, Scale("viridis", *ends(one), title), aspect=shape_of(grid))
             for one, title in zip(norms, titles, strict=True)
@@ -111,7 +112,7 @@ class PatchesView(View):
 
 
 def _patch_count_text(grid: Grid) -> str:
-    """How many tokens the patches make."""
+    """Return the text with the numbers of patches and tokens."""
     whole, (tall, wide) = f"{grid.rows} × {grid.cols} = {grid.patches}", grid.patch
     told = {"sum": whole, "height": tall, "width": wide, "tokens": grid.tokens}
     if not grid.prefix:

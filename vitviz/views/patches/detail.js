@@ -13,15 +13,15 @@ export function described(self, patch) {
   const first = `${patchName(patch)}: ${placeName(grid, patch)}`;
   const { patches = [], as } = self.value.missing ?? {};
   const gone = as === 'dropped' ? patches : [];
-  if (gone.includes(patch)) return [first, t('left out: the model never saw it')];
+  if (gone.includes(patch)) return [first, t('removed: not part of the model’s input')];
   const tokens = grid.rows * grid.cols + prefix - gone.length;
   const token = patch + prefix + 1 - gone.filter((other) => other < patch).length;
   if (!prefix) return [first, t('token {token} of {tokens}', { token, tokens })];
   const values = { token, tokens, count: prefix, names: grid.prefix.map((n) => t(n)).join(', ') };
   const behind =
     prefix === 1
-      ? t('token {token} of {tokens}, behind the {names} token', values)
-      : t('token {token} of {tokens}, behind {count} prefix tokens', values);
+      ? t('token {token} of {tokens}, after the {names} token', values)
+      : t('token {token} of {tokens}, after {count} prefix tokens', values);
   return [first, behind];
 }
 
@@ -55,7 +55,7 @@ export function inspect(self) {
     on.imageSmoothingEnabled = false;
     on.drawImage(tinted(numbers, ph, pw, 'cividis', low, high), 0, 0, side, height);
   });
-  ui.bar.update('cividis', low, high, t('Given to the model: (pixel − mean) / deviation'));
+  ui.bar.update('cividis', low, high, t('Model input: (pixel − mean) / standard deviation'));
   drawVector(self, values, low, high);
   ui.normBars.hidden = ui.norms.hidden = !data.norms;
   if (data.norms) showNorms(self, patch, count);
@@ -101,17 +101,19 @@ function showNorms(self, patch, count) {
   const row = (label, value) =>
     div('vv-normrow', span(label), track(value / most), span(value.toPrecision(value < 100 ? 3 : 4)));
   self.ui.normBars.replaceChildren(
-    row(t('Norm of its embedding'), before),
+    row(t('Embedding norm'), before),
     ...(Number.isFinite(after) ? [row(t('… with position embedding'), after)] : []),
   );
   const told = { count: self.ui.strip.values.length, width: self.summary.width };
   self.ui.norms.textContent = Number.isFinite(after)
     ? t(
-        'The {count} numbers become {width}: the embedding. Bars end at the largest norm of this picture.',
+        'The embedding maps these {count} numbers to {width}. A full bar is the largest norm in ' +
+          'this image.',
         told,
       )
     : t(
-        'The {count} numbers become {width}: the embedding. This model adds no absolute position embedding.',
+        'The embedding maps these {count} numbers to {width}. This model adds no absolute position ' +
+          'embedding.',
         told,
       );
 }

@@ -93,7 +93,7 @@ function drawFrame(self, context, goal, ink, font) {
 }
 
 export default () => ({
-  title: 'The picture as a sequence of patches',
+  title: 'The image as a sequence of patches',
   keeps: true,
   reset: (self) => (self.picked = null),
 
@@ -105,7 +105,7 @@ export default () => ({
     const count = el('p', { class: 'vv-text' });
     const name = el('p', { class: 'vv-h' });
     const where = el('p', { class: 'vv-text' });
-    const big = el('canvas', { role: 'img', 'aria-label': t('The picked patch') });
+    const big = el('canvas', { role: 'img', 'aria-label': t('Selected patch') });
     const bar = colourbar();
     const colours = [t('Red'), t('Green'), t('Blue')];
     const planes = colours.map((colour) => el('canvas', { role: 'img', 'aria-label': colour }));
@@ -123,7 +123,7 @@ export default () => ({
     self.figure.append(div('vv-stack vv-patches', row, div('vv-stack vv-rest', stripName, stripPlot)));
     const learned = (token) => [
       t('Token {number}: {name}', { number: token + 1, name: t(self.grid.prefix[token]) }),
-      t('learned, stands before the patches'),
+      t('learned, precedes the patches'),
     ];
     const pick = (cell) => {
       const patch = this.patch(self, cell);
@@ -224,7 +224,7 @@ export default () => ({
     }
     const gone = self.value.missing?.as === 'dropped' ? self.value.missing.patches.length : 0;
     const tokens = count - gone + grid.prefix.length;
-    const left = gone ? ` − ${t('{count} left out', { count: gone })}` : '';
+    const left = gone ? ` − ${t('{count} removed', { count: gone })}` : '';
     const sum = `${grid.rows} × ${grid.cols} = ${count}${left}`;
     const names = grid.prefix.map((n) => t(n)).join(', ');
     const told = { sum, height: ph, width: pw, prefix: grid.prefix.length, names, tokens };

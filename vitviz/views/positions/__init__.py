@@ -1,4 +1,4 @@
-"""What the position embeddings learned (paper figure 7 centre, figure 10)."""
+"""Similarity of position embeddings (paper figure 7 centre, figure 10)."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ _NONE = (
     " position embeddings to draw."
 )
 _INSTEAD = {
-    "rotary": "it turns queries and keys by an angle that grows with row and column (rotary embedding)",
+    "rotary": "it rotates queries and keys by an angle that grows with row and column (rotary embedding)",
     "relative": (
         "it adds a learned bias to the attention scores that depends on the distance between two patches "
         "(relative position bias)"
     ),
     "none": "it has no position information besides what its stem provides",
 }
-MOST = 1024  # patches of which a whole film's similarities are made: a second
+MOST = 1024  # most patches for which all training snapshots are compared; takes a second
 
 
 class PositionsView(View):
@@ -33,20 +33,19 @@ class PositionsView(View):
     needs = Needs.WEIGHTS
     needs_no_pass = True
     words = ViewTexts.of_paper(r"""
-        Nobody tells the model which patches are neighbours: their order has to emerge in learned vectors.
+        The model must learn which patches are neighbours, through its position embeddings.
 
-        Look in each tile, one a patch, for a bright spot with its row and column: there the order was
-        learned.
+        Each tile is one patch. A bright spot crossing its row and column means that the layout was learned.
 
         $S_{rc,r'c'} = \cos(E_{rc}, E_{r'c'})$ over the position embeddings of the patches; the rows of the
-        class token and other prefix tokens are left out. Drawn as a grid of tiles, one for each patch, or as
-        one $N \times N$ matrix in sequence order. The scale from lowest to highest leaves out each patch's
-        similarity of 1 with itself.
+        class token and other prefix tokens are excluded. The similarities are drawn as a grid of tiles, one
+        per patch, or as one $N \times N$ matrix in sequence order. The scale from lowest to highest excludes
+        each patch's similarity of 1 with itself.
 
         Section 4.5, figure 7 (centre) and appendix D.4, figure 10
 
         Similar position embeddings do not mean that the patches attend to each other. At another input size
-        the embeddings are interpolated as in section 3.2, and the interpolated ones are shown.
+        the embeddings are interpolated as in section 3.2; the interpolated embeddings are shown.
     """)
     controls = (
         Choice("form", "Show", options=(("tiles", "Tiles"), ("matrix", "Matrix"))),
@@ -64,8 +63,9 @@ class PositionsView(View):
         return LocalizedText(_NONE, checkpoint=subject.checkpoint, how=how)
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
-        """The ends of the cosines of different patches over the whole film of the training: whichever moment
-        is in view, and however one came there, its colours mean the same. At large sizes of this moment.
+        """Return the range of the cosines of different patches over all training snapshots.
+
+        Colours are therefore comparable between snapshots. At large sizes only this snapshot is used.
         """
         low, high = subject.once_of_weights("ends", lambda: self._ends(subject)).tolist()
         return {"minimum": low, "maximum": high, "kind": subject.inspector.position_kind()}
@@ -85,7 +85,7 @@ class PositionsView(View):
         return subject.once_of_weights("similarity", lambda: _cosines(self._table(subject), subject.grid))
 
     def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """All patches with all others, as tiles or one matrix; with detail the middle patch's, enlarged."""
+        """Return all similarities as tiles or one matrix; with detail also the middle patch's, enlarged."""
         grid = subject.grid
         similarity = np.asarray(self.item(subject, "similarity", settings), np.float32)
         each = similarity.reshape(grid.patches, grid.rows, grid.cols)

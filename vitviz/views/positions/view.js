@@ -75,7 +75,7 @@ export default () => ({
     const own = outline(detailPlot, 'vv-pinned');
     const name = el('p', { class: 'vv-h' });
     const said = el('p', { class: 'vv-text' });
-    const lead = t('In Experiment, two trained alike but for their positions:');
+    const lead = t('In Perturbations, two checkpoints that differ only in their positions:');
     const lesson = leads(self, lead, 'experiment', { kind: 'shuffle' });
     const beside = div('vv-stack vv-detail', name, detailPlot, said, bar.node, lesson);
     self.figure.append(div('vv-row vv-positions', plot, beside));
@@ -212,7 +212,7 @@ export default () => ({
     context.fillText(up, -height / 2, 0);
     ui.bar.update('viridis', low, high, t('Cosine similarity'));
     ui.said.textContent = t(
-      'The bright cell is the patch itself. Point at the picture to compare, click to hold a patch.',
+      'The bright cell is the patch itself. Point at the image to compare, click to lock a patch.',
     );
     this.show(self, self.shown ?? Math.floor(rows / 2) * cols + Math.floor(cols / 2), true);
   },

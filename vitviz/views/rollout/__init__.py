@@ -1,4 +1,4 @@
-"""Where the answer comes from: attention rollout (paper figure 6, appendix D.8)."""
+"""Attention rollout (paper figure 6, appendix D.8)."""
 
 from typing import Any
 
@@ -47,22 +47,21 @@ class RolloutView(View):
     title = "Rollout"
     endpoint = "rollout"
     words = ViewTexts.of_paper(r"""
-        Attention mixes the patches in every layer; rollout multiplies the layers to ask what reached the
-        answer.
+        Rollout multiplies attention across layers to estimate which patches reached the output.
 
-        Bright is what reached the classifier; click a patch to ask instead what that patch has collected.
+        Bright patches reached the classifier. Click a patch to see which patches reached that patch instead.
 
-        Heads are fused to $\bar A_l$ (mean, max or min), optionally the smallest entries in patch columns are
-        discarded (never those in a prefix token's column), the skip connection is added as $\tilde A_l = r I
-        + (1-r) \bar A_l$ with each row divided by its sum, and $R = \tilde A_L \cdots \tilde A_1$. The map is
-        the row of the query over the patches. *Auto* asks what the classifier reads: the class token, the
-        mean over patches, both side by side, the patches with the largest numbers, or the pooling's own
-        weights.
+        Heads are fused to $\bar A_l$ (mean, max or min). Optionally, the smallest entries in patch columns
+        are discarded, never those in a prefix token's column. The skip connection is added as $\tilde A_l = r
+        I + (1-r) \bar A_l$ with each row divided by its sum, and $R = \tilde A_L \cdots \tilde A_1$. The map
+        is the row of the query over the patches. *Auto* takes as query what the classifier reads: the class
+        token, the mean over patches, both side by side, the patches with the largest numbers, or the
+        pooling's own weights.
 
         Section 4.5, figure 6 and appendix D.8, figure 14; Abnar & Zuidema 2020
 
-        Rollout follows attention weights alone: it ignores values, MLPs and the class in question, so it
-        shows where information may have flowed and not why the model decided.
+        Rollout uses attention weights alone. It ignores values, MLPs and the class, so it shows where
+        information may have flowed, not why the model made its prediction.
     """)
     arrays = {"rollout": "row col", "mean_attention_by_layer": "layer row col", "crop_box": "edge"}
     controls = (
@@ -73,14 +72,14 @@ class RolloutView(View):
         Slider(
             "discard",
             "Discard",
-            "share of the smallest attention that is set to zero",
+            "fraction of the smallest attention weights that is set to zero",
             maximum=0.99,
             step=0.01,
         ),
         Slider(
             "residual",
             "Residual weight",
-            "how much of each layer is its skip connection",
+            "weight of the skip connection in each layer",
             step=0.05,
             default=0.5,
         ),
@@ -105,7 +104,7 @@ class RolloutView(View):
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         pool = subject.trace.pool
-        read = "class" if "class" in subject.grid.prefix_names else "average"  # where no classifier decides
+        read = "class" if "class" in subject.grid.prefix_names else "average"  # without a classifier
         return {"auto": AUTO.get(pool, AUTO[read]), "pool": pool}
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
@@ -127,7 +126,7 @@ class RolloutView(View):
         }
 
     def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """The rollout, or one layer alone, over the upload; with detail every layer's own attention."""
+        """Return the rollout, or one layer, over the upload; with detail every layer's attention."""
         whole, layers = (np.asarray(self.item_values(subject, one, settings), float) for one in self.differs)
         alone = settings["alone"]
         values = layers[alone - 1] if alone else whole
@@ -143,12 +142,12 @@ class RolloutView(View):
         each = np.stack([tinted(*one) for one in zip(layers, scales, strict=True)])
         across = int(np.ceil(np.sqrt(1.6 * len(layers))))
         names = tuple(str(layer + 1) for layer in range(len(layers)))
-        said = LocalizedText("Each layer alone: mean over its heads, every map scaled by itself")
+        said = LocalizedText("Each layer separately: mean over its heads, each map scaled separately")
         strip = Tiles(each, across, said, names, gap=0.08, aspect=shape_of(subject.grid))
         return FigureSpec(((main, strip),), notes, width=WIDE)
 
     def _asking(self, subject: ViewContext, query: str | int) -> str:
-        """Whose collected attention it is."""
+        """Return the name of the query."""
         if query == "auto":
             return self.summary(subject)["auto"]
         if query == "mean":
@@ -156,7 +155,7 @@ class RolloutView(View):
         return token_name(subject.grid, sequential(str(query), subject.grid))
 
     def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
-        """The overlay as it stands in the page, with as many pixels as `upload` has, on a light page."""
+        """Return the overlay as on a light page, as a PNG with the pixels of `upload`."""
         alone = settings["alone"]
         laid = self.item_values(subject, "layers" if alone else "map", settings)
         laid = laid[alone - 1] if alone else laid
@@ -170,7 +169,7 @@ class RolloutView(View):
 
 
 def _laid(subject, settings, asked, values: np.ndarray, title: str) -> Map:
-    """The map over the upload, the unseen part faded; or the paper's form, map / max as brightness."""
+    """Return the map over the upload with the cropped part faded, or map / max as brightness (paper)."""
     view = subject.trace.view
     picture = view.picture if asked.upload is None else asked.upload
     box = None if asked.upload is None else box_on(asked.upload, view)
@@ -187,14 +186,14 @@ def _laid(subject, settings, asked, values: np.ndarray, title: str) -> Map:
 
 
 def _share(subject, settings, values: np.ndarray) -> str:
-    """How much of it the patches hold."""
+    """Return the text with the fraction of the attention on patches."""
     share, names = float(np.nansum(values)), subject.grid.prefix_names
     if settings["difference"] == "on":
-        return LocalizedText("The change of all patches together: {share}.", share=fixed(share))
+        return LocalizedText("Change summed over all patches: {share}.", share=fixed(share))
     if not names:
-        return LocalizedText("The patches hold all of it: {share}.", share=f"{share:.3g}")
+        return LocalizedText("All of it is on patches: {share}.", share=f"{share:.3g}")
     tokens = LocalizedText("the prefix tokens ({names})", names=join_texts(*map(prefix_name, names), by=", "))
     tokens = LocalizedText("the {name} token", name=names[0]) if len(names) == 1 else tokens
     return LocalizedText(
-        "The patches hold {share} of it; the rest is on {tokens}.", share=f"{share:.2f}", tokens=tokens
+        "{share} of it is on patches, the rest on {tokens}.", share=f"{share:.2f}", tokens=tokens
     )

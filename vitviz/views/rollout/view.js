@@ -70,10 +70,10 @@ function lay(self, context, s, width, height) {
 
 function sentence(self) {
   const share = total(chosen(self));
-  if (differs(self)) return t('The change of all patches together: {share}.', { share: fixed(share, 3) });
+  if (differs(self)) return t('Change summed over all patches: {share}.', { share: fixed(share, 3) });
   const names = self.grid.prefix.map((name) => t(name));
-  if (!names.length) return t('The patches hold all of it: {share}.', { share: number(share, 3) });
-  return t('The patches hold {share} of it; the rest is on {tokens}.', {
+  if (!names.length) return t('All of it is on patches: {share}.', { share: number(share, 3) });
+  return t('{share} of it is on patches, the rest on {tokens}.', {
     share: share.toFixed(2),
     tokens:
       names.length === 1
@@ -88,15 +88,19 @@ const fares = (self) =>
     'p',
     { class: 'vv-text vv-fares' },
     t(
-      'Where its brightest patches are left out first, vitviz-tiny keeps its answer for {rollout} % of ' +
-        'the way on average over 500 pictures, with the map of Evidence for {ledger} %, at random for ' +
-        '{random} %; and all classes get the same map.',
+      'With top patches removed first, the prediction of vitviz-tiny survives until {rollout} % are ' +
+        'gone, {ledger} % with the map of Attribution, {random} % in random order (mean of 500 ' +
+        'images). All classes get the same map.',
       { rollout: 35, ledger: 20, random: 65 },
     ),
     ' ',
-    button(t('See why the model decided: Evidence'), () => self.open('evidence', { method: 'ledger' }), {
-      'data-export': 'no',
-    }),
+    button(
+      t('See what raised the prediction: Attribution'),
+      () => self.open('evidence', { method: 'ledger' }),
+      {
+        'data-export': 'no',
+      },
+    ),
   );
 
 export default () => ({
@@ -116,18 +120,18 @@ export default () => ({
     const asked = outline(plot, 'vv-pinned');
     const framed = framing(self, plot);
     self.figure.append(div('vv-stack vv-centred', title, plot, div('vv-row', bar.node, said), framed.node));
-    const text = t('Each layer alone: mean over its heads, every map scaled by itself');
+    const text = t('Each layer separately: mean over its heads, each map scaled separately');
     self.below.append(stack(el('p', { class: 'vv-text', text }), strip));
     const name = (cell) => `${patchName(cell)}, ${placeName(self.grid, cell)}`;
     const middle = () => Math.floor(self.grid.rows / 2) * self.grid.cols + Math.floor(self.grid.cols / 2);
     cells(self, canvas, {
       start: () => (/^\d+$/.test(self.settings.query) ? Number(self.settings.query) : middle()),
       place: () => self.ui.place,
-      label: () => t('Rollout map over the picture.'),
+      label: () => t('Rollout map over the image.'),
       name: (cell) => `${name(cell)}: ${number(self.ui.values[cell])}`,
       hover(cell, event) {
         const value = self.ui.values[cell];
-        const share = t('{times} × an even share', { times: number(value * self.ui.values.length, 2) });
+        const share = t('{times} × uniform', { times: number(value * self.ui.values.length, 2) });
         hover.over(self.ui.place, cell);
         bar.mark(value);
         tip.show(event, number(value), name(cell), differs(self) ? '' : share);

@@ -37,7 +37,7 @@ _MADE = "cosines by_depth across facing photo tints other_tints components share
 
 
 class RepresentationsView(View):
-    title = "Tokens"
+    title = "Representations"
     sided = True
     words = ViewTexts.from_text(r"""
         Every layer rewrites each patch’s vector: those that mean the same come close, and a few grow far
@@ -67,8 +67,8 @@ class RepresentationsView(View):
         Choice(
             "show", "Show",
             options=(
-                ("similarity", "Similarity"), ("components", "Principal components"), ("norms", "Norms"),
-                ("heads", "Heads"),
+                ("similarity", "Patch similarity"), ("components", "Principal components"),
+                ("norms", "Norms"), ("heads", "Heads"),
             ),
         ),
         Slider(

@@ -29,7 +29,7 @@ VIDEO = (
     "Components of a video have one basis for all of its frames: choose the basis of this depth (own), and"
     " the components one by one as colours (plain)."
 )
-NO_SECOND = "There is no second checkpoint. Choose one under “Compare, and input size”, or another basis."
+NO_SECOND = "There is no second checkpoint. Choose one under “Comparison and input size”, or another basis."
 NO_PHOTO = "There is no second photograph. Choose one under Similarity, or another basis."
 NO_STEPS = "{checkpoint} is no step of a training that was kept, so its steps have no basis in common."
 APART = (

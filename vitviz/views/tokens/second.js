@@ -52,7 +52,7 @@ export function second(self, paint) {
     start: () => self.settings.partner,
     hover(cell, event) {
       spot.over(place(), cell);
-      tip.show(event, name(cell), t('Click to hold'));
+      tip.show(event, name(cell), t('Click to lock'));
       if (came === null) came = { facing: self.facing };
       if (came.facing !== null && !event.keyboard) return;
       if (!facing(self, cell)) return;
@@ -81,7 +81,7 @@ export function second(self, paint) {
     if (upload !== last) [before, last] = [last, upload];
     const known = self.summary.samples.map(([one, title]) => [one, t(title)]);
     const old = before || (known.some(([one]) => one === self.settings.other) ? '' : self.settings.other);
-    const all = [['', t('None')], ...known, ...(old ? [[old, t('The photograph before this one')]] : [])];
+    const all = [['', t('None')], ...known, ...(old ? [[old, t('Previous image')]] : [])];
     choice.replaceChildren(...all.map(([value, text]) => el('option', { value, text })));
     choice.value = self.settings.other;
   }

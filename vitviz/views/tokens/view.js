@@ -147,7 +147,7 @@ export default () => ({
   told(self, cell) {
     const { show, depth } = self.settings;
     if (show === 'similarity')
-      return [self.held ? t('Click the outlined patch to let go') : t('Click to hold')];
+      return [self.held ? t('Click the outlined patch to release it') : t('Click to lock')];
     if (show !== 'norms') return [];
     const { median, mad, limit, values } = outliers(self);
     const from = mad ? (values[cell] - median) / mad : 0;

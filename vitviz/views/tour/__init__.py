@@ -1,4 +1,4 @@
-"""A guided walk from the picture to the answer, along figure 1 and equations 1 to 4, in its own numbers."""
+"""Guided tour from the image to the prediction, along figure 1 and equations 1 to 4."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ class TourView(View):
     title = "Tour"
     every_patch = True
     unprinted = (
-        "The tour has no figure for print, because it is a walk of many steps; the figures that it passes are"
-        " those of the other views."
+        "The tour has no figure for print, because it has many steps; their figures belong to the "
+        "other views."
     )
     words = ViewTexts.of_paper(r"""
-        Thirteen steps lead from the photograph to the answer, along the paper’s figure 1 and its four
+        Thirteen steps lead from the image to the prediction, along the paper’s figure 1 and its four
         equations.
 
-        Every number is this picture’s own: pick a patch, take it along, and recompute a weight by hand.
+        Follow one patch through 13 steps and check the arithmetic.
 
         (1) $z_0 = [x_{class}; x_p^1 E; \ldots; x_p^N E] + E_{pos}$ · (2) $z'_l =
         \mathrm{MSA}(\mathrm{LN}(z_{l-1})) + z_{l-1}$ · (3) $z_l = \mathrm{MLP}(\mathrm{LN}(z'_l)) + z'_l$ ·
         (4) $y = \mathrm{LN}(z_L^0)$. The numbers come from the trace of the forward pass; the weights shown
         beside them (E, the class token, the head) are the checkpoint's. The experiments run the model again:
-        on the picture with its patches in another order, and with a table of zeros in the place of $E_{pos}$.
+        on the image with its patches in another order, and with $E_{pos}$ set to zero.
 
         Section 3.1, equations 1 to 4 and figure 1; appendix A for the attention
 
-        The tour follows one patch, one head and one class at a time. It shows how each number is made, and
-        not what the model has learned to use it for.
+        The tour follows one patch, one head and one class at a time. It shows how each number is computed,
+        not what the model has learned to use the number for.
     """)
     arrays = {
         "input_pixels": "pixel_row pixel_col channel",
@@ -77,7 +77,7 @@ class TourView(View):
         IntSetting("head", minimum=1, maximum="heads", default=1),
         IntListSetting("keys", maximum="tokens", tokens=True),
         IntSetting("number"),  # of a filter of the embedding
-        IntSetting("seed", maximum=made.SEEDS),  # of an order of the patches; 0 before one was asked for
+        IntSetting("seed", maximum=made.SEEDS),  # of a permutation of the patches; 0 before the first shuffle
     )
     charted = ()
     items = (
@@ -135,7 +135,7 @@ class TourView(View):
         return json_bytes(subject.once_by_passes(f"shuffled {seed}", lambda: made.experiment(subject, seed)))
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
-        """The Euclidean length of the tokens in the stream, z_0 to z_L: prefix tokens', the patches' mean."""
+        """Chart the token norms in the stream, z_0 to z_L: each prefix token, and the mean of the patches."""
         names, depth = subject.grid.prefix_names, np.arange(len(subject.trace.tokens))
         lengths = np.stack([tokens.norm(dim=-1).double().numpy() for tokens in subject.trace.tokens], axis=1)
         lines = [(prefix_name(name), lengths[i], GREY, "dashed") for i, name in enumerate(names)]
@@ -175,7 +175,7 @@ class TourView(View):
 
 
 def facts_of(subject: ViewContext, parts: ModelParts) -> Facts:
-    """What the words of the tour depend on."""
+    """Return the facts that the texts of the tour depend on."""
     trace = subject.trace
     grid, attention = trace.grid, trace.layers[0]
     before = trace.patch_embedding if trace.position_embedded is None else trace.position_embedded

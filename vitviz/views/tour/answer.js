@@ -159,7 +159,7 @@ export const sumStep = {
       { mark: 'vv-total', cells: [t('Sum'), digits(total)] },
       { mark: '', cells: [t('the model’s own logit'), digits(logit)] },
     ];
-    made.table.replaceChildren(sheetOf([t('Written by'), t('Share')], rows));
+    made.table.replaceChildren(sheetOf([t('Source'), t('Contribution')], rows));
     const parts = [...lines.map((one) => one.share), rest];
     made.line.textContent = `${parts.map((part) => `(${digits(part)})`).join(' + ')} = ${digits(total)}`;
   },
@@ -170,7 +170,7 @@ export const withoutStep = {
     const title = el('p', { class: 'vv-h' });
     const table = el('div');
     const line = el('p', { class: 'vv-text' });
-    const out = button(t('Take it out in every view'), null, { 'data-export': 'no' });
+    const out = button(t('Ablate this head in every view'), null, { 'data-export': 'no' });
     const node = stack(title, table, line, div('vv-buttons', out));
     return { node, title, table, line, out };
   },
@@ -183,17 +183,18 @@ export const withoutStep = {
     made.title.hidden = made.table.hidden = made.out.hidden = !before;
     if (!before) {
       made.line.textContent = t(
-        'Something has been taken away already. Put it back, and this step takes out the largest head.',
+        'Something is already removed. Restore it, and this step ablates the head with the largest ' +
+          'contribution.',
       );
       return;
     }
     made.title.textContent = t('With and without {head}', { head: headName(head) });
     const answer = (found) => (found ? `${found[0]} ${scored(found[1], self.value.head_type)}` : '');
     const answers = before.map((one, i) => [answer(one), answer(after[i])]);
-    made.table.replaceChildren(sheetOf([t('With it'), t('Without it')], plain(answers)));
+    made.table.replaceChildren(sheetOf([t('With the head'), t('Without the head')], plain(answers)));
     made.line.textContent = t(
-      'The logit of {name} was {logit} and is {left}: it loses {lost}, where the head’s own share ' +
-        'was {share}.',
+      'The logit of {name} was {logit} and is now {left}: it drops by {lost}, while the head’s ' +
+        'contribution was {share}.',
       { name, logit: digits(logit), left: digits(left), lost: digits(lost), share: digits(head.share) },
     );
     const detail = { heads: [`${head.layer}.${head.head}`] };
@@ -205,7 +206,7 @@ export const pathStep = {
   build() {
     const [table, canvas] = [el('div'), el('canvas', { role: 'img' })];
     const line = el('p', { class: 'vv-text' });
-    const on = button(t('Follow it in Evidence'), null, { 'data-export': 'no' });
+    const on = button(t('Follow it in Attribution'), null, { 'data-export': 'no' });
     const node = stack(table, pair(canvas, stack(line, div('vv-buttons', on))));
     return { node, table, canvas, line, on };
   },
@@ -220,7 +221,7 @@ export const pathStep = {
     const rest = (i) => (i ? digits(all[i - 1].share - all[i].share) : '');
     const rows = all.map((one, i) => [t(one.name), digits(one.share), rest(i)]);
     made.table.replaceChildren(
-      sheetOf([t('From the answer back'), t('Share'), t('everything else')], plain(rows)),
+      sheetOf([t('From the prediction back'), t('Contribution'), t('everything else')], plain(rows)),
     );
     const { picture } = beside(self, 240);
     const { rows: down, cols, aspect } = shapeOf(self);
@@ -230,7 +231,7 @@ export const pathStep = {
     context.strokeStyle = '#c46a16';
     context.lineWidth = 3;
     context.strokeRect((patch % cols) * w, Math.floor(patch / cols) * h, w, h);
-    made.canvas.setAttribute('aria-label', `${t('What the model gets')}: ${t(lines.at(-1).name)}`);
+    made.canvas.setAttribute('aria-label', `${t('The model’s input')}: ${t(lines.at(-1).name)}`);
     made.on.onclick = () => self.open('evidence', { ...asked, show: 'writers', ...settings });
   },
 };

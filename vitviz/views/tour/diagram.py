@@ -1,4 +1,4 @@
-"""Figure 1 of the paper as the tour's map, of the model at hand: each block leads to the step of its own.
+"""Figure 1 of the paper as a map of the tour for the current model; each block links to its step.
 
 It draws what the checkpoint has and counts it. A block that the paper has and the model has not stays, as an
 outline with its reason in the step; rotary or relative positions stand where they act, in the attention.
@@ -23,7 +23,7 @@ _READ = {
 
 
 def figure_one(f: Facts) -> dict[str, Any]:
-    """As JSON for the page: blocks in the order of the steps, what stands before the patches, the encoder."""
+    """Return the diagram as JSON: blocks in the order of the steps, prefix tokens, and the encoder."""
     kinds = [name.split()[0] for name in f.grid.prefix_names]  # of tokens before the patches
     return {
         "blocks": _blocks(f),
@@ -36,7 +36,7 @@ def figure_one(f: Facts) -> dict[str, Any]:
 
 
 def _block(step: str, name: str, size: str = "", there: bool = True) -> dict[str, Any]:
-    """Texts have names in braces, filled with the values; what this model does without is not `there`."""
+    """Return one block. Names in braces are filled with the values; `there` is False for absent parts."""
     return {"step": step, "name": name, "size": size, "there": there}
 
 
@@ -51,7 +51,7 @@ def _blocks(f: Facts) -> list[dict[str, Any]]:
     place = _block("positions", "+ positions", "{table} × {width}")
     place = place if "learned" in f.positions else _block("positions", "No E_pos", there=False)
     return [
-        _block("picture", "Picture", "{height} × {across} × 3"),
+        _block("picture", "Image", "{height} × {across} × 3"),
         _block("patches", "Convolutions" if f.stem else "Patches", grid),
         _block("flatten", "Flattened", "" if f.stem else "{patches} × {numbers}", not f.stem),
         _block("embedding", "Linear embedding E", "→ {width}" if f.stem else "{numbers} → {width}"),
@@ -62,13 +62,13 @@ def _blocks(f: Facts) -> list[dict[str, Any]]:
         _block("layers", "Encoder", "× {layers}"),
         _block("readout", _READ.get(f.pool, "y"), "{read} → {classes}" if classified else "{read}"),
         _block("probabilities", classifier, "{classes}" * classified, classified),
-        _block("sum", "{together} shares" if accounted else "No shares", there=accounted),
-        _block("without", "Head out", there=accounted),
+        _block("sum", "{together} contributions" if accounted else "No contributions", there=accounted),
+        _block("without", "Ablate a head", there=accounted),
         _block("path", "One path", there=accounted),
     ]
 
 
 def texts(f: Facts) -> set[str]:
-    """Every English text of one model's diagram."""
+    """Return all English texts of one model's diagram."""
     blocks = figure_one(f)["blocks"]
     return {block[part] for block in blocks for part in ("name", "size")} - {""}

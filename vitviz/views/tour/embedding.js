@@ -11,7 +11,7 @@ import { beside, captioned, digits, largest, pair, patchOf, summed, take, tokenT
 
 export const embeddingStep = {
   build(self) {
-    const from = board(self, { label: t('The picture, cut into patches.'), pick: take(self) });
+    const from = board(self, { label: t('The image, cut into patches.'), pick: take(self) });
     const before = strip(self, { label: t('The patch as a row of numbers') });
     const after = strip(self, {
       label: t('Its embedding'),
@@ -91,7 +91,7 @@ export const tokenStep = {
     const value = (cell) => self.data.embedded.values[cell];
     cells(self, all, {
       place: () => ui.place,
-      label: () => t('The embeddings of all patches: a row for each.'),
+      label: () => t('The embeddings of all patches, one row each.'),
       name: (cell) => `${patchName(Math.floor(cell / ui.place.cols))}, ${digits(value(cell))}`,
       hover: (cell, event) => {
         const { cols, height, width, rows } = ui.place;

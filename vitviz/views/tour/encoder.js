@@ -68,8 +68,8 @@ export const attentionStep = {
     const lost = el('p', {
       class: 'vv-text',
       text: t(
-        'This head was taken away: these are its own weights still, but the model went on with what ' +
-          'was put in its place.',
+        'This head is ablated: these are its original weights, but the model continued with the ' +
+          'replacement.',
       ),
     });
     const made = { worked: null, asks, answers, dials, chips, asked, given, table, strips, sum, line, lost };
@@ -144,7 +144,7 @@ export const attentionStep = {
     made.chips.show();
     made.lost.hidden = !w.replaced;
     made.asked.textContent = t('The query: {token}', { token: nameOf(self, token) });
-    made.given.textContent = t('What it takes: layer {layer}, head {head}', self.settings);
+    made.given.textContent = t('Its attention: layer {layer}, head {head}', self.settings);
     made.asks.draw({ width, mark: placed(self, token) });
     const weights = w.weights.slice(first(self));
     made.answers.draw({ width, weights, mark: placed(self, token), key: placed(self, picked) });
@@ -192,7 +192,10 @@ export const layersStep = {
     const asked = el('p', { class: 'vv-h' });
     const note = el('p', {
       class: 'vv-text',
-      text: t('Brightness: each head’s own largest weight. A click chooses the head for the step before.'),
+      text: t(
+        'Brightness is relative to each head’s largest weight. Click a head to use it in the ' +
+          'previous step.',
+      ),
     });
     const node = stack(
       div('vv-row', layer.node, chips.node),
@@ -214,7 +217,7 @@ export const layersStep = {
     made.chips.show();
     made.from.draw({ width: picture, mark: placed(self, token) });
     made.asked.textContent = t('The query: {token}', { token: nameOf(self, token) });
-    made.title.textContent = t('Layer {layer}: where each head looks', { layer });
+    made.title.textContent = t('Layer {layer}: where each head attends', { layer });
     const count = made.faces.length;
     const area = roomy ? Math.min(640 * large, width - picture - 36) : width;
     const half = Math.ceil(count / 2);

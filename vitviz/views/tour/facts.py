@@ -1,4 +1,4 @@
-"""What the words of the guided tour depend on, and what one of its steps consists of.
+"""Facts about a model that the texts of the guided tour depend on, and the parts of a step.
 
 A text is English with names in braces, the key of its translation, and the values that the page fills in.
 What a model does not have is said, with the reason, and not skipped: a step is as much about why something is
@@ -13,7 +13,7 @@ from vitviz.traces.grid import Grid
 
 @dataclass(frozen=True)
 class Facts:
-    """What the words depend on."""
+    """Facts about a model and input that the texts depend on."""
 
     grid: Grid
     width: int
@@ -30,20 +30,22 @@ class Facts:
     plain_blocks: bool
     layer_scale: bool
     norm_before_blocks: bool
-    prefix_read: bool = False  # attention pooling asks the prefix tokens too; other pools' names say it
+    prefix_read: bool = (
+        False  # attention pooling reads the prefix tokens too; other pools say so in their names
+    )
     root_scale: bool = True  # scores are divided by the root of d
-    accounted: bool = True  # there is an account of its logits that adds up
-    score: str = ""  # of given classes, what makes probabilities of their cosines
-    head_type: str = "softmax"  # what the logits are read as, of given classes too
+    accounted: bool = True  # its logits have an exact decomposition
+    score: str = ""  # for classes given as vectors: the function from cosines to probabilities
+    head_type: str = "softmax"  # interpretation of the logits, also for classes given as vectors
 
     @property
     def sequence(self) -> str:
-        """The rows of equation 1 before E_pos, as a formula."""
+        """Return the rows of equation 1 before E_pos, as a formula."""
         return "; ".join([*self.front, "x_{p}^{1}E", "…", "x_{p}^{N}E"])
 
     @property
     def front(self) -> list[str]:
-        """The prefix tokens as symbols."""
+        """Return the symbols of the prefix tokens."""
         symbols = {"class": "x_{class}", "distillation": "x_{dist}"}
         names = self.grid.prefix_names
         registers = ["x_{reg}^{1}", "…"] * any(name.startswith("register") for name in names)
@@ -51,12 +53,12 @@ class Facts:
 
     @property
     def numbers(self) -> int:
-        """Those of a patch."""
+        """Return the number of values in a patch."""
         return self.grid.patch[0] * self.grid.patch[1] * 3
 
     @property
     def values(self) -> dict[str, Any]:
-        """What every text of the tour and its diagram may name."""
+        """Return the values that every text of the tour and its diagram may use."""
         grid, (tall, wide), (height, across) = self.grid, self.grid.patch, self.grid.pixels
         found = {"rows": grid.rows, "cols": grid.cols, "tall": tall, "wide": wide, "height": height}
         found |= {"across": across, "patches": grid.patches, "tokens": grid.tokens}
@@ -68,7 +70,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Step:
-    """One stop of the tour, as it travels to the page; texts take the facts' values and its own."""
+    """Step of the tour as sent to the page; its texts use the values of the facts and its own."""
 
     name: str
     title: str

@@ -13,15 +13,18 @@ export const flattened = (self, patch) => normalised(self.data.bytes, patch, sel
 
 export const patchesStep = {
   build(self) {
-    const cut = board(self, { label: t('The picture, cut into patches.'), pick: take(self) });
+    const cut = board(self, { label: t('The image, cut into patches.'), pick: take(self) });
     const line = el('canvas', {
       role: 'img',
-      'aria-label': t('The patches in the order in which they are read'),
+      'aria-label': t('The patches in sequence order'),
     });
     const linePlot = div('vv-plot', line);
     const here = outline(linePlot, 'vv-pinned');
     const text = el('p', { class: 'vv-text' });
-    const node = pair(captioned(t('Cut apart'), cut.node), captioned(t('Read row by row'), linePlot, text));
+    const node = pair(
+      captioned(t('Gap between patches'), cut.node),
+      captioned(t('Read row by row'), linePlot, text),
+    );
     return { node, cut, line, here, text };
   },
   draw(self, made) {
@@ -45,8 +48,8 @@ export const patchesStep = {
 
 export const flattenStep = {
   build(self) {
-    const from = board(self, { label: t('The picture, cut into patches.'), pick: take(self) });
-    const about = { role: 'img', 'aria-label': t('The picked patch') };
+    const from = board(self, { label: t('The image, cut into patches.'), pick: take(self) });
+    const about = { role: 'img', 'aria-label': t('Selected patch') };
     const { canvas: big, plot, spot } = plotted(about);
     const start = el('p', { class: 'vv-numbers' });
     const colour = (i) => {

@@ -137,10 +137,10 @@ export function overviewOf(self, first) {
     return button('', to, about, el('span', { class: 'vv-over-drawn' }, ...drawn), named, sizes.at(-1));
   };
   const parts = [
-    part(t('Picture'), first, whole),
+    part(t('Image'), first, whole),
     part(t('Patches'), () => open('patches'), cut),
     part(t('Layers'), () => open('explorer'), layers),
-    part(t('Answer'), () => open('evidence'), answer),
+    part(t('Prediction'), () => open('evidence'), answer),
   ];
   const arrow = () => el('span', { class: 'vv-sign', 'aria-hidden': 'true', text: '→' });
   const came = ['0', '0.7', '1', '1.7', '2', '4', '4.3']; // of arrow and part, in turns
@@ -149,7 +149,7 @@ export function overviewOf(self, first) {
     {
       class: 'vv-overview',
       role: 'group',
-      'aria-label': t('From the picture to the answer'),
+      'aria-label': t('From the image to the prediction'),
       'data-export': 'no',
       'data-slide': 'no',
       onanimationend: ({ animationName }) =>

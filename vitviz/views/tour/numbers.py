@@ -1,4 +1,4 @@
-"""The numbers of the guided tour: what a step shows beside the trace's own tensors."""
+"""Numbers of the guided tour that are not tensors of the trace."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from vitviz.engine.parts import ModelParts
     from vitviz.traces.trace import Trace
 
-SEEDS = 999  # so many orders of the patches can be asked for
-SHOWN = 5  # classes worked out
-SHARES = 3  # heads whose shares are lines of their own
+SEEDS = 999  # number of permutations of the patches that can be requested
+SHOWN = 5  # classes whose probabilities are computed step by step
+SHARES = 3  # heads whose contributions are separate rows
 ANSWERS = 3  # likeliest classes with and without the head
 
 
 def embedding_explained(trace: Trace, parts: ModelParts, preprocessing) -> bool:
-    """Whether E x_p + bias is what the model made of its first patch, so that a filter can be shown."""
+    """Return True if E x_p + bias equals the model's embedding of the first patch (filters can be shown)."""
     tall, wide = trace.grid.patch
     if parts.embedding is None or parts.embedding.weight.shape[1] != tall * wide * 3:
         return False
@@ -39,12 +39,12 @@ def embedding_explained(trace: Trace, parts: ModelParts, preprocessing) -> bool:
 
 
 def classes_of(trace: Trace) -> int:
-    """How many logits there are; 0 for a model without a classifier."""
+    """Return the number of logits; 0 for a model without a classifier."""
     return 0 if trace.logits is None else trace.logits.numel()
 
 
 def one_filter(subject: ViewContext, number: int) -> np.ndarray:
-    """One row of E, then its bias."""
+    """Return one row of E, then its bias."""
     embedding = subject.inspector.parts(subject.trace.grid.pixels).embedding
     if embedding is None:
         raise Unknown(
@@ -58,7 +58,7 @@ def one_filter(subject: ViewContext, number: int) -> np.ndarray:
 
 
 def worked(row: WorkedRow) -> dict[str, Any]:
-    """One row of attention, step by step."""
+    """Return one row of attention, step by step."""
     vectors = ("q", "products", "scores", "powers", "weights", "output")
     plain = {name: getattr(row, name) for name in ("scale", "shift", "total", "replaced")}
     bias = None if row.bias is None else listed(row.bias)
@@ -66,7 +66,7 @@ def worked(row: WorkedRow) -> dict[str, Any]:
 
 
 def answer(subject: ViewContext) -> dict[str, Any]:
-    """From the last layer to the probabilities: what is read, y, and the likeliest classes worked out."""
+    """Return the tokens read, y, and the computation of the likeliest classes' probabilities."""
     trace, parts = subject.trace, subject.inspector.parts(subject.trace.grid.pixels)
     y = subject.inspector.readout(trace).numpy().astype(np.float64)
     read = listed(trace.tokens[-1][0]) if trace.pool == "class" else None
@@ -101,7 +101,7 @@ def answer(subject: ViewContext) -> dict[str, Any]:
 
 
 def accounted(subject: ViewContext) -> bool:
-    """Whether the first answer has an account that adds up."""
+    """Return True if the logit of the first prediction has an exact decomposition."""
     if subject.trace.logits is None:
         return False
     try:
@@ -112,7 +112,7 @@ def accounted(subject: ViewContext) -> bool:
 
 
 def summed(subject: ViewContext) -> dict[str, Any]:
-    """The first answer's logit: its largest shares of heads (layer and head from 1), the rest, their sum."""
+    """Return the top logit: the largest contributions of heads (layer, head from 1), the rest, their sum."""
     trace = subject.trace
     if not accounted(subject):
         return {}
@@ -175,7 +175,7 @@ def followed(subject: ViewContext) -> dict[str, Any]:
 
 
 def experiment(subject: ViewContext, seed: int) -> dict[str, Any]:
-    """The answers to the picture and to its shuffled patches, with E_pos and without."""
+    """Return the predictions for the image and for its shuffled patches, with and without E_pos."""
     if not 1 <= seed <= SEEDS:
         raise WrongSetting(f"Given seed={seed}; expected a whole number from 1 to {SEEDS}.")
     from vitviz.engine.forward.shuffling import permutation

@@ -1,4 +1,4 @@
-// What the steps of the tour are made of: words, formulas, tables, foldings.
+// Parts of the steps of the tour: texts, formulas, tables, collapsible sections.
 
 import { button, div, el, slider, stack } from '../../frontend/elements.js';
 import { patchName, t, tokenName } from '../../frontend/i18n.js';
@@ -105,7 +105,7 @@ export function dial(self, name, label, maximum) {
   };
 }
 
-/** A chosen patch goes along through all steps. */
+/** Selects a patch for all steps. */
 export const take = (self) => (cell) => self.set('token', cell + first(self));
 /**
  * The room of a step: `width` and `tall`, the width of a picture beside something else and of that (`rest`),

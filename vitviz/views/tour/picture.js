@@ -13,7 +13,7 @@ export const pictureStep = {
   build(self) {
     const upload = el('canvas', {
       role: 'img',
-      'aria-label': t('The photograph, with the part that the model sees'),
+      'aria-label': t('The image, with the part that the model receives'),
     });
     const { canvas: input, plot, spot } = plotted();
     const table = el('div');
@@ -31,7 +31,7 @@ export const pictureStep = {
       const head = [
         t('Row {row}, column {col}', { row: Math.floor(ui.pixel / cols) + 1, col: (ui.pixel % cols) + 1 }),
         t('Byte'),
-        t('(byte / 255 − mean) / deviation'),
+        t('(byte / 255 − mean) / standard deviation'),
         t('Number'),
       ];
       const lines = colourNames().map((colour, c) => {
@@ -53,10 +53,7 @@ export const pictureStep = {
       pick: show,
     });
     const arrow = el('span', { class: 'vv-arrow', 'aria-hidden': 'true', text: '→' });
-    const [before, after] = [
-      captioned(t('The photograph'), upload),
-      captioned(t('What the model gets'), plot),
-    ];
+    const [before, after] = [captioned(t('The upload'), upload), captioned(t('The model’s input'), plot)];
     return { node: stack(pair(before, arrow, after), table), ui, upload, input, show };
   },
   pictures: ['upload'],

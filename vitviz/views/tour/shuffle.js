@@ -20,7 +20,7 @@ function answerCard(title, picture, headType) {
       node.classList.toggle('vv-waiting', !answer);
       if (!answer) return;
       const value = answer.likeness?.toFixed(4);
-      const text = t('Likeness of y to the original (cosine): {value}', { value });
+      const text = t('Similarity of y to the original (cosine): {value}', { value });
       list.replaceChildren(
         ...(answer.top.length ? tops(answer.top, headType) : [el('p', { class: 'vv-text', text })]),
       );
@@ -28,7 +28,7 @@ function answerCard(title, picture, headType) {
   };
 }
 
-/** What the two differences say, in words that the numbers bear out. */
+/** Sentences about the two differences, checked against the numbers. */
 function verdict(self, found) {
   const what = self.summary.classes ? t('logit') : t('number of y');
   const same = (difference) => difference.relative < 1e-4;
@@ -39,13 +39,13 @@ function verdict(self, found) {
   }));
   const first = same(found.with)
     ? t(
-        'With its positions, this model gives the same answer to the shuffled picture, up to rounding: ' +
-          'no {what} differs by more than {value}.',
+        'With positions, this model gives the same prediction for the shuffled image, up to ' +
+          'rounding: no {what} differs by more than {value}.',
         kept,
       )
     : t(
-        'With its positions, the model reads another picture when the patches are shuffled: a {what} ' +
-          'differs by up to {value}, which is {share} % of the largest.',
+        'With positions, shuffling the patches changes the output: a {what} differs by up to ' +
+          '{value}, which is {share} % of the largest.',
         kept,
       );
   return `${first} ${zeroed(self, found.without && same(found.without), gone)}`;
@@ -62,13 +62,14 @@ function zeroed({ summary }, same, gone) {
         );
   if (same)
     return t(
-      'Without E_pos both orders give the same answer, up to rounding: no {what} differs by more than ' +
-        '{value}. What it answers there says little, because it was trained with E_pos.',
+      'Without E_pos both orders give the same prediction, up to rounding: no {what} differs by more ' +
+        'than {value}. The prediction itself means little here, because the model was trained with ' +
+        'E_pos.',
       gone,
     );
   return summary.stem
     ? t(
-        'Without E_pos a {what} still differs by up to {value}, because the convolutional stem looks ' +
+        'Without E_pos a {what} still differs by up to {value}, because the convolutional stem reads ' +
           'across the borders of the patches.',
         gone,
       )
@@ -77,14 +78,14 @@ function zeroed({ summary }, same, gone) {
 
 export const positionsStep = {
   build(self) {
-    const from = board(self, { label: t('The picture, cut into patches.'), pick: take(self) });
-    const strips = [t('Its embedding'), t('The position embedding of its place'), t('The sum')].map((label) =>
+    const from = board(self, { label: t('The image, cut into patches.'), pick: take(self) });
+    const strips = [t('Its embedding'), t('The embedding of its position'), t('The sum')].map((label) =>
       strip(self, { label }),
     );
     const signs = ['+', '='].map((text) => el('p', { class: 'vv-sign', text }));
     const sums = stack(strips[0].node, signs[0], strips[1].node, signs[1], strips[2].node);
     const none = el('p', { class: 'vv-text' });
-    const pictures = [0, 1, 2, 3].map(() => board(self, { label: t('The picture of this experiment') }));
+    const pictures = [0, 1, 2, 3].map(() => board(self, { label: t('The image of this experiment') }));
     const titles = [
       t('In order, with E_pos'),
       t('Shuffled, with E_pos'),
@@ -96,11 +97,11 @@ export const positionsStep = {
       answerCard(title, pictures[i], self.value.head_type),
     );
     const anew = () => this.run(self, Object.assign(made, { seed: (made.seed % 999) + 1 }));
-    const again = button(t('Shuffle anew'), anew, { class: 'vv-shuffle', 'data-export': 'no' });
+    const again = button(t('Shuffle again'), anew, { class: 'vv-shuffle', 'data-export': 'no' });
     const words = el('p', { class: 'vv-text vv-verdict', role: 'status' });
-    const text = t('Experiment: does the order of the patches matter?');
+    const text = t('Perturbations: does the order of the patches matter?');
     const title = div('vv-row vv-middle', el('p', { class: 'vv-h', text }), again);
-    const said = t('In Experiment, two trained alike but for their positions:');
+    const said = t('In Perturbations, two checkpoints that differ only in their positions:');
     const lesson = leads(self, said, 'experiment', { kind: 'shuffle' });
     const shown = div('vv-cards', ...cards.map((card) => card.node));
     const experiment = div('vv-experiment', title, shown, words, lesson);
@@ -122,7 +123,7 @@ export const positionsStep = {
     made.sums.hidden = kinds < 2;
     made.none.hidden = kinds > 1;
     made.none.textContent = t(
-      'Nothing is added here: the embedding goes into the first block without a table of positions.',
+      'Nothing is added here: the embedding enters the first layer without a table of positions.',
     );
     if (kinds > 1) {
       const before = of(0);
@@ -166,7 +167,7 @@ export const positionsStep = {
       card.show(made.found?.answers[names[i]]);
     });
     made.words.replaceChildren(
-      ...prose(made.found ? verdict(self, made.found) : t('The model is asked again …')),
+      ...prose(made.found ? verdict(self, made.found) : t('Running the model again …')),
     );
     made.node.dataset.experiment = made.found ? `${self.key}/${made.found.seed}` : '';
   },

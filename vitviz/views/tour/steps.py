@@ -1,4 +1,4 @@
-"""The words of the guided tour: steps to sums that can be done by hand, said of the model at hand."""
+"""Texts of the guided tour, for the current model: steps with sums that can be checked by hand."""
 
 from dataclasses import replace
 from functools import partial
@@ -10,7 +10,7 @@ from vitviz.views.tour.facts import Facts, Step
 
 
 def steps(facts: Facts) -> list[Step]:
-    """The thirteen steps for one model."""
+    """Return the thirteen steps for one model."""
     start = (_picture, _patches, _flatten, _embedding)
     middle = (_class_token, _positions, _attention, _layers, _readout, _probabilities)
     last = (_sum_by_hand, _one_taken_out, _one_path)
@@ -19,7 +19,7 @@ def steps(facts: Facts) -> list[Step]:
 
 
 def texts() -> list[str]:
-    """Every English text that a step or the diagram can say of any model: what needs a translation."""
+    """Return all English texts that a step or the diagram can show for any model, for translation."""
     from vitviz.traces.readout import NAMES  # with torch, which the page is built without
 
     grid = Grid(2, 2, (8, 8), ("class",))
@@ -48,39 +48,38 @@ def texts() -> list[str]:
 def _picture(f: Facts) -> Step:
     height, width = f.grid.pixels
     *said, attempt = paragraphs("""
-        The photograph is scaled and cropped to {height} × {width} pixels, each with a red, a green and a blue
+        The image is scaled and cropped to {height} × {width} pixels, each with a red, a green and a blue
         value.
 
-        Every value becomes a small number around zero: the channel’s mean is subtracted and the rest divided
-        by its standard deviation.
+        Each value becomes a small number around zero: the channel’s mean is subtracted and the result divided
+        by the channel’s standard deviation.
 
-        Point at a pixel of the model’s picture, and work out by hand one of the three numbers that the model
-        reads there.
+        Point at a pixel of the model’s input, and compute one of its three values by hand.
     """)
     # a narrow space, as no language reads a comma the same way
     values = {"width": width, "count": f"{height * width * 3:,}".replace(",", "\u202f")}
     formulas = (f"x ∈ ℝ^{{H×W×C}} = ℝ^{{{height}×{width}×3}}",)
     shapes = ("Input: {height} × {width} × 3 = {count} numbers",)
-    title = "The picture, as the model gets it"
+    title = "The image, as the model receives it"
     return Step("picture", title, tuple(said), attempt, formulas, shapes, values)
 
 
 def _patches(f: Facts) -> Step:
     said = paragraphs("""
-        The picture is cut into {rows} × {cols} = {patches} patches of {tall} × {wide} pixels.
+        The image is cut into {rows} × {cols} = {patches} patches of {tall} × {wide} pixels.
 
-        From here on each patch is one word of a sentence, read row by row; the model never again sees the
-        picture as a picture.
+        From here on, each patch is like one word of a sentence, read row by row. The model never receives the
+        whole image again.
     """)
     if f.stem:
         said = paragraphs("""
-            A convolutional stem first turns the picture into features, at {rows} × {cols} = {patches} places
-            that lie {tall} × {wide} pixels apart.
+            A convolutional stem first turns the image into features, at {rows} × {cols} = {patches} positions
+            that are {tall} × {wide} pixels apart.
 
-            Each place is one word of a sentence, read row by row; unlike a patch of the paper’s plain model,
-            it has also seen pixels beyond its edges.
+            Each position is like one word of a sentence, read row by row. Unlike a patch of the paper’s plain
+            model, it also depends on pixels beyond its edges.
         """)
-    attempt = "Click a patch with something on it. It comes along through the steps that follow."
+    attempt = "Click a patch with something on it. The following steps use this patch."
     (tall, wide), (height, width) = f.grid.patch, f.grid.pixels
     symbol, area = ("P^{2}", f"{tall}^{{2}}") if tall == wide else ("(P_{h}·P_{w})", f"({tall}·{wide})")
     formula = f"N = H·W / {symbol} = {height}·{width} / {area} = {f.grid.patches}"
@@ -96,16 +95,16 @@ def _flatten(f: Facts) -> Step:
             Not applicable to this model as it stands in the paper, because its patches are cut from the
             features of a convolutional stem and not from pixels.
 
-            Shown are the {tall} · {wide} · 3 = {numbers} numbers of the pixels below one place, as a plain
-            model would flatten them.
+            The table shows the {tall} · {wide} · 3 = {numbers} numbers of the pixels at one position, as a
+            plain model would flatten them.
         """)
         return Step("flatten", title, said, attempt)
     said = paragraphs("""
-        The pixels of a patch are written one after the other, red, green and blue of each: {tall} · {wide} ·
-        3 = {numbers} numbers.
+        The pixels of a patch are listed one after the other, with red, green and blue of each: {tall} ·
+        {wide} · 3 = {numbers} numbers.
 
-        Nothing is lost and nothing is learned yet, but above and below, left and right are gone: what belongs
-        together, the model has to learn.
+        No value is lost and nothing is learned yet, but the row no longer shows which pixels were neighbours:
+        the model has to learn that.
     """)
     formulas = (
         f"x_{{p}}^{{i}} ∈ ℝ^{{P²·C}} = ℝ^{{{f.numbers}}}",
@@ -117,23 +116,22 @@ def _flatten(f: Facts) -> Step:
 def _embedding(f: Facts) -> Step:
     if f.stem:
         *said, attempt = paragraphs("""
-            One learned matrix E, the same for every place, turns the stem’s features there into a vector of D
+            One learned matrix E, the same for every position, maps the stem’s features there to a vector of D
             = {width} numbers.
 
-            No filter over pixels can be shown, because E reads features that the convolutions before it have
-            made.
+            No filter over pixels can be shown, because the input of E is the output of convolutions.
 
-            Pick two places that look alike, and compare their vectors.
+            Pick two positions that look alike, and compare their vectors.
         """)
         shapes = ("Embedding: {patches} × {width}",)
         return Step("embedding", "The linear embedding", tuple(said), attempt, shapes=shapes)
     *said, attempt = paragraphs("""
-        One learned matrix E, the same for every patch, turns the {numbers} numbers of a patch into a vector
-        of D = {width} numbers.
+        One learned matrix E, the same for every patch, maps the {numbers} numbers of a patch to a vector of D
+        = {width} numbers.
 
-        Each of these is a dot product, and says how well the patch fits one filter.
+        Each of these numbers is a dot product: it measures how well the patch matches one filter.
 
-        Click a number of the vector: its filter appears, and the sum that made the number.
+        Click a number of the vector to see its filter and the sum that gives the number.
     """)
     formulas = (f"x_{{p}}^{{i}}·E,  E ∈ ℝ^{{(P²·C)×D}} = ℝ^{{{f.numbers}×{f.width}}}",)
     shapes = ("{patches} × {numbers}  ·  {numbers} × {width}  =  {patches} × {width}",)
@@ -141,24 +139,23 @@ def _embedding(f: Facts) -> Step:
 
 
 def _keyed(text: str) -> dict[str, str]:
-    """Sentences by what stands before their colons, one a paragraph."""
+    """Return sentences, one per paragraph, by the key before the colon."""
     return dict(one.split(": ", 1) for one in paragraphs(text))
 
 
 # What a classifier reads by its pool, in a model that has no class token, and in one that has.
 _READS_INSTEAD = _keyed("""
-    average: Its classifier reads the mean over the patch tokens; the paper tried that too, and found it as
-    good (appendix D.3).
+    average: Its classifier reads the mean over the patch tokens; the paper tried this too and found it
+    equally good (appendix D.3).
 
     max: Its classifier reads the largest of each number among the patch tokens.
 
-    average and max: Its classifier reads the mean of the patch tokens and the largest of each of their
-    numbers, half and half.
+    average and max: Its classifier reads the average of two vectors: the mean of the patch tokens and the
+    largest of each of their numbers.
 
-    attention: At the end, a layer of its own asks all patches with one learned query instead: attention
-    pooling.
+    attention: Instead, a final layer attends to all patches with one learned query: attention pooling.
 
-    none: This checkpoint has no classifier, and says nothing of what one should read.
+    none: This checkpoint has no classifier and does not define which tokens a classifier would read.
 """)
 _READS_OTHERS = _READS_INSTEAD | _keyed("""
     average: This model’s classifier does not read it, though: it reads the mean over the patch tokens.
@@ -166,18 +163,18 @@ _READS_OTHERS = _READS_INSTEAD | _keyed("""
     max: This model’s classifier does not read it, though: it reads the largest of each number among the patch
     tokens.
 
-    average and max: This model’s classifier does not read it, though: it reads the mean of the patch tokens
-    and the largest of each of their numbers, half and half.
+    average and max: This model’s classifier does not read it, though: it reads the average of two vectors,
+    the mean of the patch tokens and the largest of each of their numbers.
 
-    attention: This model’s classifier does not read it, though: at the end, a layer of its own asks the
-    patches with one learned query (attention pooling).
+    attention: This model’s classifier does not read it, though: a final layer attends to the patches with one
+    learned query (attention pooling).
 """)
 _REGISTERS, _REGISTERS_READ = paragraphs("""
-    The {registers} register tokens are learned as well: spare room for the layers, and nobody reads them at
-    the end.
+    The {registers} register tokens are learned as well. Layers use them as extra memory, and the classifier
+    ignores them.
 
-    The {registers} register tokens are learned as well: spare room for the layers, and read at the end
-    together with the others.
+    The {registers} register tokens are learned as well. Layers use them as extra memory, and the classifier
+    reads them together with the other tokens.
 """)
 
 
@@ -186,28 +183,31 @@ def _class_token(f: Facts) -> Step:
     prefix = f.grid.prefix_names
     others = [name for name in prefix if name.startswith("register")]
     if "class" not in prefix:
-        title = "No token for the answer"
+        title = "No token for the prediction"
         reads = _READS_INSTEAD.get(f.pool, "Its classifier reads all tokens together.")
         said = ("Not applicable to this model, because it has no class token.", reads)
-        attempt = "Choose another picture at the left: every row changes, because no token is learned."
+        attempt = "Choose another image on the left: every row changes, because no token is learned."
     else:
-        title = "A token for the answer"
+        title = "A token for the prediction"
         put, reads, of_all, attempt = paragraphs("""
-            One learned vector, the class token, is put in front of the patches; it is the same for every
-            picture.
+            One learned vector, the class token, is put in front of the patches.
 
-            Knowing nothing of this picture at first, it collects on its way through the layers what the
-            classifier will read.
+            The class token starts the same for every image and gathers what the classifier will read.
 
             This model’s classifier does not read it alone, though: it reads all tokens together.
 
-            Choose another picture at the left: the rows in front stay as they are, the others change.
+            Choose another image on the left: the learned rows in front stay the same, the others change.
         """)
         said = (put, of_all if read_all else _READS_OTHERS.get(f.pool, reads))
     if others:
         said += (_REGISTERS_READ if read_all else _REGISTERS,)
     if "distillation" in prefix:
-        said += ("The distillation token beside it was trained to repeat the answer of a teacher network.",)
+        said += (
+            (
+                "The distillation token beside it was trained to reproduce the prediction of a teacher "
+                "network."
+            ),
+        )
     count = "{prefix} + {patches} = {tokens} tokens" if prefix else "{tokens} tokens"
     values = {"prefix": len(prefix), "registers": len(others)}
     return Step(
@@ -216,26 +216,26 @@ def _class_token(f: Facts) -> Step:
 
 
 _POSITIONS = _keyed("""
-    rotary: in every layer it turns queries and keys by angles that depend on where a patch lies (rotary
-    embedding).
+    rotary: in every layer it rotates queries and keys by angles that depend on the position of a patch
+    (rotary embedding).
 
     relative: in every layer it adds to each score a learned number for the offset between two patches
     (relative position bias).
 
-    none: it is told nothing about where a patch lies.
+    none: it has no information about the position of a patch.
 """)
 
 
 def _positions(f: Facts) -> Step:
     added, after, compare, attempt = paragraphs("""
-        So far a patch’s place in the sequence has no effect at all. E_pos, one learned vector for each place,
-        is added, so that equal patches in different places are no longer equal.
+        So far a patch’s position in the sequence has no effect at all. E_pos, one learned vector per
+        position, is added, so equal patches at different positions are no longer equal.
 
-        Without it the layers cannot tell one order of the patches from another: that can be tried below.
+        Without E_pos the layers cannot distinguish one order of the patches from another: try it below.
 
-        Shuffle the patches, and compare the answers with E_pos and without it.
+        Shuffle the patches, and compare the predictions with and without E_pos.
 
-        Shuffle the patches, and see what becomes of the answer.
+        Shuffle the patches, and see how the prediction changes.
     """)
     shapes, formulas = ("Position embedding: {rows} × {width}",), ()
     if f.positions == "learned":
@@ -244,7 +244,7 @@ def _positions(f: Facts) -> Step:
             said += ("In this model a LayerNorm follows before the first block.",)
     elif "learned" in f.positions:
         other = next(kind for kind in _POSITIONS if kind in f.positions)
-        said = (added, "That is not all this model knows about places: " + _POSITIONS[other])
+        said = (added, "This model also encodes positions elsewhere: " + _POSITIONS[other])
     else:
         kind = next(kind for kind in _POSITIONS if kind in f.positions)
         none = "Adding E_pos is not applicable to this model, because it has no such table: "
@@ -257,18 +257,18 @@ def _positions(f: Facts) -> Step:
         formulas = (f"(1)  z_{{0}} = {formula} ∈ ℝ^{{{f.grid.tokens}×{f.width}}}",)
     shapes = ("z₀: {tokens} × {width}", *shapes)
     values = {"rows": f.position_rows}
-    return Step("positions", "Where each patch was", said, attempt, formulas, shapes, values)
+    return Step("positions", "The position of each patch", said, attempt, formulas, shapes, values)
 
 
 def _attention(f: Facts) -> Step:
     *said, attempt = paragraphs("""
-        In each head every token asks with a query q and is found by a key k; how much one takes from another
-        is the softmax over their dot products.
+        In each head, every token has a query q and a key k. The weight of one token on another is the softmax
+        over the dot products of query and keys.
 
-        Below, this is worked out for one query, in numbers that can be followed with a pocket calculator.
+        Below, this is worked out for one query. A pocket calculator is enough to check the numbers.
 
-        Choose a key in the picture of weights and recompute its weight: product × scale, the exponential,
-        divided by the sum.
+        Choose a key in the map of weights and recompute its weight: product × scale, the exponential, divided
+        by the sum.
     """)
     if "rotary" in f.positions:
         said.append("q and k are shown after the rotary embedding has turned them.")
@@ -281,24 +281,24 @@ def _attention(f: Facts) -> Step:
 
 def _layers(f: Facts) -> Step:
     first, second, attempt = paragraphs("""
-        {heads} heads do this side by side, each with its own q, k and v (MSA); what they collect is added to
-        each token, and an MLP that sees one token at a time adds its share.
+        {heads} heads do this in parallel, each with its own q, k and v (MSA). Their outputs are added to each
+        token. An MLP, which processes one token at a time, then adds its output.
 
-        That is one layer; there are {layers}, and the tokens run through them as a stream that is only ever
-        added to.
+        That is one of {layers} layers. The tokens pass through all layers as a stream (the residual stream):
+        each layer only adds to it.
 
-        Move through the layers with the same query: which heads look near, which look far, and where does
-        that change?
+        Move through the layers with the same query. Which heads attend nearby, which far away, and where does
+        this change?
     """)
     said, formulas = (first, second), ()
     if not f.plain_blocks:
         said = (
             first,
-            "That is one layer; there are {layers}, one behind the other.",
-            "The blocks of this model are put together differently in detail than in equations 2 and 3.",
+            "That is one of {layers} layers, applied in turn.",
+            "The layers of this model differ in detail from equations 2 and 3.",
         )
     elif f.layer_scale:
-        said += ("In this model each share is first multiplied by learned numbers (LayerScale).",)
+        said += (("In this model each branch’s output is first multiplied by learned numbers (LayerScale)."),)
     if f.plain_blocks:
         formulas = (
             f"(2)  z′_{{l}} = MSA(LN(z_{{l−1}})) + z_{{l−1}},  l = 1 … {f.layers}",
@@ -318,10 +318,10 @@ _LAST = _keyed("""
     average of all: After the last layer all tokens are averaged, with a LayerNorm, into one vector y.
 
     max: After the last layer, with a LayerNorm, each number of y is the largest that any patch token has in
-    that place.
+    that dimension.
 
     max of all: After the last layer, with a LayerNorm, each number of y is the largest that any token has in
-    that place.
+    that dimension.
 
     average and max: After the last layer, with a LayerNorm, y is half the mean of the patch tokens and half
     the largest of each of their numbers.
@@ -333,7 +333,7 @@ _LAST = _keyed("""
     token, and the mean over the patch tokens.
 
     class and distillation: After the last layer and a LayerNorm two rows are read, those of the class token
-    and the distillation token, each by a head of its own; their logits are averaged.
+    and the distillation token, each by its own head; the two sets of logits are averaged.
 
     attention: After the last layer a LayerNorm and the attention pooling make one vector y of all patch
     tokens.
@@ -343,20 +343,20 @@ _LAST = _keyed("""
 def _readout(f: Facts) -> Step:
     last = _LAST.get(f.pool, "After the last layer the tokens become one vector y.")
     head, attempt, none, see, embedded, unnamed, valued = paragraphs("""
-        The head, one more matrix, turns it into {classes} numbers, one for each class: the logits.
+        The head, one more matrix, maps y to {classes} numbers, one for each class: the logits.
 
-        Add up the products: with the bias they make the logit of the first answer.
+        Add up the products: with the bias they give the logit of the first prediction.
 
-        This checkpoint has no classifier: y is its description of the picture, for others to use.
+        This checkpoint has no classifier: y represents the image and serves as features for other models.
 
-        Choose another picture at the left, and see how y changes.
+        Choose another image on the left, and see how y changes.
 
-        y becomes the picture’s embedding z, which is compared with the vectors of {classes} sentences: a
-        logit is the cosine of the two, times a scale.
+        y becomes the image’s embedding z, which is compared with the vectors of {classes} sentences: a logit
+        is the cosine of the two, times a scale.
 
-        The head, one more matrix, turns it into {classes} numbers; the checkpoint carries no names for them.
+        The head, one more matrix, maps y to {classes} numbers; the checkpoint has no names for them.
 
-        The head, one more matrix, turns it into the values that the model predicts: {classes} in number.
+        The head, one more matrix, maps y to the values that the model predicts: {classes} in number.
     """)
     if not f.classes:
         head, attempt = none, see
@@ -380,13 +380,13 @@ def _probabilities(f: Facts) -> Step:
         *said, attempt = paragraphs("""
             Not applicable to this model, because this checkpoint has no classifier and so no probabilities.
 
-            Its vector y is compared with other pictures’ instead, or a classifier is trained on it.
+            Instead, its vector y is compared with those of other images, or a classifier is trained on y.
 
             Pick a checkpoint with a classifier, and come back to this step.
         """)
         return step(tuple(said), attempt)
     attempt = (
-        "Recompute the first probability from its logit, and then see how it changes with another picture."
+        "Recompute the first probability from its logit, and then see how it changes with another image."
     )
     if f.head_type == "value":
         *said, attempt = paragraphs("""
@@ -401,9 +401,9 @@ def _probabilities(f: Facts) -> Step:
         return step(tuple(said), attempt)
     if f.head_type == "sigmoid" and not f.score:
         own, labels, output, single = paragraphs("""
-            Each label has a sigmoid of its own, so the {classes} probabilities need not add up to 1.
+            Each label has its own sigmoid, so the {classes} probabilities need not add up to 1.
 
-            An image may have several labels, or none: training asked of each label alone whether it fits.
+            An image may have several labels, or none: in training, each label was judged separately.
 
             The head has one output, and a sigmoid turns its logit into the probability of a yes.
 
@@ -414,23 +414,23 @@ def _probabilities(f: Facts) -> Step:
         return step(said, attempt, (formula,), ("{classes} logits → {classes} probabilities",))
     if f.score == "sigmoid":
         said = paragraphs("""
-            Each sentence has a sigmoid of its own, so the {classes} probabilities need not add up to 1.
+            Each sentence has its own sigmoid, so the {classes} probabilities need not add up to 1.
 
-            A picture may fit several sentences, or none: training asked of each pair alone whether it belongs
-            together.
+            An image may fit several sentences, or none: in training, each pair of image and sentence was
+            judged separately.
         """)
         formula, shape = "p_{c} = 1 / (1 + exp(−logit_{c}))", "{classes} logits → {classes} probabilities"
         return step(said, attempt, (formula,), (shape,))
     *said, of_sentences, unnamed = paragraphs("""
-        Softmax makes shares of the logits: each one’s exponential, divided by the sum over all {classes}.
+        Softmax turns logits into probabilities: the exponential of each logit, divided by the sum over all
+        {classes}.
 
-        The largest is the model’s answer, and a share of 0.9 is no promise that it is right nine times out of
-        ten.
+        The largest is the model’s prediction. A probability of 0.9 does not mean right nine times in ten.
 
-        It is the likeliest of these sentences: others would give other shares.
+        It is the likeliest of these sentences; other sentences would give other probabilities.
 
-        The checkpoint carries no names for its numbers; some heads make a description for comparison and were
-        never meant for a softmax.
+        The checkpoint has no names for its outputs; the outputs of some heads are features for comparison and
+        were never meant for a softmax.
     """)
     if f.score or not f.named:
         said.append(of_sentences if f.score else unnamed)
@@ -441,59 +441,62 @@ def _probabilities(f: Facts) -> Step:
 
 def _sum_by_hand(f: Facts) -> Step:
     *told, attempt = paragraphs("""
-        The stream is only ever added to, so with the deviation of the last norm held the logit is a sum too:
-        every head, every MLP and every bias has its own share of it, for or against.
+        Layers only add to the stream. With the standard deviation of the last norm held fixed, the logit is
+        therefore a sum too: every head, MLP and bias raises or lowers it.
 
-        Here are the three heads that gave most, everything else together, and the logit they make.
+        The table lists the three largest contributions of heads, the sum of everything else, and the
+        resulting logit.
 
-        Add the three shares and the rest with a pocket calculator: they make the model’s own logit.
+        Add the three contributions and the rest with a pocket calculator: the sum is the model’s own logit.
     """)
     formulas = ("logit_{c} = start + Σ_{l,h} share_{l,h} + Σ_{l} MLP_{l} + biases",)
-    shapes = ("{layers} layers × {heads} heads: {together} shares",)
-    title = "The logit as a sum of what was written"
+    shapes = ("{layers} layers × {heads} heads: {together} contributions",)
+    title = "The logit as a sum of contributions"
     return _where_accounted(Step("sum", title, tuple(told), attempt, formulas, shapes), f)
 
 
 def _one_taken_out(f: Facts) -> Step:
     *told, attempt = paragraphs("""
-        A share is what a head wrote itself. Here the head with the largest share is taken out: its mean over
-        other pictures stands in its place, and the model goes on from there.
+        A contribution is only what a head wrote directly. Here the head with the largest contribution is
+        ablated: its output is replaced by its mean over other images, and the later layers are computed
+        again.
 
-        Later layers read what it wrote. Without it they write other things too, so the logit loses more than
-        the share, or less.
+        Later layers depend on this head’s output. Without the head their outputs change too, so the logit
+        drops by more or less than the contribution.
 
-        Take it out in every view, and look at Evidence: which shares are others now?
+        Ablate this head in every view, and look at Attribution: which contributions have changed?
     """)
     shapes = ("1 of {together} heads replaced",)
-    return _where_accounted(Step("without", "One head taken out", tuple(told), attempt, shapes=shapes), f)
+    return _where_accounted(Step("without", "One head ablated", tuple(told), attempt, shapes=shapes), f)
 
 
 def _one_path(f: Facts) -> Step:
     *told, attempt = paragraphs("""
-        A head writes what it has read, and what it reads others wrote before. With attention and norms held
-        its share is a sum over those writers, and each writer’s part a sum over the tokens that are read.
+        A head’s output depends on what earlier layers wrote. With attention and norms held fixed, the head’s
+        contribution is a sum over these earlier sources, and each source’s part is a sum over the tokens that
+        the head attends to.
 
-        Here is the head that gave most, its largest writer, and the patch at which most of that is read.
+        The table shows the head with the largest contribution, the largest source of its input, and the patch
+        from which most of that is read.
 
-        Add each share to everything else beside it: they make the number above. Then follow another path.
+        Add each contribution to everything else beside it: the sum is the number above. Then follow another
+        path.
     """)
     formulas = ("share_{l,h} = Σ_{writer} Σ_{j} part_{j} + biases",)
-    shapes = ("Of each writer: {tokens} tokens × {width} numbers",)
+    shapes = ("Per source: {tokens} tokens × {width} numbers",)
     return _where_accounted(Step("path", "One path followed back", tuple(told), attempt, formulas, shapes), f)
 
 
 def _where_accounted(step: Step, f: Facts) -> Step:
-    """The step, or why a model without an account of its answers has no such numbers."""
+    """Return the step, or the reason why the model has no exact decomposition of its logits."""
     if f.classes and f.accounted:
         return step
     no_classifier, another, no_account, elsewhere = paragraphs("""
-        Not applicable to this model, because this checkpoint has no classifier and so no logit to account
-        for.
+        Not applicable to this model, because this checkpoint has no classifier and so no logit to decompose.
 
         Pick a checkpoint with a classifier, and come back to this step.
 
-        Not applicable to this model, because there is no account of its answers that adds up; Evidence says
-        why.
+        Not applicable to this model, because its logits cannot be decomposed exactly; Attribution says why.
 
         Pick another checkpoint, and come back to this step.
     """)

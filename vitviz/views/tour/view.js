@@ -1,4 +1,4 @@
-// The guided tour: one step at a time, with its words, formula, figure and shapes, and one thing to try.
+// The guided tour: one step at a time, with its text, formula, figure and shapes, and one thing to try.
 
 import { pixels } from '../../frontend/data.js';
 import { button, div, el } from '../../frontend/elements.js';
@@ -31,7 +31,7 @@ const stops = {
 const stopOf = ({ settings, summary }) => stops[summary.steps[settings.step - 1].name];
 
 export default () => ({
-  title: 'From the picture to the answer',
+  title: 'From the image to the prediction',
   scrolls: true, // a text with figures, longer than any window
   caption: (self) =>
     t('Step {step} of {count}', { step: self.settings.step, count: self.summary.steps.length }),
@@ -79,7 +79,7 @@ export default () => ({
     if (up) this.lead(self.root);
   },
 
-  /** Leads to a part of the page. */
+  /** Scrolls to a part of the page. */
   lead(node) {
     const still = matchMedia('(prefers-reduced-motion: reduce)').matches;
     node.scrollIntoView({ block: 'start', behavior: still ? 'auto' : 'smooth' });
@@ -143,7 +143,7 @@ export default () => ({
     }
   },
 
-  /** Another step comes up. */
+  /** Goes to another step. */
   turn(self, step, at) {
     const { ui } = self;
     const { steps } = self.summary;

@@ -57,7 +57,7 @@ def steps_of(settings: Settings) -> int | None:
 
 
 class FaithfulnessView(View):
-    title = "Trial"
+    title = "Faithfulness"
     float32_only = True
     endpoint = "trial"
     on_request = True
@@ -103,11 +103,11 @@ class FaithfulnessView(View):
         ),
         Choice(
             "score", "Watched",
-            options=(("probability", "Probability"), ("logit", "Logit"), ("kept", "Answer kept")),
+            options=(("probability", "Probability"), ("logit", "Logit"), ("kept", "Prediction kept")),
             of_values=(("logit", "Value"),),
         ),
         Choice(
-            "show", "Beside the curves",
+            "show", "Panel",
             options=(("ranking", "Ranking"), ("maps", "All maps"), ("agreement", "Agreement")),
         ),
         Choice(

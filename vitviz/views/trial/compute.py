@@ -120,7 +120,7 @@ def _lines(trial: Faithfulness, side: str, score: str, names: Sequence[str], hel
         band = tuple(end.numpy() for end in reach(trial, side, score)) if name == "random" else None
         title, x = LocalizedText(TITLES[name]), 100 * np.asarray(trial.shares)
         more = {"method": [title] * len(x), "share": np.rint(x).astype(int)}
-        more["whole"] = [LocalizedText("the whole picture"), *[""] * (len(x) - 1)]
+        more["whole"] = [LocalizedText("the whole image"), *[""] * (len(x) - 1)]
         thick = 0.7 if name == held else 0.35
         line = Series(x, y, title, colour, True, False, band, dash, thick, told=told, also=more, key=name)
         found.append(line)
@@ -130,7 +130,7 @@ def _lines(trial: Faithfulness, side: str, score: str, names: Sequence[str], hel
 def _score_names(subject: ViewContext, settings: Settings) -> LocalizedText:
     """What is watched, by name: a class, or one rather than another."""
     if settings["score"] == "kept":
-        return LocalizedText("Answer kept")
+        return LocalizedText("Prediction kept")
     told = {"class": target_name(subject, settings["target"])}
     if settings["score"] != "logit":
         return LocalizedText("probability of {class}", **told)

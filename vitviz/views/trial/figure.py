@@ -95,7 +95,7 @@ def _ranking_panels(trial, table: TextTable, subject, settings) -> tuple[tuple, 
 def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, LocalizedText]:
     """Every map as the order in which it takes patches away, or as its values."""
     maps, titles = [trial.maps[name] for name in names], [LocalizedText(TITLES[name]) for name in names]
-    nothing = LocalizedText("Nothing positive here.")
+    nothing = LocalizedText("No positive values here.")
     each = zip(titles, maps, strict=True)
     captions = tuple(join_texts(one, nothing) if found.nothing_positive else one for one, found in each)
     title, like = LocalizedText("All maps"), {"captions": captions, "aspect": aspect}

@@ -88,7 +88,7 @@ export function maps(self, { title, pick, of }) {
       drawMap(self, canvas, one, shared);
       node.setAttribute('aria-pressed', String(self.settings.method === name));
       node.lastChild.textContent = one.nothing
-        ? `${title(name)}: ${t('Nothing positive here.')}`
+        ? `${title(name)}: ${t('No positive values here.')}`
         : title(name);
     }
     said.textContent =

@@ -37,7 +37,7 @@ function known(self) {
 }
 
 export default () => ({
-  title: 'Trial',
+  title: 'Faithfulness',
   walled: true,
   pictures: (self) => (self.summary.pictures ? [] : ['upload']),
   items: (self) => (self.summary.pictures ? ['standing', 'chart'] : ['classes']),
@@ -226,7 +226,7 @@ const this_ = {
         : whole || run.life
           ? ''
           : done
-            ? t('Stopped; what is known stays.')
+            ? t('Stopped. Results so far are kept.')
             : t('Every method is tried one after the other; you can stop at any time.');
     ui.far.show({ on: run.life, whole, share: done / count, start: t('Start the trial'), text });
     ui.verdict.textContent = whole ? t(run.verdict.verdict) : '';
