@@ -66,9 +66,9 @@ HEAD = """# Families and views
 Made by `python -m tests.families`, which runs every architecture with perturbed random weights, cut to two
 layers where that can be set. Attribution is listed where the contributions add up to the logit. Attribution,
 Perturbations and Faithfulness need a classifier, which {headless} of these architectures lack; their
-attribution is one of directions in the model's output (in Python), and adds up too. With text: a text tower is
-known for one of the family's checkpoints; with sentences as classes ([text.md](text.md)) the contributions add
-up, and Perturbations, Attribution and Faithfulness are available.
+attribution is one of directions in the model's output (in Python), and adds up too. With text: a text tower
+is known for one of the family's checkpoints; with sentences as classes ([text.md](text.md)) the contributions
+add up, and Perturbations, Attribution and Faithfulness are available.
 """
 
 
