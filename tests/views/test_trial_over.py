@@ -113,8 +113,8 @@ def row(method, rank, beats):
 def test_the_verdict_names_who_cannot_be_told_from_the_first():
     rows = [row("centre", 1, True), row("ledger", 1, True), row("chefer", 2, True), row("random", 4, False)]
     assert verdict_over(rows, 40) == (
-        "Over 40 pictures Blob in the centre lies first and cannot be told from Direct logit attribution; 2 of 2"
-        " maps beat chance."
+        "Over 40 pictures Blob in the centre lies first and cannot be told from Direct logit attribution; 2"
+        " of 2 maps beat chance."
     )
     alone = verdict_over([rows[1], *rows[2:]], 40)
     assert alone.startswith("Over 40 pictures Direct logit attribution tells best")
