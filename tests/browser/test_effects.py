@@ -30,7 +30,7 @@ def done(page, count: str) -> None:
 
 def correlation(value: float) -> str:
     """As it is written, with a true minus sign."""
-    return f"Correlation of share and loss: {value:.2f}".replace("-", "−")
+    return f"Correlation of contribution and drop: {value:.2f}".replace("-", "−")
 
 
 def test_every_part_is_taken_away_in_turn_and_stands_beside_its_own_share(open_page, coffee):
@@ -52,7 +52,7 @@ def test_every_part_is_taken_away_in_turn_and_stands_beside_its_own_share(open_p
     expect(panel.locator("polyline[stroke='var(--vv-orange)']")).to_have_count(3)  # of those furthest away
     panel.locator(".vv-chart").focus()
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".vv-tip")).to_contain_text("without it the answer loses")
+    expect(page.locator(".vv-tip")).to_contain_text("drop when ablated")
     page.keyboard.press("Enter")
     least = divmod(int(account.heads.argmin()), 3)
     page.wait_for_function(
@@ -71,8 +71,10 @@ def test_what_patches_are_chosen_changes_nothing_of_it(open_page):
         done(page, "all")
         panel = page.locator(PANEL)
         found.append(panel.locator("p").all_inner_texts())
-        assert any("Correlation of share and loss" in text for text in found[-1])
-        found[-1].append(page.locator("#vitviz-evidence .vv-below p", has_text="The share of").inner_text())
+        assert any("Correlation of contribution and drop" in text for text in found[-1])
+        found[-1].append(
+            page.locator("#vitviz-evidence .vv-below p", has_text="Contribution of every head").inner_text()
+        )
     assert found[0] == found[1]
 
 
@@ -115,11 +117,11 @@ def test_every_patch_has_an_answer_of_its_own_at_every_depth(open_page, coffee):
     page = open_page("?sample=coffee&tab=evidence&show=forming", wait=False)
     ready(page, "evidence")
     view = page.locator("#vitviz-evidence")
-    expect(view).to_contain_text("Each patch’s own answer after 8 layers")
-    expect(view).to_contain_text("A probe: the classifier was never trained to read a patch")
+    expect(view).to_contain_text("Prediction of each patch after 8 layers")
+    expect(view).to_contain_text("A probe: the classifier was never trained to read a single patch")
     depth = view.locator("[data-name=depth] input")
     depth.fill("5")
-    expect(view).to_contain_text("Each patch’s own answer after 5 layers")
+    expect(view).to_contain_text("Prediction of each patch after 5 layers")
     shares = analyses.lens_probabilities(attribution.balanced_ledger(inspector, trace), 5)[:, 6, 7]
     best = shares.topk(3)
     heat = view.locator(".vv-heat")

@@ -88,8 +88,8 @@ def test_another_class_is_asked_by_its_name_and_one_against_another(open_page):
     view = page.locator("#vitviz-evidence")
     expect(view.locator(".vv-balance")).to_contain_text("Difference of logits")
     expect(view).to_contain_text("Direct attribution, from the start to the difference of logits")
-    expect(view).to_contain_text("Share of the difference of logits")
-    expect(view).to_contain_text(re.compile(r"The share of every head, up to ±\d"))
+    expect(view).to_contain_text("Contribution to the difference of logits")
+    expect(view).to_contain_text(re.compile(r"Contribution of every head, up to ±\d"))
     parts = view.locator(".vv-lines").inner_text()
     assert re.match(r"= −?\d+\.\d\d patches [+−] \d+\.\d\d the class token [+−] \d", parts), parts
     numbers = [
@@ -135,10 +135,12 @@ def test_the_graph_of_paths_tells_its_edges_and_a_head_in_it_opens_its_page(open
     view.get_by_role("button", name="Begin").locator("visible=true").click()
     held = view.locator(".vv-alone:visible")
     expect(held).to_have_attribute("data-done", "all", timeout=60_000)
-    expect(held).to_contain_text(re.compile(r"Correlation of share and effect: −?\d\.\d\d\. All \d+ edges"))
+    expect(held).to_contain_text(
+        re.compile(r"Correlation of contribution and effect: −?\d\.\d\d\. All \d+ edges")
+    )
     held.locator(".vv-chart").focus()
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".vv-tip")).to_contain_text(re.compile("without it the answer loses .*own share"))
+    expect(page.locator(".vv-tip")).to_contain_text(re.compile("drop when ablated .*direct contribution"))
     page.keyboard.press("Enter")
     page.wait_for_function("() => /writer=/.test(location.search)")
     expect(view.locator("rect.vv-chosen")).to_have_count(1)

@@ -50,8 +50,8 @@ def test_the_walls_are_losses_and_shares_on_one_scale(made, effects, account):
     ends = [f"{end:.3g}".replace("-", "−") for end in (-most, most)]
     assert all(said.count(end) == 2 for end in ends), said
     told = f"±{most:.2f}"
-    assert f"What the answer loses without each head, up to {told}" in said
-    assert f"The share of every head, up to {told}" in said
+    assert f"Drop when each head is ablated, up to {told}" in said
+    assert f"Contribution of every head, up to {told}" in said
 
 
 def test_mlps_have_no_wall(made):
@@ -62,12 +62,12 @@ def test_mlps_have_no_wall(made):
 def test_the_correlation_and_the_furthest_are_said(made, effects, account, part):
     notes = " ".join(map(str, of(made, part=part).plate.notes))
     alike = getattr(vitviz.analyses.agreement(effects, account), part)
-    assert f"Correlation of share and loss: {alike:.2f}".replace("-", "−") in notes
+    assert f"Correlation of contribution and drop: {alike:.2f}".replace("-", "−") in notes
     shares, losses = getattr(account, part).double(), getattr(effects, part).double()
     layer, *head = np.unravel_index(int((losses - shares).abs().argmax()), shares.shape)
     named = f"Layer {layer + 1}, head {head[0] + 1}" if head else f"Layer {layer + 1}, MLP"
     own, lost = (f"{one[(layer, *head)]:+.2f}".replace("-", "−") for one in (shares, losses))
-    assert f"{named} is furthest from the line: {own} itself, {lost} lost without it." in notes
+    assert f"{named} is furthest from the line: contribution {own}, drop {lost}." in notes
 
 
 def test_a_head_that_is_chosen_has_a_frame_in_both_walls(made):

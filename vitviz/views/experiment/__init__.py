@@ -302,7 +302,7 @@ def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndar
 def _answers(subject: ViewContext, way: str, step: int) -> Tensor | str:
     """Logits, draw x class, or why this way does not exist; made once and kept with the picture."""
 
-    def should_stop() -> Tensor | str:
+    def logits_at() -> Tensor | str:
         try:
             others = [*_others(subject, way).values()]
             return lazy.perturbation_study.answers(subject.inspector, subject.trace, way, step, others=others)
@@ -310,7 +310,7 @@ def _answers(subject: ViewContext, way: str, step: int) -> Tensor | str:
             return message_of(reason)
 
     once = subject.once_by_passes if step else subject.once  # nothing done is known
-    return once(_name(way, step), should_stop)
+    return once(_name(way, step), logits_at)
 
 
 def _name(way: str, step: int) -> str:
