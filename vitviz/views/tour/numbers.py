@@ -127,8 +127,9 @@ def summed(subject: ViewContext) -> dict[str, Any]:
 
 
 def without(subject: ViewContext) -> dict[str, Any]:
-    """The answers without the head of the largest share, and what its logit loses; no more than the sum where
-    something has been taken away already, as what goes then is another thing.
+    """Return the predictions without the head of the largest contribution, and the drop of the logit.
+
+    If something has been removed already, return only the sum: a drop would then measure something else.
     """
     found = summed(subject)
     if not found or subject.trace.without:
@@ -143,8 +144,10 @@ def without(subject: ViewContext) -> dict[str, Any]:
 
 
 def followed(subject: ViewContext) -> dict[str, Any]:
-    """One path back from the first answer: the head of the largest share, its largest writer, and the patch
-    at which most of that is read. Each line is a part of the one above; `settings` open it in Evidence.
+    """Return a path back from the first prediction: the head of the largest contribution, its largest source,
+    and the patch at which most of that is read.
+
+    Each line is a part of the line above. `settings` open the path in the Attribution view.
     """
     found, trace = summed(subject), subject.trace
     heads = [
