@@ -48,7 +48,7 @@ def panel_value(studio: AnalysisService, state: Mapping[str, Any], **more: Any) 
 
 
 class ImageSetPanel:
-    """Handlers of the panel. Any other choice ends a survey, because its results would replace that choice."""
+    """Handlers of the panel. Any other choice ends a survey, whose results would replace that choice."""
 
     def __init__(self, studio: AnalysisService):
         self._studio = studio
