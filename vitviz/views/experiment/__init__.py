@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 NAMES = {"dropped": "left out of the sequence", "black": "painted black", "shuffled": "shuffled"}
 DRAWN = {
     "shift": ("to the right", "to the left", "down", "up"),
-    "turn": ("against the clock", "with the clock"),
+    "turn": ("counterclockwise", "clockwise"),
 }
 PATCHES = ("drop", "shuffle")
 TOLD = 3  # likeliest classes of a draw
@@ -45,38 +45,39 @@ class PerturbationsView(View):
     on_request = True
     every_patch = True
     words = ViewTexts.from_text(r"""
-        What does the answer hang on? Patches go or move at random, or the picture is changed step by step.
+        What does the prediction depend on? Remove or shuffle patches, or change the image step by step.
 
-        Choose what is done, draw your guess, press the button, then move along the curve.
+        Choose a change, sketch your guess, run it, explore the curve.
 
-        Draw $d$ of 10 has a random order of the $N$ patches. With the share $p$ dropped, its first $\lfloor p
-        N \rfloor$ are taken away: left out, so that the model computes on the other tokens alone, or painted
-        black. Shuffled, square pieces of whole patches change places by a random order other than their own.
-        Watched is the class that the whole picture is most likely to show: its probability $\bar x$, or the
-        share of draws in which it stays the likeliest. The band is $\bar x \pm 2 s / \sqrt{10}$ with $s$ the
-        standard deviation over draws. Nothing dropped is the plain answer; everything dropped is what the
-        model says to an empty picture: one without patches, of the mean colour where the answer is read from
-        patches, or a black one. The other experiments change the picture as the model gets it: moved by up to
-        two patches to each side, or turned both ways, with its mean colour where nothing is; by the share $a$
-        mixed with its luma $0.299 R + 0.587 G + 0.114 B$, or with the edges of that (Sobel); the $\lfloor a N
-        \rfloor$ patches farthest from the middle from another picture; or in every patch the share $a$ of
-        what differs from its mean colour exchanged for another picture's. There the mean and the error are
-        over the directions, or over the other pictures that come with vitviz.
+        Sample $d$ of 10 uses a random order of the $N$ patches. If a fraction $p$ is dropped, the first
+        $\lfloor p N \rfloor$ patches are removed: left out, so that the model computes on the other tokens
+        alone, or painted black. If patches are shuffled, square pieces of whole patches are permuted at
+        random, never in the original order. The metric is the probability $\bar x$ of the class predicted for
+        the whole image, or the fraction of samples that keep this prediction. The band is $\bar x \pm 2 s /
+        \sqrt{10}$, where $s$ is the standard deviation over samples. With nothing dropped, the result is the
+        usual prediction. With everything dropped, the result is the prediction for an empty image: an image
+        without patches, an image of the mean colour where the classifier reads the patches, or a black image.
+        The other experiments change the model's input image. It is shifted by up to two patches to each side,
+        or rotated both ways, with its mean colour in the empty area; mixed by a fraction $a$ with its luma
+        $0.299 R + 0.587 G + 0.114 B$, or with the edges of the luma (Sobel); the $\lfloor a N \rfloor$
+        patches farthest from the centre come from another image; or in every patch a fraction $a$ of the
+        deviation from the patch's mean colour is exchanged for that of another image. For these experiments,
+        mean and error are over the directions, or over the other images that come with vitviz.
 
         Naseer et al. 2021 (arXiv 2105.10497): random PatchDrop, and shuffled patches; not in the paper
 
-        It is one picture, and another will differ. Random holes are no objects in front of others, and a
-        probability can stay high for a wrong answer. That an answer survives the shuffle does not say that
-        the model ignores places: only that it did not need them here. What is in the middle need not be the
-        object, an edge of a patch is an edge too, and photographs in training were seldom grey or turned.
+        Results for one image need not hold for another. Random holes are not occluding objects, and a
+        probability can stay high for a wrong prediction. If a prediction survives shuffling, the model need
+        not ignore positions: it did not need them for this image. The object need not be in the centre, the
+        border of a patch is an edge too, and training images were seldom grey or rotated.
     """)
     controls = (
         Choice(
-            "kind", "What is done",
+            "kind", "Kind of change",
             options=tuple((name, kind.name) for name, kind in KINDS.items()),
         ),
         Choice(
-            "score", "Watched", options=(("probability", "Probability"), ("kept", "Prediction kept")),
+            "score", "Metric", options=(("probability", "Probability"), ("kept", "Prediction kept")),
             of_values=(("logit", "Value"),),
         ),
         IntSetting("step", maximum=MOST, default=5),  # the point of the curves that is looked at
@@ -159,7 +160,7 @@ class PerturbationsView(View):
         answer, label = int(subject.trace.logits.argmax()), likeliest(subject.trace, 1)[0]["name"]
         of_values = subject.trace.head_type == "value"
         of = LocalizedText("value of {class}" if of_values else "probability of {class}", **{"class": label})
-        of = LocalizedText("draws that keep the answer") if score == "kept" else of
+        of = LocalizedText("samples that keep the prediction") if score == "kept" else of
         done = [done_at(grid, kind, step) for step in range(len(x))]
         series, notes = [], []
         if told.over:
@@ -186,14 +187,14 @@ class PerturbationsView(View):
             series.append(Series(places, mean, way_name(way), colour, True, True, **more))
         wide = grid.patch[1]
         marks = (
-            [(wide, LocalizedText("a patch")), (2 * wide, LocalizedText("two patches"))]
+            [(wide, LocalizedText("one patch")), (2 * wide, LocalizedText("two patches"))]
             if kind == "shift"
             else ()
         )
         shuffle = kind == "shuffle"
         across = (0.7, len(x) + 0.3) if shuffle else (-0.02 * x[-1], 1.06 * x[-1])
         title = LocalizedText(
-            "{name}: {value}", name=LocalizedText("The answer to the whole picture"), value=label
+            "{name}: {value}", name=LocalizedText("Prediction for the whole image"), value=label
         )
         levels = tuple(ReferenceLine(float(at), name, upright=True, colour=GREY) for at, name in marks)
         ticks = tuple(zip(x, names, strict=True))[:: 1 if shuffle else max(1, len(x) // 4)]
@@ -216,7 +217,7 @@ class PerturbationsView(View):
         maps = tuple(Map(way_name(way), one) for way, one in shown)
         notes = [
             *chart.notes,
-            LocalizedText("Shown: {what}, draw {draw}.", what=done, draw=LocalizedText(draws[draw])),
+            LocalizedText("Shown: {what}, sample {draw}.", what=done, draw=LocalizedText(draws[draw])),
         ]
         for way, answers in zip(ways, answered(subject, kind, step), strict=True):
             if "tops" in answers:

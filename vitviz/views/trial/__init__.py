@@ -16,13 +16,12 @@ from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
 from vitviz.views.base import File, Item, View, ViewTexts, as_json
 from vitviz.views.controls import Choice, Text
-from vitviz.views.shared import as_csv, json_bytes, likeliest, target_of
+from vitviz.views.shared import WHOLE, as_csv, json_bytes, likeliest, target_of
 from vitviz.views.subject import Settings, ViewContext
 
-_NO_HEAD = "{checkpoint} has no classifier, so there is no answer that maps could be tried on."
-_EDITED = "Maps are tried on the whole model. Put back what was taken away."
-OF_ONE = "This is of one picture, and a set of them is in view."
-OF_MANY = "This is over a set of pictures, and one picture is in view."
+_NO_HEAD = "{checkpoint} has no classifier, so there is no prediction to test maps on."
+OF_ONE = "This result exists for one image only, but an image set is shown."
+OF_MANY = "This result exists for image sets only, but one image is shown."
 SHOWN = 5  # likeliest classes that the picker offers
 PASSES = 400  # of a whole trial, about, in passes over all patches
 BY_ITSELF = 400e9  # multiplications up to which a trial begins without being asked: seconds on two cores
@@ -66,43 +65,45 @@ class FaithfulnessView(View):
     set_control = "patches_as"
     most_pictures = 300
     words = ViewTexts.from_text(r"""
-        Every method draws another map of what mattered; here each is tried by taking its patches away in
-        order.
+        Methods disagree about which patches matter. We remove patches in each method’s order and rerun the
+        model.
 
-        A map that knows loses the answer soon, best patches first, and late, best last: compare it with
-        chance.
+        If a map is faithful, removing its top patches first destroys the prediction quickly; removing them
+        last, slowly.
 
-        Patches are ranked by a map's values. With the share $p$ of them taken away, rounded to whole patches,
-        most relevant first, the score is $s_{most}(p)$, and least relevant first $s_{least}(p)$; the area
-        under each is the trapezoid over $p$ from 0 to 100 %, and the map's gap is the difference of the two
-        areas. SaCo cuts the order into 10 groups with values $v_i$ and takes each away by itself, at a cost
-        $d_i$: $\sum_{i<j} \pm (v_i - v_j) / \sum_{i<j} |v_i - v_j|$, with + where $d_i \ge d_j$. Chance is
-        the mean of ten random maps; in its band run 19 of 20 of them, and a map beats it whose gap is so
-        large that in one of 20 trials the best of as many random maps as methods would reach it (Student's
-        $t$, Šidák). Over a set of pictures: means with standard errors, one random map a picture, beaten by
-        the same measure; a method's rank is 1 and as many more as lie ahead of it by over two standard errors
-        of the difference, picture by picture.
+        Patches are ranked by a map's values. A fraction $p$ of the patches, rounded to whole patches, is
+        removed. The score is $s_{most}(p)$ if the most relevant patches are removed first, and $s_{least}(p)$
+        if the least relevant are. The area under each curve is computed by the trapezoidal rule for $p$ from
+        0 to 100 %. A map's gap is the difference of the two areas. SaCo splits the order into 10 groups with
+        values $v_i$ and removes each group alone, at a cost $d_i$: $\sum_{i<j} \pm (v_i - v_j) / \sum_{i<j}
+        |v_i - v_j|$, with + where $d_i \ge d_j$. The random baseline is the mean of ten random maps; its band
+        contains 95 % of random maps. A map beats random maps if its gap exceeds the threshold that the best
+        of as many random maps as there are methods exceeds in 5 % of trials (Student's $t$, Šidák). For a set
+        of images: means with standard errors, one random map per image, and the same threshold. A method's
+        rank is 1 plus the number of methods that lead it by more than two standard errors of the paired
+        difference.
 
         Samek et al. 2017 and Petsiuk et al. 2018 (RISE); Chefer et al. 2021; SaCo: Wu et al. 2024 (arXiv
         2404.01415); tokens left out: Jain et al. 2022 (arXiv 2204.08945)
 
-        One picture says little about another, and another way to take patches away is another question. Where
-        the model gets its answer from several places at once, a right map can lose. That a map predicts well
-        does not make it an account: that is what is left unexplained.
+        Results for one image say little about another, and another way to remove patches asks a different
+        question. Where several regions support the prediction redundantly, a correct map can score badly. A
+        map that predicts the effect of removal need not decompose the logit: the column “Unexplained”
+        measures that.
     """)
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
         Choice(
-            "patches_as", "Patches taken away are",
+            "patches_as", "Removed patches are",
             options=(
                 ("dropped", "left out"), ("mean", "the model’s mean colour"), ("blur", "blurred"),
                 ("black", "black"),
             ),
-            info="Left out of the sequence, the model answers on the others alone; painted over, it sees"
-            " the paint.",
+            info="Patches left out of the sequence are invisible to the model. Painted patches still"
+            " enter it as colour.",
         ),
         Choice(
-            "score", "Watched",
+            "score", "Metric",
             options=(("probability", "Probability"), ("logit", "Logit"), ("kept", "Prediction kept")),
             of_values=(("logit", "Value"),),
         ),
@@ -111,14 +112,14 @@ class FaithfulnessView(View):
             options=(("ranking", "Ranking"), ("maps", "All maps"), ("agreement", "Agreement")),
         ),
         Choice(
-            "scale", "Colours of the maps", options=(("ranks", "Order of patches"), ("values", "Values")),
-            info="Maps are in different units; the order in which patches are taken away is one scale for"
-            " all. Values in logits share a scale, each other map has its own.",
+            "scale", "Colours of the maps", options=(("ranks", "Removal order"), ("values", "Values")),
+            info="Maps have different units. The removal order is one scale for all maps. Values in"
+            " logits share a scale; every other map has its own.",
         ),
         Choice(
             "steps", "Steps of integrated gradients",
             options=(("auto", "until the map is stable"), ("32", "32"), ("128", "128"), ("512", "512")),
-            info="Each step takes a gradient between the mean colour and the image.",
+            info="Each step computes a gradient at one point between the mean colour and the image.",
         ),
         Text("method", fits=r"[a-z0-9_]{0,40}"),  # the one that is held, and the one that is asked about
     )  # fmt: skip
@@ -146,7 +147,7 @@ class FaithfulnessView(View):
             return None if "trial.most" in subject.survey.sums else UNTRIED
         if subject.trace.logits is None:
             return LocalizedText(_NO_HEAD, checkpoint=subject.checkpoint)
-        return LocalizedText(_EDITED) if subject.trace.without else None
+        return LocalizedText(WHOLE) if subject.trace.without else None
 
     def drawn_from(self, subject: ViewContext) -> tuple[Item, ...]:
         over = subject.survey is not None

@@ -20,8 +20,11 @@ from vitviz.views.shared import ClassTarget, as_csv, passes_of, relevance_of, ta
 from vitviz.views.subject import Settings, ViewContext
 from vitviz.views.trial import STEPPED, group_of
 
-RANKS = "Spearman’s rank correlation, −1 blue to 1 orange; in the same order across and down."
-LAST = "Last column: a method’s maps of this class and of {class}; 1 means that it knows no class."
+RANKS = "Spearman’s rank correlation from −1 (blue) to 1 (orange). Rows and columns are in the same order."
+LAST = (
+    "Last column: correlation of a method’s maps for this class and {class}; at 1, the map is independent of"
+    " the class."
+)
 DASHES = ("", "dashed", "dotted", "dash-dotted")
 SIDES = {
     "most": (
@@ -103,7 +106,7 @@ def panels(
     every = [end for side in lines.values() for one in side for end in (one.y, *(one.band or ()))]
     low, high = (0.0, *map(np.min, every)), (1.0, *map(np.max, every))
     ends = (float(min(low)), float(max(high))) if score == "logit" else (0.0, 1.0)
-    axes = LocalizedText("patches taken away"), _score_names(subject, settings), (-2.0, 106.0), ends
+    axes = LocalizedText("patches removed"), _score_names(subject, settings), (-2.0, 106.0), ends
     ticks = tuple((at, f"{at} %") for at in range(0, 101, 25))
     like = {"percent": score != "logit", "ticks": ticks, "keyed": True}
     return tuple(Chart(*axes, title, lines[side], **like) for side, (title, _) in SIDES.items())
@@ -182,7 +185,7 @@ def matrix(trial: Faithfulness, score: str, beside: RankingColumn | None = None)
         other, found = beside
         column = [np.nan if found.get(name) is None else found[name] for name in names]
         values = np.column_stack([values, np.full(len(names), np.nan), column])
-        cols, whose = [*cols, "", ""], [*whose, "", LocalizedText("the same of {class}", **{"class": other})]
+        cols, whose = [*cols, "", ""], [*whose, "", LocalizedText("{class}, same method", **{"class": other})]
         notes += (LocalizedText(LAST, **{"class": other}),)
     said = [
         [col and ("–" if np.isnan(one) else fixed(one, 2)) for one, col in zip(row, whose, strict=True)]

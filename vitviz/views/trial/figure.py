@@ -23,14 +23,20 @@ from vitviz.views.trial import image_set
 from vitviz.views.trial.compute import matrix, panels
 
 STARS = (
-    "Rows with * are not told from chance: a random map’s gap is {mean}, and in one of 20 trials the best of"
-    " so many would come above {most}."
+    "Rows with * are not significantly better than random (mean random gap {mean}, threshold {most}, 5 %"
+    " level, corrected for the number of methods)."
 )
-SHARED = "± is the standard error. Who shares a rank cannot be told apart; rows with * not from chance."
+SHARED = (
+    "± is the standard error. Methods with equal rank are statistically tied; rows with * are not"
+    " significantly better than random."
+)
 ACROSS = 6  # maps in a row
-BRIGHT = "One scale for all: bright patches are taken away first, dark ones last."
-SIGNED = "Orange for, blue against: logits up to {most}, other maps up to their own largest."
-CLASSES = "Two classes: how alike a method’s maps of the two likeliest are; 1 means that it knows no class."
+BRIGHT = "All maps share one scale: bright patches are removed first, dark patches last."
+SIGNED = "Orange raises the score, blue lowers it. Logit maps end at {most}, other maps at their own maximum."
+CLASSES = (
+    "Two classes: correlation of a method’s maps for the two most likely classes; at 1, the map is"
+    " independent of the class."
+)
 
 
 def plate(view, subject, settings, asked) -> FigureSpec:
@@ -43,7 +49,7 @@ def plate(view, subject, settings, asked) -> FigureSpec:
     lines = charts[0].series
     near, draws = level(trial, score), len(trial.draws)
     notes = [verdict(trial, score), *([near] if near else []), _removed(view, settings["patches_as"])]
-    notes.append(LocalizedText("Band: where 19 of 20 random maps run, by {count} of them.", count=draws))
+    notes.append(LocalizedText("Band: 95 % of random maps, estimated from {count}.", count=draws))
     refused = trial.refused.items()
     reasons = [LocalizedText("{name}: {value}", name=TITLES[name], value=reason) for name, reason in refused]
     if not asked.detail:
@@ -51,7 +57,7 @@ def plate(view, subject, settings, asked) -> FigureSpec:
     mean, reach = trial.chance(score)[0], trial.reach(score)
     unit = "" if score == "logit" else " %"
     chance = {"mean": _value(mean, score) + unit, "most": _value(mean + reach, score) + unit}
-    sets = LocalizedText("{sets} sets of patches were asked about.", sets=trial.sets)
+    sets = LocalizedText("The model was run on {sets} sets of patches.", sets=trial.sets)
     rows, said = _ranking_panels(trial, _ranking(trial, score, lines), subject, settings)
     maps = trial.maps.items()
     reached = [
@@ -101,7 +107,7 @@ def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, 
     title, like = LocalizedText("All maps"), {"captions": captions, "aspect": aspect}
     if ranked:
         order = [ranks(one.map.flatten()).view(one.map.shape) / max(1, one.map.numel() - 1) for one in maps]
-        scale = Scale("viridis", 0.0, 1.0, LocalizedText("Order of patches"))
+        scale = Scale("viridis", 0.0, 1.0, LocalizedText("Removal order"))
         return Tiles(np.stack(order), ACROSS, title, scale=scale, **like), LocalizedText(BRIGHT)
     logits = [one.adds_up or name == "leave_one_out" for name, one in zip(names, maps, strict=True)]
     reach = [float(one.map.abs().max()) for one in maps]
@@ -120,7 +126,7 @@ def _of_many(view, subject, settings, asked) -> FigureSpec:
     place = image_set.protocol_of(survey, settings)
     rows = standing(survey, place, score)
     notes = [verdict_over(rows, survey.images), _removed(view, trial_in(survey).protocols[place])]
-    notes.append(LocalizedText("Lines: two standard errors of the difference, picture by picture."))
+    notes.append(LocalizedText("Lines: two standard errors of the paired difference over images."))
     charts = [(view.chart(subject, settings),)]
     if asked.detail:
         charts.append((_standing(rows, score),))

@@ -49,8 +49,8 @@ def ahead(survey: Any, settings: Settings) -> Chart:
     y = np.arange(last, 0, -1.0)
     dots, lines = [], []
     told = (
-        (LocalizedText("better than chance"), BLUE, True),
-        (LocalizedText("not told from chance"), GREY, False),
+        (LocalizedText("significantly better than random"), BLUE, True),
+        (LocalizedText("not significantly better than random"), GREY, False),
     )
     for name, colour, beats in told:
         own = np.array([row["beats_chance"] is beats for row in rows])
@@ -65,8 +65,8 @@ def ahead(survey: Any, settings: Settings) -> Chart:
     low, high = min(0.0, *(mean - reach)), max(0.01 * times, *(mean + reach))
     spare = 0.04 * (high - low)
     names = [join_texts(str(row["rank"]), LocalizedText(TITLES[row["method"]])) for row in rows]
-    along = LocalizedText("gap less chance’s, logits" if score == "logit" else "gap less chance’s, %")
-    along = LocalizedText("gap less chance’s, values") if survey.head_type == "value" else along
+    along = LocalizedText("gap minus random gap, logits" if score == "logit" else "gap minus random gap, %")
+    along = LocalizedText("gap minus random gap, values") if survey.head_type == "value" else along
     axes = along, LocalizedText("Method"), (low - spare, high + 2 * spare), (0.4, last + 0.6)
     level = ReferenceLine(0.0, LocalizedText("chance"), upright=True, colour=GREY)
     like = {"whole": False, "aspect": 0.06 + 0.042 * last}
