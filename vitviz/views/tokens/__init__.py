@@ -1,4 +1,4 @@
-"""What patches become: likeness, components and lengths of tokens at any depth, and what heads share."""
+"""Representations: similarity, components and norms of tokens at any depth, and similarity of heads."""
 
 from typing import Any
 
@@ -27,9 +27,9 @@ from vitviz.views.shared import json_bytes
 from vitviz.views.subject import Settings, ViewContext
 from vitviz.views.tokens import compute
 
-WHOLE = 1025  # tokens up to which the cosines of all pairs are handed out, so that hovering asks for nothing
+WHOLE = 1025  # up to this number of tokens the cosines of all pairs are sent, so hovering needs no request
 LONG = "Patches of two photographs are compared up to {count} tokens. Choose a smaller input size."
-BINS, FEW = 36, 4  # of the histogram; prefix tokens that it names
+BINS, FEW = 36, 4  # bins of the histogram; prefix tokens marked in it
 HEAD, BLOCK = LocalizedText("head"), LocalizedText("block")
 _TOKENS = ("depth", "norm", "mean")
 _BASIS = ("norm", "basis", "other")
@@ -102,8 +102,8 @@ class RepresentationsView(View):
         Slider("opacity", "Opacity", step=0.05, default=0.8),
         IntSetting("token", maximum="tokens", default="middle", tokens=True),
         IntListSetting("pins", maximum="tokens", tokens=True),
-        Text("other", fits=r"[a-z]{0,20}|[0-9a-f]{40}"),  # the second photograph: a sample, a picture's key
-        IntSetting("partner", maximum="patches"),  # the patch of it that is held
+        Text("other", fits=r"[a-z]{0,20}|[0-9a-f]{40}"),  # the second image: name of a sample or key of an image
+        IntSetting("partner", maximum="patches"),  # selected patch of the second image
     )  # fmt: skip
     items = (
         drawing_item("cosines", "query key", "cosine of every two tokens", *_TOKENS, dtype="float16"),
@@ -189,7 +189,10 @@ class RepresentationsView(View):
         return compute.of_trace(subject)[name]
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart | None:
-        """How many patches have which norm, and the prefix tokens'; without the limit, which is dragged."""
+        """Return the histogram of the patches' norms, with those of prefix tokens.
+
+        The limit is not included: the page draws it, and visitors drag it.
+        """
         if settings["show"] != "norms":
             return None
         grid = subject.grid
@@ -197,7 +200,7 @@ class RepresentationsView(View):
         low, high = ends(norms)
         spare = 0.03 * (high - low) or 1.0
         patches = norms[grid.prefix :]
-        patches = patches[np.isfinite(patches)]  # some may have been left out
+        patches = patches[np.isfinite(patches)]  # dropped patches are NaN
         counts, edges = np.histogram(patches, BINS, (max(0.0, low - spare), high + spare))
         middle, across = (edges[1:] + edges[:-1]) / 2, LocalizedText("Norm of the token")
         between = [f"{number(one)} – {number(other)}" for one, other in zip(edges, edges[1:], strict=False)]
@@ -218,7 +221,7 @@ class RepresentationsView(View):
         return Chart(*axes, title, bars=bars, levels=levels, whole=False, aspect=0.75)
 
     def over_layers(self, settings: Settings, about: ModelShape) -> FrameSettings:
-        # all heads are in one figure
+        # the heads of all layers are in one figure
         return () if settings["show"] == "heads" else each("depth", settings, about)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
@@ -238,7 +241,7 @@ class RepresentationsView(View):
 
 
 def matrices(view, subject, settings) -> tuple[Matrix, ...]:
-    """What heads have in common, or beside the norms which are sinks; none of similarity and components."""
+    """Return the matrices of the heads or, beside the norms, of the attention sinks; () for other panels."""
     if settings["show"] == "heads":
         return _widths(view, subject, settings), _pairs(view, subject, settings)
     return (_sinks(view, subject, settings),) if settings["show"] == "norms" else ()
@@ -295,6 +298,6 @@ def _sinks(view, subject, settings) -> Matrix:
 
 
 def _cell_names(values: np.ndarray) -> LocalizedText:
-    """What each cell of a matrix (head, layer) is called."""
+    """Return the names of the cells of a matrix (head, layer)."""
     heads, layers = (range(1, count + 1) for count in values.shape)
     return LocalizedText("Layer {layer}, head {head}", layer=[layers], head=[[one] for one in heads])
