@@ -102,7 +102,7 @@ class RepresentationsView(View):
         Slider("opacity", "Opacity", step=0.05, default=0.8),
         IntSetting("token", maximum="tokens", default="middle", tokens=True),
         IntListSetting("pins", maximum="tokens", tokens=True),
-        Text("other", fits=r"[a-z]{0,20}|[0-9a-f]{40}"),  # the second image: name of a sample or key of an image
+        Text("other", fits=r"[a-z]{0,20}|[0-9a-f]{40}"),  # the second image: name of a sample or key
         IntSetting("partner", maximum="patches"),  # selected patch of the second image
     )  # fmt: skip
     items = (
