@@ -1,8 +1,8 @@
-"""Maps on trial: what patches are worth to the answer by every method, and what happens without them.
+"""Faithfulness test: the relevance of patches by every method, and the prediction without these patches.
 
-A view of its own rather than a part of Evidence: it shows many maps where Evidence shows one, and takes
-seconds, which nobody should wait for who only wants to see an account. The page asks for one method after the
-other, so that curves appear as they are found, the bar says how far it is, and stopping is not asking on.
+This view is separate from Attribution because it shows many maps and takes seconds, while Attribution shows
+one map at once. The page requests one method after the other: curves appear as they are computed, the bar
+shows the progress, and a visitor stops the test by requesting no further method.
 """
 
 from typing import Any
@@ -22,22 +22,23 @@ from vitviz.views.subject import Settings, ViewContext
 _NO_HEAD = "{checkpoint} has no classifier, so there is no prediction to test maps on."
 OF_ONE = "This result exists for one image only, but an image set is shown."
 OF_MANY = "This result exists for image sets only, but one image is shown."
-SHOWN = 5  # likeliest classes that the picker offers
-PASSES = 400  # of a whole trial, about, in passes over all patches
-BY_ITSELF = 400e9  # multiplications up to which a trial begins without being asked: seconds on two cores
+SHOWN = 5  # most likely classes in the picker
+PASSES = 400  # approximate cost of a whole test, in passes over all patches
+BY_ITSELF = 400e9  # multiplications up to which the test starts by itself: seconds on two cores
 _ASKED = ("target", "patches_as", "steps")
-# in which order methods are asked about: chance first, which others are measured by; the dear ones last
+# order of the requests: random maps first, because the others are compared with them; expensive methods last
 FIRST = ("random", "centre", "ledger", "frozen")
 STEPPED = "integrated_gradients"
 LAST = (STEPPED, "leave_one_out")
 ORDER = (*FIRST, *(name for name in TITLES if name not in (*FIRST, *DENSE, *LAST)), *DENSE, *LAST)
-TOGETHER = 3  # cheap methods whose sets of patches are asked about at once: fewer, fuller passes
+TOGETHER = 3  # cheap methods whose sets of patches are run together: fewer passes with larger batches
 
 
 def group_of(method: str) -> tuple[str, ...]:
-    """The methods that are tried together with this one, in order; a dear one, and chance, are tried alone.
+    """Return the methods that are tested together with this one, in order.
 
-    Those made for sentences are never tried with others: of a model's own classes they are not asked about.
+    Expensive methods and random maps are tested alone. Methods made for sentences form their own groups,
+    because they do not apply to a model's own classes.
 
     >>> group_of("frozen"), group_of("leave_one_out")
     (('centre', 'ledger', 'frozen'), ('leave_one_out',))
@@ -51,7 +52,7 @@ def group_of(method: str) -> tuple[str, ...]:
 
 
 def steps_of(settings: Settings) -> int | None:
-    """The steps of integrated gradients; None to double them until the map is stable."""
+    """Return the number of steps of integrated gradients; None to double it until the map is stable."""
     return None if settings["steps"] == "auto" else int(settings["steps"])
 
 
@@ -121,7 +122,7 @@ class FaithfulnessView(View):
             options=(("auto", "until the map is stable"), ("32", "32"), ("128", "128"), ("512", "512")),
             info="Each step computes a gradient at one point between the mean colour and the image.",
         ),
-        Text("method", fits=r"[a-z0-9_]{0,40}"),  # the one that is held, and the one that is asked about
+        Text("method", fits=r"[a-z0-9_]{0,40}"),  # selected or requested method
     )  # fmt: skip
     items = (
         as_json("classes", "the likeliest classes"),
@@ -154,7 +155,10 @@ class FaithfulnessView(View):
         return tuple(item for item in self.items if (item.name in ("standing", "chart")) is over)
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart | None:
-        """Of a set, how far each method lies ahead of chance; one picture's curves come one by one."""
+        """Return, for a set of images, each method's lead over random maps; None for one image.
+
+        The curves of one image are the item "panels", requested method by method.
+        """
         return None if subject.survey is None else lazy.trial_image_set.ahead(subject.survey, settings)
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
@@ -177,7 +181,7 @@ class FaithfulnessView(View):
         target = target_of(subject, settings["target"])
         if name == "agreement":
             methods = [one for one in self.order(subject) if one not in (*LAST, "random", "centre")]
-            others = subject.trace.logits.numel() > 1  # classes whose maps could stand beside
+            others = subject.trace.logits.numel() > 1  # classes to compare maps with
             beside = made.sensitivity(subject, target, methods) if others else None
             return json_bytes(to_json(made.matrix(self.whole(subject, settings), settings["score"], beside)))
         if name == "verdict":
@@ -187,7 +191,7 @@ class FaithfulnessView(View):
             raise Unknown(
                 f"There is no method {quoted(settings['method'])}; expected one of {', '.join(order)}."
             )
-        if name == "panels":  # as far as the trial is, in the order of asking; of all, best first
+        if name == "panels":  # methods tested so far, in the order of requests; if complete, best first
             known = order[: order.index(settings["method"]) + 1]
             trial = made.whole(subject, target, settings["patches_as"], known, steps_of(settings))
             ranked = tuple(one for one, _ in trial.ranking(settings["score"]))
@@ -204,12 +208,12 @@ class FaithfulnessView(View):
         return all(subject.made(lazy.trial_compute.part_key(target, asked, one, steps)) for one in order)
 
     def order(self, subject: ViewContext) -> tuple[str, ...]:
-        """The methods that are tried; those that were made for sentences only where these are the classes."""
+        """Return the methods to test; those made for sentences only if the classes are given as vectors."""
         given = subject.survey is not None or subject.trace.classes is not None
         return tuple(name for name in ORDER if given or name not in DENSE)
 
     def whole(self, subject: ViewContext, settings: Settings, alone: bool = False):
-        """The trial of all methods, or of one `alone` beside chance, each made once."""
+        """Return the test of all methods, or with `alone` of one and random maps; parts are cached."""
         methods = ("random", settings["method"]) if alone else self.order(subject)
         target = target_of(subject, settings["target"])
         asked = settings["patches_as"], tuple(dict.fromkeys(methods)), steps_of(settings)

@@ -1,4 +1,4 @@
-"""The trial for print: curves of every method beside chance, and the ranking; of a set, where they stand."""
+"""Faithfulness figure for print: curves of all methods with random maps, and the ranking, also of a set."""
 
 import math
 from dataclasses import replace
@@ -30,7 +30,7 @@ SHARED = (
     "± is the standard error. Methods with equal rank are statistically tied; rows with * are not"
     " significantly better than random."
 )
-ACROSS = 6  # maps in a row
+ACROSS = 6  # maps per row
 BRIGHT = "All maps share one scale: bright patches are removed first, dark patches last."
 SIGNED = "Orange raises the score, blue lowers it. Logit maps end at {most}, other maps at their own maximum."
 CLASSES = (
@@ -40,7 +40,10 @@ CLASSES = (
 
 
 def plate(view, subject, settings, asked) -> FigureSpec:
-    """Both panels with one legend; with detail the ranking, and what is beside it. Of a set: `_of_many`."""
+    """Return both panels with one legend; with detail also the ranking and the selected panel.
+
+    For a set of images, see `_of_many`.
+    """
     if subject.survey is not None:
         return _of_many(view, subject, settings, asked)
     trial, score = view.whole(subject, settings), settings["score"]
@@ -71,7 +74,7 @@ def plate(view, subject, settings, asked) -> FigureSpec:
 
 
 def _ranking(trial, score: str, lines: tuple[Series, ...]) -> TextTable:
-    """A row a method, best first, as on the page; with a star what cannot be told from chance."""
+    """Return a row per method, best first, as on the page; a star marks those not better than random."""
     beats, rows = trial.beats_chance(score), []
     for place, (name, gap) in enumerate(trial.ranking(score), start=1):
         rest = trial.maps[name].unexplained
@@ -85,10 +88,10 @@ def _ranking(trial, score: str, lines: tuple[Series, ...]) -> TextTable:
 
 
 def _ranking_panels(trial, table: TextTable, subject, settings) -> tuple[tuple, tuple[LocalizedText, ...]]:
-    """The ranking with what is to stand beside the curves: rows of panels, and notes."""
+    """Return the rows of panels with the ranking and the selected panel, and their notes."""
     if settings["show"] == "agreement":
         both = matrix(trial, settings["score"])
-        # as the table is
+        # numbered like the rows of the table
         numbered = replace(both, rows=(), x_label=LocalizedText("Rank"), y_label=LocalizedText("Rank"))
         return ((table, numbered),), both.notes
     if settings["show"] == "ranking":
@@ -99,7 +102,7 @@ def _ranking_panels(trial, table: TextTable, subject, settings) -> tuple[tuple, 
 
 
 def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, LocalizedText]:
-    """Every map as the order in which it takes patches away, or as its values."""
+    """Return all maps, drawn as the removal order of the patches or as values, and the note on colours."""
     maps, titles = [trial.maps[name] for name in names], [LocalizedText(TITLES[name]) for name in names]
     nothing = LocalizedText("No positive values here.")
     each = zip(titles, maps, strict=True)
@@ -121,7 +124,7 @@ def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, 
 
 
 def _of_many(view, subject, settings, asked) -> FigureSpec:
-    """How far each method lies ahead of chance, with two standard errors; with detail also the ranking."""
+    """Return each method's lead over random maps, with two standard errors; with detail also the ranking."""
     survey, score = subject.survey, settings["score"]
     place = image_set.protocol_of(survey, settings)
     rows = standing(survey, place, score)
@@ -137,7 +140,7 @@ def _of_many(view, subject, settings, asked) -> FigureSpec:
 
 
 def _standing(rows, score: str) -> TextTable:
-    """A row a method, best first; who cannot be told apart shares a rank."""
+    """Return a row per method, best first; statistically tied methods share a rank."""
 
     def both(row, name: str) -> str:
         mean, error = (_value(row[one], score) for one in (name, f"{name}_error"))
@@ -164,13 +167,13 @@ def _starred(method: str, beats: bool) -> str:
 
 
 def _removed(view, patches_as: str) -> LocalizedText:
-    """How patches were taken away, as the page's field says it."""
+    """Return the text on how patches were removed, in the words of the page's field."""
     field = next(control for control in view.controls if control.name == "patches_as")
     return LocalizedText("{name}: {value}", name=field.label, value=dict(field.options)[patches_as])
 
 
 def _value(one: float, score: str) -> str:
-    """A share in percent, a logit as it is; a dash for what is not a number."""
+    """Format a fraction in percent or a logit unchanged; a dash for NaN."""
     if not math.isfinite(one):
         return "–"
     return fixed(one, 2) if score == "logit" else fixed(100 * one, 1)

@@ -1,4 +1,4 @@
-"""A trial over a set of pictures, as it travels: JSON, arrays, a table; what it measured the survey says."""
+"""Faithfulness test over a set of images, as JSON, arrays and a table; the survey holds the measurements."""
 
 from typing import Any
 
@@ -21,13 +21,13 @@ from vitviz.views.subject import Settings
 
 
 def protocol_of(survey: Any, settings: Settings) -> int:
-    """Which of the ways to remove that were tried is in view: the one that is set, else the first."""
+    """Return the index of the removal protocol to show: the selected one if it was tested, else the first."""
     tried = trial_in(survey).protocols
     return tried.index(settings["patches_as"]) if settings["patches_as"] in tried else 0
 
 
 def ranking_json(survey: Any, settings: Settings) -> dict[str, Any]:
-    """The ranking and the verdict, by the score that is watched."""
+    """Return the ranking and the verdict by the selected score, for JSON."""
     place = protocol_of(survey, settings)
     rows = standing(survey, place, settings["score"])
     return {
@@ -40,7 +40,7 @@ def ranking_json(survey: Any, settings: Settings) -> dict[str, Any]:
 
 
 def ahead(survey: Any, settings: Settings) -> Chart:
-    """A dot a method on its mean, the first above all others; chance lies at nothing."""
+    """Return the chart with a dot per method at its mean lead, best at the top; random maps are at zero."""
     score = settings["score"]
     rows = standing(survey, protocol_of(survey, settings), score)
     times, last = (1.0 if score == "logit" else 100.0), len(rows)
@@ -75,7 +75,7 @@ def ahead(survey: Any, settings: Settings) -> Chart:
 
 
 def arrays(survey: Any, settings: Settings) -> dict[str, np.ndarray]:
-    """What is taken home: methods best first by probability, and each number of theirs by score."""
+    """Return the arrays for export: methods, best first by probability, and their numbers by score."""
     place, measure = protocol_of(survey, settings), trial_in(survey)
     rows, scores = in_all_scores(survey, place), scores_named(survey.head_type)
     names = ("rank", "most", "most_error", "least", "least_error", "gap", "ahead", "ahead_error")
@@ -92,7 +92,7 @@ def arrays(survey: Any, settings: Settings) -> dict[str, np.ndarray]:
 
 
 def rows(survey: Any, settings: Settings) -> list[dict[str, Any]]:
-    """A row a method, best first, for a table; below them those that have no rank, with the reason."""
+    """Return a row per method for a table, best first; methods without a rank follow with the reason."""
     place = protocol_of(survey, settings)
     protocol = trial_in(survey).protocols[place]
     about = {"checkpoint": survey.checkpoint, "pictures": survey.images, "patches_as": protocol}
@@ -105,5 +105,5 @@ def rows(survey: Any, settings: Settings) -> list[dict[str, Any]]:
 
 
 def _known(value: Any) -> Any:
-    """As JSON has it, which knows no NaN."""
+    """Return the value for JSON: None for NaN and infinity."""
     return None if isinstance(value, float) and not np.isfinite(value) else value
