@@ -1,8 +1,8 @@
-"""Change one's own picture step by step, and watch the answer: experiments for a classroom.
+"""Perturbations: change the visitor's image step by step and follow the prediction; made for classrooms.
 
-A view of its own rather than a fold of Positions, which is of the weights alone and is there for no picture.
-The page asks for one point of the curves after the other: they grow as they are found, the bar says how far
-it is, and stopping is not asking on.
+This view is separate from Positions, which uses the weights alone and needs no image. The page requests one
+point of the curves after the other: curves grow as points are computed, the bar shows the progress, and a
+visitor stops by requesting no further point.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ DRAWN = {
     "turn": ("counterclockwise", "clockwise"),
 }
 PATCHES = ("drop", "shuffle")
-TOLD = 3  # likeliest classes of a draw
-MOST = 16  # the last step of the longest: eighths of two patches
+TOLD = 3  # most likely classes listed per sample
+MOST = 16  # last step of the longest experiment: a shift by two patches in eighths of a patch
 
 
 class PerturbationsView(View):
@@ -80,9 +80,9 @@ class PerturbationsView(View):
             "score", "Metric", options=(("probability", "Probability"), ("kept", "Prediction kept")),
             of_values=(("logit", "Value"),),
         ),
-        IntSetting("step", maximum=MOST, default=5),  # the point of the curves that is looked at
+        IntSetting("step", maximum=MOST, default=5),  # selected point of the curves
         IntSetting("draw", minimum=1, maximum=DRAWS, default=1),
-        IntSetting("known", maximum=MOST + 1, passing=True),  # up to which point the chart goes
+        IntSetting("known", maximum=MOST + 1, passing=True),  # number of points that the chart includes
     )  # fmt: skip
     items = (
         Item(
@@ -126,7 +126,7 @@ class PerturbationsView(View):
         return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
 
     def likely(self, subject: ViewContext, name: str) -> tuple[str, ...]:
-        return PATCHES if name == "kind" else ()  # whose pictures a cell's script draws by itself
+        return PATCHES if name == "kind" else ()  # their images are drawn by the exported script
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         return {"answer": likeliest(subject.trace, 1)[0]}
@@ -153,7 +153,7 @@ class PerturbationsView(View):
         return json_bytes(answered(subject, kind, settings["step"]))
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
-        """Mean and band of every way, at as many points as are known."""
+        """Return the mean and band of every protocol at the points computed so far."""
         kind, score, known = settings["kind"], settings["score"], settings["known"]
         told, grid = KINDS[kind], subject.grid
         names, x = step_names(grid, kind), lazy.perturbation.places_of(grid, kind)
@@ -204,7 +204,7 @@ class PerturbationsView(View):
         return Chart(LocalizedText(told.along), of, across, up, title, tuple(series), **like)
 
     def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """The curves; with detail also the pictures of the draw and step in view, with what was answered."""
+        """Return the curves; with detail also the images of the selected sample and step, and predictions."""
         chart = self.chart(subject, {**settings, "known": MOST + 1})
         if not asked.detail:
             return FigureSpec(((chart,),), chart.notes, width=NARROW + 14)
@@ -229,12 +229,12 @@ class PerturbationsView(View):
 
 
 def way_name(way: str) -> LocalizedText:
-    """How patches are taken away, or moved, or what else is done."""
+    """Return the name of a protocol, such as how patches are removed or moved."""
     return LocalizedText(NAMES[way] if way in NAMES else KINDS[way].name)
 
 
 def done_at(grid: Grid, kind: str, step: int) -> LocalizedText:
-    """What was done at a point of the curves."""
+    """Return the text with the change at a point of the curves."""
     if step == 0:
         return LocalizedText("the whole image")
     count, patches = int(lazy.perturbation.steps_of(grid, kind)[step]), grid.patches
@@ -243,13 +243,13 @@ def done_at(grid: Grid, kind: str, step: int) -> LocalizedText:
 
 
 def step_names(grid: Grid, kind: str) -> list[str]:
-    """The points by name: a share, a number of pieces, pixels or degrees."""
+    """Return the labels of the points: percentages, numbers of pieces, pixels or degrees."""
     places = lazy.perturbation.steps_of if kind == "shuffle" else lazy.perturbation.places_of
     return [f"{one}{KINDS[kind].unit}" for one in places(grid, kind)]
 
 
 def draw_names(subject: ViewContext, kind: str) -> tuple[str, ...]:
-    """What the draws of a kind are called: numbers, directions, or the titles of other pictures."""
+    """Return the names of the samples of a kind: numbers, directions or titles of other images."""
     if others := _others(subject, kind):
         return tuple(others)
     if kind in PATCHES:
@@ -259,7 +259,7 @@ def draw_names(subject: ViewContext, kind: str) -> tuple[str, ...]:
 
 
 def _plan(subject: ViewContext, kind: str) -> dict[str, Any]:
-    """What the page needs to know of a kind before anything is asked."""
+    """Return the facts about a kind that the page needs before the first request."""
     names = step_names(subject.grid, kind)
     return {
         "places": lazy.perturbation.places_of(subject.grid, kind),
@@ -272,14 +272,14 @@ def _plan(subject: ViewContext, kind: str) -> dict[str, Any]:
 
 
 def _others(subject: ViewContext, kind: str) -> dict[str, np.ndarray]:
-    """The other pictures by title, where a kind has a use for them."""
+    """Return the other images by title; {} for kinds that do not use them."""
     if kind not in ("ground", "texture"):
         return {}
     return subject.once("others", lambda: lazy.perturbation_study.others_of(subject.inspector, subject.trace))
 
 
 def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndarray:
-    """The picture as the model got it, height width channel: what was left out is see-through."""
+    """Return the changed image as RGBA (height, width, channel); dropped patches are transparent."""
     grid, picture = subject.grid, subject.trace.view.picture
     whole = np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
     if way in lazy.image_changes.CHANGES:
@@ -291,7 +291,7 @@ def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndar
     (tall, wide), kind = grid.patch, "shuffle" if way == "shuffled" else "drop"
     orders = lazy.perturbation.orders_of(grid, kind)
     inside = whole[: grid.pixels[0], : grid.pixels[1]]
-    cells = inside.reshape(grid.rows, tall, grid.cols, wide, 4).swapaxes(1, 2)  # row col: of the same memory
+    cells = inside.reshape(grid.rows, tall, grid.cols, wide, 4).swapaxes(1, 2)  # row col; a view of `whole`
     if way == "shuffled":
         cells[:] = cells.reshape(-1, tall, wide, 4)[orders[step, draw]].reshape(cells.shape)
     else:
@@ -301,7 +301,7 @@ def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndar
 
 
 def _answers(subject: ViewContext, way: str, step: int) -> Tensor | str:
-    """Logits, draw x class, or why this way does not exist; made once and kept with the picture."""
+    """Return the logits (draw, class), cached with the image, or why the protocol is not applicable."""
 
     def should_stop() -> Tensor | str:
         try:
@@ -310,17 +310,17 @@ def _answers(subject: ViewContext, way: str, step: int) -> Tensor | str:
         except UnsupportedModel as reason:
             return message_of(reason)
 
-    once = subject.once_by_passes if step else subject.once  # nothing done is known
+    once = subject.once_by_passes if step else subject.once  # step 0 needs no pass
     return once(_name(way, step), should_stop)
 
 
 def _name(way: str, step: int) -> str:
-    """What the answers at a step are kept under."""
+    """Return the cache key of the logits at a step."""
     return f"experiment {way} {step}"
 
 
 def _known(subject: ViewContext, way: str, step: int) -> Tensor:
-    """The same; UnsupportedModel where there are none."""
+    """Return the logits (draw, class); UnsupportedModel if the protocol is not applicable."""
     found = _answers(subject, way, step)
     if isinstance(found, str):
         raise UnsupportedModel(found)
@@ -328,8 +328,10 @@ def _known(subject: ViewContext, way: str, step: int) -> Tensor:
 
 
 def answered(subject: ViewContext, kind: str, step: int) -> list[dict[str, Any]]:
-    """By way: mean and error of each score, every draw's, and its likeliest classes with their shares; or
-    "refused", why it does not exist.
+    """Return the results at a step, one entry per protocol.
+
+    An entry has the mean and error of each score, the scores of all samples, and the most likely classes of
+    each sample. For a protocol that is not applicable it has only "refused", the reason.
     """
     found, answer = [], int(subject.trace.logits.argmax())
     for way in WAYS[kind]:
