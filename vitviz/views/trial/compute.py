@@ -42,7 +42,7 @@ RankingColumn = tuple[str, dict[str, float | None]]  # another class, and rank c
 def evaluate_method(
     subject: ViewContext, target: ClassTarget, patches_as: str, method: str, steps: int | None = None
 ) -> Faithfulness:
-    """Return one method's part of the test, computed with its group; `refused` has the reason if any."""
+    """Return one method's result, computed with its group; `refused` has the reason if inapplicable."""
     methods = group_of(method)
     steps = steps if STEPPED in methods else None
 
