@@ -87,7 +87,7 @@ def answer(subject: ViewContext) -> dict[str, Any]:
         or abs(head.weight.numpy() @ y + head.bias.numpy() - logits).max()
         > 1e-3 * max(abs(logits).max(), 1.0)
     ):
-        # two heads, or something between y and the head: the logits are shown, not how they are made
+        # two heads, or a layer between y and the head: show the logits without their computation
         head = None
     rows = []
     for c in likeliest.tolist():
@@ -144,10 +144,11 @@ def without(subject: ViewContext) -> dict[str, Any]:
 
 
 def followed(subject: ViewContext) -> dict[str, Any]:
-    """Return a path back from the first prediction: the head of the largest contribution, its largest source,
-    and the patch at which most of that is read.
+    """Return one path back from the first prediction, or {}.
 
-    Each line is a part of the line above. `settings` open the path in the Attribution view.
+    The path has the head of the largest contribution, its largest source, and the patch that passes most of
+    that source's contribution. Each line is a part of the line above. `settings` open the path in the
+    Attribution view.
     """
     found, trace = summed(subject), subject.trace
     heads = [
