@@ -144,7 +144,7 @@ def without(subject: ViewContext) -> dict[str, Any]:
 
 
 def followed(subject: ViewContext) -> dict[str, Any]:
-    """Return one path back from the first prediction, or {}.
+    """Return one path back from the first prediction; {} or only the "reason" if there is none.
 
     The path has the head of the largest contribution, its largest source, and the patch that passes most of
     that source's contribution. Each line is a part of the line above. `settings` open the path in the
