@@ -1,6 +1,5 @@
-// What the model was not shown: the upload around the crop, veiled; patches, with what it saw in their places
-// and a frame around each; its input with patches gone or in other places.
-
+// Parts of the image that the model did not see: the upload outside the crop, veiled; removed patches, framed
+// and with their replacement; the input with patches removed or moved.
 
 import { fit } from './elements.js';
 
