@@ -28,7 +28,7 @@ from vitviz.views.subject import Settings, ViewContext
 from vitviz.views.tokens import compute
 
 WHOLE = 1025  # up to this number of tokens the cosines of all pairs are sent, so hovering needs no request
-LONG = "Patches of two photographs are compared up to {count} tokens. Choose a smaller input size."
+LONG = "Two images can be compared up to {count} tokens. Choose a smaller input size."
 BINS, FEW = 36, 4  # bins of the histogram; prefix tokens marked in it
 HEAD, BLOCK = LocalizedText("head"), LocalizedText("block")
 _TOKENS = ("depth", "norm", "mean")
@@ -40,27 +40,26 @@ class RepresentationsView(View):
     title = "Representations"
     sided = True
     words = ViewTexts.from_text(r"""
-        Every layer rewrites each patch’s vector: those that mean the same come close, and a few grow far
-        longer.
+        Every layer updates each patch’s vector. Similar patches converge; a few vectors grow very long.
 
-        Move over the picture to see which patches are alike, click to hold one, and step through the depths.
+        Point at a patch to see similar patches. Click to lock, then change the depth.
 
-        Depth 0 is what enters block 1, depth $l$ the raw output of block $l$; *through the final norm*
-        applies the model's own last LayerNorm to each token. *Similarity* is $\cos(t_i, t_p)$, without the
-        mean patch of $t - \bar t$. *Components* are the principal components of the centred patches, prefix
-        tokens left out, each with the sign that makes its largest loading positive; shares are of the whole
-        variance. Colours are $\sigma(2 z)$ of three scores whitened for the colours alone; unless they stand
-        for the components one by one, the three are turned together to look like the depth before, and depth
-        0 like the picture's own colours. *Norms* are $\|t_i\|_2$ before the final norm; the limit is median +
-        $k$ · MAD over the patches of the depth. *Heads*: entropy $-\sum_j A_{ij} \ln A_{ij}$, mean over the
-        patches as queries, and $e^H$, the tokens looked at; likeness of two heads by the cosine of their
-        attention, or by Jensen-Shannon divergence.
+        Depth 0 is the input of block 1, depth $l$ the raw output of block $l$; *through the final norm*
+        applies the model's own last LayerNorm to each token. *Similarity* is $\cos(t_i, t_p)$, or the same of
+        $t - \bar t$ if the mean patch is subtracted. *Components* are the principal components of the centred
+        patches, without prefix tokens. The sign of each makes its largest loading positive. Percentages are
+        of the total variance. Colours are $\sigma(2 z)$ of three scores, whitened for the colours only. If
+        colours are aligned across depths, the three scores are rotated together to match the previous depth;
+        depth 0 is matched to the image's own colours. *Norms* are $\|t_i\|_2$ before the final norm; the
+        limit is median + $k$ · MAD over the patches of the depth. *Heads*: entropy $-\sum_j A_{ij} \ln
+        A_{ij}$, mean over the patches as queries, and $e^H$, the effective number of tokens attended. The
+        similarity of two heads is the cosine of their attention, or their Jensen-Shannon divergence.
 
         Caron et al. 2021; Oquab et al. 2023; Darcet et al. 2024; Sun et al. 2024; not in the paper
 
-        Likeness of vectors does not say that the model uses it, and no colour means foreground. Clean maps of
-        models with registers need not reflect how well local information is integrated, and heads that attend
-        alike may still do different things with what they read.
+        Similar vectors do not show that the model uses the similarity, and no colour means foreground. Clean
+        maps of models with registers need not show how well local information is integrated. Heads with
+        similar attention may still process the attended tokens differently.
     """)
     arrays = {"basis": "component width", "mean": "width", "grid": "side"}
     controls = (
@@ -72,22 +71,22 @@ class RepresentationsView(View):
             ),
         ),
         Slider(
-            "depth", "Depth", "0 is what enters block 1, 1 the output of block 1",
+            "depth", "Depth", "Depth 0 is the input of block 1, depth 1 its output",
             maximum="layers", default="layers",
         ),
         Choice("norm", "Tokens", options=(("raw", "Raw"), ("final", "Through the final norm"))),
-        Choice("mean", "Mean patch", options=(("out", "Taken out"), ("in", "Left in"))),
+        Choice("mean", "Mean patch", options=(("out", "Subtracted"), ("in", "Kept"))),
         Choice(
             "basis", "Basis",
             options=(
-                ("own", "Of this depth"), ("all", "Of all depths"), ("photo", "Of both photographs"),
-                ("beside", "Of both checkpoints"), ("film", "Of all training steps"),
+                ("own", "Of this depth"), ("all", "Shared by all depths"), ("photo", "Shared by both images"),
+                ("beside", "Shared by both checkpoints"), ("film", "Shared by all training steps"),
             ),
         ),
         Choice(
             "tint", "Colours",
             options=(
-                ("steady", "Steady from depth to depth"), ("plain", "Components 1, 2, 3 as red, green, blue"),
+                ("steady", "Aligned across depths"), ("plain", "Components 1, 2, 3 as red, green, blue"),
             ),
         ),
         Slider("k", "Limit: median + k · MAD", maximum=30, step=0.5, default=5),
@@ -95,9 +94,12 @@ class RepresentationsView(View):
             "mark", "Patches above the limit",
             options=(("off", "Not marked"), ("on", "Marked"), ("all", "Marked in every view")),
         ),
-        Choice("measure", "Heads by", options=(("looked", "Tokens looked at"), ("nats", "Entropy in nats"))),
         Choice(
-            "alike", "Likeness of heads", options=(("cosine", "Cosine"), ("divergence", "Jensen-Shannon"))
+            "measure", "Head measure",
+            options=(("looked", "Effective tokens attended"), ("nats", "Entropy in nats")),
+        ),
+        Choice(
+            "alike", "Head similarity", options=(("cosine", "Cosine"), ("divergence", "Jensen-Shannon"))
         ),
         Slider("opacity", "Opacity", step=0.05, default=0.8),
         IntSetting("token", maximum="tokens", default="middle", tokens=True),
@@ -251,14 +253,18 @@ def _widths(view, subject, settings) -> Matrix:
     looked, tokens = settings["measure"] == "looked", subject.grid.tokens
     nats, own = (np.asarray(view.item(subject, f"{one}entropy", settings)).T for one in ("", "prefix_"))
     if looked:
-        text, low, high = LocalizedText("Tokens that each head looks at"), 1.0, float(tokens)
-        label = LocalizedText("Tokens looked at, of {count}", count=tokens)
+        text, low, high = (
+            LocalizedText("Effective number of tokens attended by each head"),
+            1.0,
+            float(tokens),
+        )
+        label = LocalizedText("Effective tokens attended, of {count}", count=tokens)
     else:
         text, low = LocalizedText("Entropy of each head’s attention, patches as queries"), 0.0
         high = float(np.log(tokens))
-        label = LocalizedText("Entropy in nats; even attention has {most}", most=number(high))
+        label = LocalizedText("Entropy in nats; uniform attention has {most}", most=number(high))
     counted = {"count": table(np.exp(nats), number), "value": table(nats, number)}
-    told = [_cell_names(nats), LocalizedText("{count} tokens looked at, entropy {value} nats", **counted)]
+    told = [_cell_names(nats), LocalizedText("{count} effective tokens, entropy {value} nats", **counted)]
     for token, one in enumerate(own[:2]):
         like = {"token": token_name(subject.grid, token), "value": table(one, number)}
         told.append(LocalizedText("{token} as the query: {value} nats", **like))
@@ -271,17 +277,17 @@ def _pairs(view, subject, settings) -> Matrix:
     alike = np.asarray(view.item(subject, settings["alike"], settings), float)
     if settings["alike"] == "cosine":
         title = LocalizedText(
-            "Likeness of the heads of block {block}: cosine of their attention", block=block
+            "Similarity of the heads in block {block}: cosine of their attention", block=block
         )
         scale = Scale("viridis", 0.0, 1.0, LocalizedText("Cosine"))
         said = LocalizedText("cosine {value}", value=table(alike, lambda one: f"{one:.3f}"))
     else:
         title = LocalizedText(
-            "Difference of the heads of block {block}: Jensen-Shannon divergence", block=block
+            "Difference of the heads in block {block}: Jensen-Shannon divergence", block=block
         )
         most = float(np.log(2))
         scale = Scale("magma", 0.0, most, LocalizedText("Nats, at most {most}", most=number(most)))
-        said = LocalizedText("{value} nats apart", value=table(alike, number))
+        said = LocalizedText("divergence {value} nats", value=table(alike, number))
     both = LocalizedText("Heads {one} and {other}", one=[[one] for one in heads], other=[heads])
     return Matrix(alike, scale, HEAD, HEAD, title, told=(both, said))
 
@@ -290,9 +296,9 @@ def _sinks(view, subject, settings) -> Matrix:
     shares, tokens = np.asarray(view.item(subject, "sinks", settings), float).transpose(2, 1, 0)
     share = table(100 * shares, lambda one: f"{number(one)} %")
     at = table(tokens, lambda one: token_name(subject.grid, int(one)))
-    even = LocalizedText("an even share is {even}", even=f"{number(100 / subject.grid.tokens)} %")
-    told = (_cell_names(shares), LocalizedText("{share} arrives at {token}", share=share, token=at), even)
-    label = LocalizedText("Largest share of attention at one token")
+    even = LocalizedText("uniform: {even}", even=f"{number(100 / subject.grid.tokens)} %")
+    told = (_cell_names(shares), LocalizedText("{share} to {token}", share=share, token=at), even)
+    label = LocalizedText("Largest fraction of attention on one token")
     scale, column = Scale("viridis", 0.0, float(shares.max()) or 1.0, label), settings["depth"] - 1
     return Matrix(shares, scale, BLOCK, HEAD, told=told, column=column)
 

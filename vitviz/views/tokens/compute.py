@@ -26,16 +26,15 @@ if TYPE_CHECKING:
 
 LARGEST = 3  # largest activations listed per depth
 VIDEO = (
-    "Components of a video have one basis for all of its frames: choose the basis of this depth (own), and"
-    " the components one by one as colours (plain)."
+    "The components of a video use one basis for all frames. Choose the basis of this depth (own) and"
+    " plain colours (plain)."
 )
-NO_SECOND = "There is no second checkpoint. Choose one under “Comparison and input size”, or another basis."
-NO_PHOTO = "There is no second photograph. Choose one under Similarity, or another basis."
-NO_STEPS = "{checkpoint} is no step of a training that was kept, so its steps have no basis in common."
-APART = (
-    "{checkpoint} has {own}, {other} has {others}, so they have no basis in common: it needs the same depth"
-    " and width."
+NO_SECOND = (
+    "There is no second checkpoint. Choose one under “Comparison and input size”, or choose another basis."
 )
+NO_PHOTO = "There is no second image. Choose one under “Patch similarity”, or choose another basis."
+NO_STEPS = "{checkpoint} has no stored training steps, so no basis can be shared by its steps."
+APART = "{checkpoint} has {own}, {other} has {others}. A common basis needs the same depth and width."
 
 
 def members(subject: ViewContext, settings: Settings) -> list[ViewContext]:
@@ -118,7 +117,7 @@ def _shape(subject: ViewContext) -> tuple[int, int]:
 
 def _norm_texts(subject: ViewContext) -> LocalizedText:
     depths, width = _shape(subject)
-    return LocalizedText("{depths} depths of tokens {width} numbers wide", depths=depths, width=width)
+    return LocalizedText("{depths} depths and token width {width}", depths=depths, width=width)
 
 
 def cosines(subject: ViewContext, settings: Settings) -> np.ndarray:
@@ -162,7 +161,10 @@ def components(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 
 def shares(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """Return the explained variance of each component, (depth, component); constant for a shared basis."""
+    """Return the fraction of the variance of each component: (depth, component).
+
+    The rows are equal for basis "all".
+    """
     return np.stack([_three(basis.shares.float().numpy()) for basis in _bases(subject, settings)])
 
 

@@ -68,16 +68,16 @@ def _components(view, subject, settings, asked) -> FigureSpec:
     )
     turned = LocalizedText("Red, green, blue: components 1, 2, 3.")
     if settings["tint"] == "steady":
-        turned = LocalizedText("Colours: the three together, turned to look like the depth before.")
+        turned = LocalizedText("Colours: all three components, rotated to match the previous depth.")
     said = dict(zip(("first", "second", "third"), shares, strict=True))
-    notes = (LocalizedText("Shares of the variance: {first}, {second}, {third}.", **said), turned)
+    notes = (LocalizedText("Explained variance: {first}, {second}, {third}.", **said), turned)
     bases = {
         "own": LocalizedText("Every depth, each in its own basis"),
         "all": LocalizedText("Every depth, one basis for all"),
     }
-    text = bases.get(settings["basis"], LocalizedText("Every depth, at each a basis in common"))
+    text = bases.get(settings["basis"], LocalizedText("Every depth, one common basis each"))
     if subject.fitted is not None:
-        text = LocalizedText("Every depth, at each one basis for the whole video")
+        text = LocalizedText("Every depth, one basis each for the whole video")
         notes += (text,)
     if not asked.detail:
         return FigureSpec(((main,),), notes, width=NARROW)
@@ -117,7 +117,7 @@ def _norms(view, subject, settings, asked) -> FigureSpec:
         return FigureSpec(((main,),), tuple(notes), width=NARROW)
     laid = norms[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
     each = np.stack([tinted(one, Scale("magma", *ends(one), "")) for one in laid])
-    strip = _strip(each, LocalizedText("Every depth, each scaled by itself"), grid, settings)
+    strip = _strip(each, LocalizedText("Every depth, each on its own scale"), grid, settings)
     chart = _limited(view.chart(subject, settings), limit)
     return FigureSpec(((main, chart), (strip, *matrices(view, subject, settings))), tuple(notes), width=WIDE)
 
