@@ -26,7 +26,7 @@ export default () => ({
     ...SUMS,
     'classes',
     'labels',
-    ...(['effects', 'smallest', 'sentences'].includes(shown(self)) ? [] : ['chart']), // stepwise charts, or none
+    ...(['effects', 'smallest', 'sentences'].includes(shown(self)) ? [] : ['chart']), // or stepwise
     ...(forming(self) ? ['own', 'best'] : []),
     ...(likeliest(self) ? ['likeliest', 'legend'] : []),
     ...written(self),
