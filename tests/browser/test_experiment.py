@@ -79,7 +79,7 @@ def test_one_button_says_how_far_it_is_stops_goes_on_and_keeps_what_it_found(ope
     kind(page, "shift")  # another question to guess first; what the model will be shown stands there already
     expect(page.locator("#vitviz-experiment .vv-guess")).to_contain_text("by less than a patch?")
     below = page.locator("#vitviz-experiment .vv-below")
-    expect(below).to_contain_text("everything moved by 5 pixels")
+    expect(below).to_contain_text("image shifted by 5 pixels")
     expect(below).to_contain_text("to the right")
     first, *others = np.array(below.locator("canvas").first.evaluate(CENTRES)).reshape(14, 14, 4)[:, 0]
     assert all((one == first).all() for one in others), "the mean colour has come in from the left"

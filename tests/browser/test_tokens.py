@@ -115,7 +115,7 @@ def over_second(page, trace, patch):
 def test_patches_of_a_second_photograph_and_of_the_first_point_at_each_other(open_page, trace):
     page = open_page("?sample=coffee&tab=tokens&depth=6", wait=False)
     ready(page, "tokens")
-    page.get_by_label("Second photograph").first.select_option("chelsea")
+    page.get_by_label("Second image").first.select_option("chelsea")
     page.wait_for_function(f"() => {VIEW}.data.across?.values.length === 196 * 196")
     other = vitviz.load("vitviz-tiny", device="cpu").trace(vitviz.sample_image("chelsea"))
     page.locator(SECOND).scroll_into_view_if_needed()
@@ -123,7 +123,7 @@ def test_patches_of_a_second_photograph_and_of_the_first_point_at_each_other(ope
     page.on("request", lambda request: requests.append(request.url))
     for patch in (40, 150):
         over_second(page, trace, patch)
-        expect(title).to_contain_text(f"Similarity to Patch {patch + 1} of the second photograph")
+        expect(title).to_contain_text(f"Similarity to Patch {patch + 1} of the second image")
         expected = vitviz.token_similarity(trace, 6, patch, centred=True, of=other).numpy().ravel()
         column = f"(_, i) => {VIEW}.data.across.values[i * 196 + {patch}]"
         drawn = page.evaluate(f"Array.from({{ length: 196 }}, {column})")
@@ -143,7 +143,7 @@ def test_patches_of_a_second_photograph_and_of_the_first_point_at_each_other(ope
     page.mouse.up()
     expect(page).to_have_url(re.compile("other=chelsea.*partner=40"))
     page.mouse.move(*cell(page, trace, 30, "#vitviz-tokens .vv-figure .vv-heat"))
-    expect(title).to_contain_text("Patch 41 of the second photograph"), "it is held"
+    expect(title).to_contain_text("Patch 41 of the second image"), "it is held"
     page.mouse.down()
     page.mouse.up()
     expect(title).to_contain_text("Similarity to Patch 31 ")
@@ -196,7 +196,7 @@ def test_the_photograph_before_this_one_can_be_the_second_and_is_in_no_link(open
         "(old) => !document.querySelector('#vitviz-tokens [data-ready]').dataset.ready.startsWith(old)",
         arg=first,
     )
-    choice = page.get_by_label("Second photograph").first
+    choice = page.get_by_label("Second image").first
     choice.select_option(label="Previous image")
     page.wait_for_function(f"() => {VIEW}.data.across?.values.length === 196 * 196")
     assert page.evaluate(f"{VIEW}.settings.other") == coffee

@@ -31,7 +31,7 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     assert page.locator(WHOLE).count() == 0
     held.let_go()
     page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
-    expect(page.locator("#vitviz-trial .vv-verdict")).to_contain_text("is best here")
+    expect(page.locator("#vitviz-trial .vv-verdict")).to_contain_text("ranks first")
     rows = page.locator("#vitviz-trial .vv-ranking tbody tr")
     assert rows.count() == 15
     best = rows.first.get_attribute("data-lit")
@@ -144,7 +144,7 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     page.locator(".vv-set .vv-go").click()
     view = page.locator("#vitviz-trial")
     expect(view.locator(".vv-trying")).to_have_text("Based on a set of 2 images.", timeout=300_000)
-    expect(view.locator(".vv-verdict")).to_contain_text("Over 2 pictures")
+    expect(view.locator(".vv-verdict")).to_contain_text("Over 2 images")
     rows = view.locator(".vv-ranking tbody tr:visible")
     expect(rows).to_have_count(13)
     assert rows.first.locator("td").first.inner_text() == "1"

@@ -122,7 +122,7 @@ def test_what_cannot_be_asked_is_said(inspector, photo):
     ):
         with pytest.raises(VitvizError, match=said):
             vitviz.perturbation(inspector, photo, **given)
-    with pytest.raises(VitvizError, match="on the whole model"):
+    with pytest.raises(VitvizError, match="needs the full model"):
         vitviz.perturbation(inspector, inspector.trace(photo, ablation=Ablation(heads=[(0, 1)])))
     with cancellation.when(lambda: True), pytest.raises(Stopped):
         vitviz.perturbation(inspector, photo)

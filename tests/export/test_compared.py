@@ -88,7 +88,7 @@ def test_its_squares_are_cka_by_plain_loops(figures, traced, against):
 
 def test_both_axes_and_the_scale_are_named_and_depths_count_from_zero(figures):
     said = texts(figures(against="beside").svg())
-    assert {"depth of vitviz-tiny", f"depth of {EARLY}", "Likeness (CKA)", "0", "8"} <= set(said)
+    assert {"depth of vitviz-tiny", f"depth of {EARLY}", "CKA similarity", "0", "8"} <= set(said)
     assert "9" not in said and "Based on 20 crops of the four sample images." in said
     assert panels(figures(against="beside"))[0].y_label == "depth of vitviz-tiny"
 
@@ -113,7 +113,7 @@ def test_with_its_detail_the_curves_of_all_in_view_stand_beside_it(figures, trac
         every = np.stack([vitviz.attention_distance(trace).double().numpy() for trace in traces])
         np.testing.assert_allclose(line.y, every.mean(axis=(0, 2)), rtol=2e-4)
         np.testing.assert_array_equal(line.x, np.arange(1, 9))
-    assert str(chart.x_label) == "number of the block" and str(chart.y_label) == "Distance of attention (px)"
+    assert str(chart.x_label) == "block number" and str(chart.y_label) == "Attention distance (px)"
     assert chart.y[0] == 0 and chart.y[1] > max(line.y.max() for line in chart.series)
     np.testing.assert_array_equal(matrix.values, panels(figures(second=False))[0].values)
 
@@ -152,7 +152,7 @@ def test_of_a_training_each_depth_stands_at_every_step(inspector, traced, monkey
     assert matrix.cols == tuple(str(frame.step) for frame in kept) and matrix.cols[0] == "30"
     assert matrix.values[5, 0] == pytest.approx(likeness(*traced, 5, 5), abs=2e-4)
     np.testing.assert_allclose(matrix.values[:, -1], 1, atol=1e-6)
-    assert {"step of the training", "30"} <= set(texts(figure.svg()))  # the next one finds no room beside it
+    assert {"training step", "30"} <= set(texts(figure.svg()))  # the next one finds no room beside it
 
 
 def test_a_survey_of_ones_own_and_how_sure_it_is(inspector, surveys):
@@ -181,7 +181,7 @@ def test_checkpoints_of_other_depths_and_inputs_stand_over_the_relative_depth(in
     even = analyses.uniform_distance(inspector.grid())
     every = np.stack([vitviz.attention_distance(trace).double().numpy() for trace in traced[0]])
     np.testing.assert_allclose(first.y, every.mean(axis=(0, 2)) / even, rtol=2e-4)
-    assert str(chart.y_label) == "Distance, of that of even attention"
+    assert str(chart.y_label) == "Attention distance / uniform attention"
 
 
 def test_who_has_no_such_curve_is_named_and_nothing_is_drawn():
@@ -220,7 +220,7 @@ def test_name_and_caption_tell_of_the_second_checkpoint_where_it_is_shown(figure
     alone, both = figures(), figures(against="beside")
     assert alone.name == "vitviz-compared_vitviz-tiny" and "Beside it" not in alone.caption
     assert f"Beside it: {EARLY} (vit_tiny_patch16_224, Tiny-ImageNet" in both.caption
-    for part in ("Based on 20 crops of the four sample images.", "Compared with: The second checkpoint",
+    for part in ("Based on 20 crops of the four sample images.", "Compare against: The second checkpoint",
                  "Nguyen, Raghu and Kornblith 2021", "\\tilde K", "computed in float32"):  # fmt: skip
         assert part in both.caption
     assert "frame" not in both.caption, "which step is asked next is no setting of the figure"
@@ -232,14 +232,14 @@ def test_nothing_is_looked_at_for_what_is_refused(inspector, early, trace, photo
     monkeypatch.setattr(over_a_set, "over_samples", lambda *given: pytest.fail("pictures were looked at"))
     less = inspector.trace(photo, ablation=Ablation(heads=[(0, 1)]))
     for given, words in (
-        ((inspector, less), "Put back what was taken away"),
+        ((inspector, less), "Restore removed parts first"),
         ((early, surveys[0]), f"The survey is of vitviz-tiny, the inspector of {EARLY}"),
     ):
         with pytest.raises(VitvizError, match=words):
             vitviz.figure("compared", *given)
     with pytest.raises(VitvizError, match="There is no second checkpoint"):
         vitviz.figure("compared", inspector, surveys[0], against="beside")
-    with pytest.raises(VitvizError, match="No steps of this checkpoint's training"):
+    with pytest.raises(VitvizError, match="no stored training steps"):
         vitviz.figure("compared", inspector, surveys[0], against="film")
     few = vitviz.survey(parts_of_samples()[:5], early, LAYERS, batch=5)
     rough = vitviz.survey(parts_of_samples()[:5], inspector, ["distance"])

@@ -29,8 +29,8 @@ TITLES = {name: title for name, title in protocol.TITLES.items() if name not in 
 ORDER = [name for name in EVERY if name in TITLES]  # of a classifier
 SIDES, SCORES = ("most", "least"), ("probability", "logit", "kept")
 SAID = [
-    "Patches taken away are: left out",
-    "Band: where 19 of 20 random maps run, by 10 of them",
+    "Removed patches are: left out",
+    "Band: 95 % of random maps, estimated from 10",
 ]
 
 
@@ -131,7 +131,7 @@ def test_every_method_is_told_from_the_others_and_named_once(made, inspector, tr
     answer = f"probability of {trace.top(1)[0][0]}"
     said = texts(made("trial").svg())
     assert all(said.count(title) == 1 for title in TITLES.values())
-    assert [said.count(one) for one in ("patches taken away", answer)] == [
+    assert [said.count(one) for one in ("patches removed", answer)] == [
         2,
         2,
     ]
@@ -232,7 +232,7 @@ def test_it_is_said_in_three_languages(inspector, trace, tag):
         if families(tag) is None:
             continue
         said = " ".join(texts(figure.svg()))
-        for english in ("Rollout", "Most relevant first: lower is better", "patches taken away"):
+        for english in ("Rollout", "Most relevant first: lower is better", "patches removed"):
             assert translated(english, tag) in said and english not in said
         for english in ("Most first ↓", "Unexplained", "Rank", "no sum") if detail else ():
             assert translated(english, tag) in said and english not in said

@@ -65,7 +65,11 @@ def test_over_a_set_methods_stand_with_their_errors(inspector, over, one_by_one,
         assert dots[at] == pytest.approx(mean, abs=2e-4 * times) and told[0] == str(row["rank"])
         if error > 0:
             sure = stats.t.isf(1 - 0.95 ** (1 / (len(over.measures[0].methods) - 1)), len(PICTURES) - 1)
-            beats = "better than chance" if mean > sure * error else "not told from chance"
+            beats = (
+                "significantly better than random"
+                if mean > sure * error
+                else "not significantly better than random"
+            )
             assert named[at] == beats, "three pictures decide it by t and Šidák, as the page does"
             np.testing.assert_allclose(reach[at], [mean - 2 * error, mean + 2 * error], atol=2e-4 * times)
         assert str(told[1]).endswith(" *") != row["beats_chance"]
@@ -75,11 +79,9 @@ def test_over_a_set_methods_stand_with_their_errors(inspector, over, one_by_one,
     assert dots[float(len(rows) - [row["method"] for row in rows].index("random"))] == 0, "chance itself"
     said = texts(figure.svg())
     assert {str(name) for _, name in chart.y_ticks} <= set(said) and str(chart.y_label) in said
-    assert "Patches taken away are: black" in said and any(
-        text.startswith("Over 3 pictures") for text in said
-    )
+    assert "Removed patches are: black" in said and any(text.startswith("Over 3 images") for text in said)
     alone = of_set(inspector, over)  # what was not tried is not claimed
-    assert "Patches taken away are: the model’s mean colour" in alone.plate.notes and not panels(
+    assert "Removed patches are: the model’s mean colour" in alone.plate.notes and not panels(
         alone, TextTable
     )
 

@@ -130,14 +130,14 @@ def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
     edited = studio.look(
         studio.pictures.sample("coffee"), "vitviz-tiny", without=vitviz.Ablation(heads=[(4, 1)])
     )
-    with pytest.raises(VitvizError, match="on the whole model"):  # and no promise where there will be none
+    with pytest.raises(VitvizError, match="needs the full model"):  # and no promise where there will be none
         figures.asked_for(studio, edited, slug, "svg", given)
 
 
 def test_a_program_gets_what_takes_long_made(studio, few):
     found = Endpoints(studio).figure("coffee", "trial", settings="patches_as=black", detail=True)
     said = texts(base64.b64decode(found["data"]))
-    assert {"Direct logit attribution", "Patches taken away are: black"} <= {
+    assert {"Direct logit attribution", "Removed patches are: black"} <= {
         text.removesuffix(" *") for text in said
     }
     assert found["name"] == "vitviz-trial_coffee_vitviz-tiny_detail_patches-as-black.svg"

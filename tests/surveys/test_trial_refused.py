@@ -46,7 +46,7 @@ def test_a_method_that_one_picture_refuses_has_no_rank_and_that_is_said(
         assert sorted(row["method"] for row in standing(one)) == ["ledger", "random"]
         assert refused(one) == {"chefer": Refusal(1, "photos/rocket.png", WHY)}
         assert said_of_refused(one) == [
-            "Chefer et al. 2021 is not ranked: it does not apply to 1 of 3 pictures. The first is"
+            "Chefer et al. 2021 is not ranked: it does not apply to 1 of 3 images. The first is"
             f" photos/rocket.png: {WHY}"
         ]
     assert "Chefer et al. 2021 is not ranked" in (tmp_path / "report.html").read_text()
@@ -61,5 +61,5 @@ def test_a_second_class_that_has_no_map_ends_no_survey(pictures, inspector, trac
     assert rows["chefer"]["rank"] >= 1 and refused(found) == {}
     assert math.isnan(rows["chefer"]["alike"]) and not math.isnan(rows["ledger"]["alike"])
     (said,) = said_of_refused(found)
-    assert "Chefer et al. 2021 is not compared between two classes: for 1 of 3 pictures" in said
+    assert "Chefer et al. 2021 is not compared between two classes: for 1 of 3 images" in said
     assert said.endswith(f"photos/coffee.png: {WHY}")

@@ -107,13 +107,13 @@ def test_a_set_of_ones_own_by_two_checkpoints_at_once(studio, keys, tmp_path):
     assert first["summary"]["pictures"] == 9 and first["summary"]["beside"] == EARLY
     assert second["checkpoint"] == EARLY and second["summary"]["beside"] == "vitviz-tiny"
     assert set(first["summary"]["missing"]) == {"film"}, "it has not been gone through yet"
-    with pytest.raises(WrongSetting, match="has not been looked at by any of them yet"):
+    with pytest.raises(WrongSetting, match="none of them has processed this image set"):
         studio.item(pair, "compared", "cka", {"against": "film"})
     film = studio.item(steps[-1][0], "compared", "cka", {"against": "film"})
     close(film[:, names.index(EARLY)], vitviz.cka(*by_hand).diag())
     assert film.shape == (9, len(names)) and VIEW.summary(studio.subject(steps[-1][0]))["missing"] == {}
     few = next(studio.sets.surveying(keys[0], paths[:3], paired=True))
-    with pytest.raises(WrongSetting, match="3 of these pictures are too few"):
+    with pytest.raises(WrongSetting, match="3 images are too few"):
         studio.item(few[0], "compared", "cka", {})
 
 
@@ -122,7 +122,7 @@ def test_what_is_not_there_is_said(studio, keys):
         studio.item(keys[0], "compared", "cka", {"against": "beside"})
     assert set(VIEW.summary(studio.subject(keys[0]))["missing"]) == {"beside"}
     without = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny", without=Ablation(heads=[(0, 1)]))
-    with pytest.raises(Unknown, match="Put back what was taken away"):
+    with pytest.raises(Unknown, match="Restore removed parts first"):
         studio.item(without, "compared", "cka", {})
 
 

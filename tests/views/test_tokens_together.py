@@ -113,7 +113,7 @@ def test_all_steps_of_a_training_share_one_basis_and_do_not_flip(studio, keys):
 
 
 def test_what_is_not_there_to_share_with_is_said(studio, keys, tmp_path):
-    for basis, said in (("beside", "no second checkpoint"), ("photo", "no second photograph")):
+    for basis, said in (("beside", "no second checkpoint"), ("photo", "no second image")):
         with pytest.raises(WrongSetting, match=said):
             item(studio, keys["coffee"], "tints", basis=basis)
 
@@ -127,9 +127,9 @@ def test_another_width_has_no_basis_in_common(studio, keys, tmp_path):
     subject = studio.subject(keys["coffee"])
     beside = ViewContext(other, other.trace(vitviz.sample_image("coffee")))
     pair = ViewContext(subject.inspector, subject.trace, beside=beside)
-    with pytest.raises(WrongSetting, match="no basis in common: it needs the same depth and width"):
+    with pytest.raises(WrongSetting, match="A common basis needs the same depth and width"):
         VIEW.item(pair, "tints", VIEW.settings({"basis": "beside"}, pair.about))
-    with pytest.raises(WrongSetting, match="no step of a training"):
+    with pytest.raises(WrongSetting, match="no stored training steps"):
         VIEW.item(pair, "tints", VIEW.settings({"basis": "film"}, pair.about))
 
 

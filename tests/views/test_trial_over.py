@@ -95,15 +95,15 @@ def test_what_is_taken_home_is_the_same_by_every_score(subject):
 
 def test_a_set_and_a_picture_are_not_mistaken_for_each_other(inspector, subject):
     picture = ViewContext(inspector, inspector.trace(vitviz.sample_image("coffee")))
-    with pytest.raises(Unknown, match="of one picture, and a set"):
+    with pytest.raises(Unknown, match="for one image only"):
         VIEW.item(subject, "classes", VIEW.settings({}, subject.about))
-    with pytest.raises(Unknown, match="over a set of pictures, and one"):
+    with pytest.raises(Unknown, match="for image sets only"):
         VIEW.item(picture, "standing", VIEW.settings({}, picture.about))
     assert [item.name for item in VIEW.drawn_from(subject)] == ["standing", "chart"]
     assert "standing" not in [item.name for item in VIEW.drawn_from(picture)]
     assert VIEW.unsupported(subject) is None
     other = ViewContext(inspector, survey=vitviz.survey([vitviz.sample_image("coffee")], inspector))
-    assert "tried no maps" in VIEW.unsupported(other)
+    assert "no faithfulness test" in VIEW.unsupported(other)
 
 
 def row(method, rank, beats):
@@ -113,14 +113,14 @@ def row(method, rank, beats):
 def test_the_verdict_names_who_cannot_be_told_from_the_first():
     rows = [row("centre", 1, True), row("ledger", 1, True), row("chefer", 2, True), row("random", 4, False)]
     assert verdict_over(rows, 40) == (
-        "Over 40 pictures Blob in the centre lies first and cannot be told from Direct logit attribution; 2"
-        " of 2 maps beat chance."
+        "Over 40 images, Blob in the centre ranks first, statistically tied with Direct logit attribution."
+        " 2 of 2 methods beat random maps."
     )
     alone = verdict_over([rows[1], *rows[2:]], 40)
-    assert alone.startswith("Over 40 pictures Direct logit attribution tells best")
-    assert alone.endswith("2 of 2 maps beat chance.")
-    assert verdict_over([row("ledger", 1, False), rows[3]], 40).startswith("Over 40 pictures no map")
-    assert verdict_over(rows, 1).startswith("One picture says nothing")
+    assert alone.startswith("Over 40 images, Direct logit attribution ranks first.")
+    assert alone.endswith("2 of 2 methods beat random maps.")
+    assert verdict_over([row("ledger", 1, False), rows[3]], 40).startswith("Over 40 images, no method")
+    assert verdict_over(rows, 1).startswith("One image has no standard error")
 
 
 def test_how_a_set_is_looked_at_is_checked():
@@ -144,9 +144,7 @@ def test_a_method_without_a_rank_is_told_with_its_reason(inspector, trace, subje
     assert sentence["values"]["name"] == {"text": "Picture {number}", "values": {"number": 2}}
     settings = VIEW.settings({}, other.about)
     (line,) = VIEW.numbers(other, settings)["refused"].tolist()
-    assert (
-        line == f"Rollout is not ranked: it does not apply to 1 of 2 pictures. The first is Picture 2: {WHY}"
-    )
+    assert line == f"Rollout is not ranked: it does not apply to 1 of 2 images. The first is Picture 2: {WHY}"
     *ranked, last = csv.DictReader(io.StringIO(VIEW.file(other, "trial.csv", settings).decode()))
     assert {row["refused"] for row in ranked} == {"0"} and {row["reason"] for row in ranked} == {""}
     assert (last["method"], last["refused"], last["rank_logit"]) == ("rollout", "1", "")

@@ -13,9 +13,9 @@ from vitviz.traces.localized_text import LocalizedText
 DRAWS = 10  # seeds 1 to 10: `inspector.experiment(image, shuffle=3)` is the third draw of single patches
 SHARES = tuple(range(0, 101, 10))  # per cent, of dropped patches or of another change
 SCORES = ("probability", "kept")
-NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be watched."
-EDITED = "The experiment is on the whole model. Put back what was taken away."
-ONE_PATCH = "{checkpoint} sees a single patch, so there is nothing to drop or to shuffle."
+NO_HEAD = "{checkpoint} has no classifier, so there is no prediction to measure."
+EDITED = "This experiment needs the full model. Restore removed parts first."
+ONE_PATCH = "{checkpoint} has a single patch, so nothing can be dropped or shuffled."
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Kind:
     # a step in words; {count} or {share} per cent; {patches}; {side}: the side of a piece in patches
     done: str
     guess: str  # question shown before the result
-    over: str = "Bands: twice the standard error over {count} draws."
+    over: str = "Bands: ± 2 standard errors over {count} samples."
     ways: tuple[str, ...] = ()  # empty: one way with the kind's own name
 
     def texts(self) -> set[str]:
@@ -37,51 +37,52 @@ class Kind:
         return {self.name, self.along, self.done, self.guess, self.over} - {""}
 
 
-_SIDES = "Bands: twice the standard error over {count} directions."
-_OTHERS = "Bands: twice the standard error over {count} other pictures."
+_SIDES = "Bands: ± 2 standard errors over {count} directions."
+_OTHERS = "Bands: ± 2 standard errors over {count} other images."
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         "drop": Kind(
             "patches dropped", "dropped", "patches dropped", " %",
             "{share} % of the patches dropped: {count} of {patches}",
-            "How many patches can go before the answer does?", ways=("dropped", "black"),
+            "How many patches can be removed before the prediction changes?", ways=("dropped", "black"),
         ),
         "shuffle": Kind(
-            "patches shuffled", "pieces", "pieces that change places", "",
+            "patches shuffled", "pieces", "shuffled pieces", "",
             "{count} pieces of {side} × {side} patches shuffled",
-            "Does the answer need the patches in their places?", ways=("shuffled",),
+            "Does the prediction need the patches in order?", ways=("shuffled",),
         ),
         "shift": Kind(
-            "moved", "pixels", "pixels that everything moves", " px", "everything moved by {count} pixels",
-            "Does it matter if everything moves by less than a patch? And by a whole one?", _SIDES,
+            "shifted", "pixels", "shift in pixels", " px",
+            "image shifted by {count} pixels",
+            "Does the prediction change when the image moves by less than a patch? By a whole patch?", _SIDES,
         ),
         "turn": Kind(
-            "turned", "degrees", "degrees that everything turns", "°", "everything turned by {count}°",
-            "How far can the picture be turned before the answer changes?", _SIDES,
+            "rotated", "degrees", "rotation in degrees", "°", "image rotated by {count}°",
+            "How far can the image be rotated before the prediction changes?", _SIDES,
         ),
         "grey": Kind(
-            "less colour", "percent", "colour taken away", " %", "{count} % of the colour taken away",
-            "Does the answer need colour?", "",
+            "less colour", "percent", "colour removed", " %", "{count} % of the colour removed",
+            "Does the prediction need colour?", "",
         ),
         "edges": Kind(
-            "only edges", "percent", "edges in place of the picture", " %",
-            "{count} % edges, the rest the picture", "Are edges enough?", "",
+            "only edges", "percent", "share of edges in the image", " %",
+            "image mixed with {count} % edges", "Are edges enough?", "",
         ),
         "ground": Kind(
-            "another ground", "patches", "patches of another picture, from the rim inwards", " %",
-            "{share} % of the patches are another picture's: {count} of {patches}",
-            "What decides: what is in the middle, or what is around it?", _OTHERS,
+            "new background", "patches", "patches from another image, from the border inwards", " %",
+            "{share} % of the patches from another image: {count} of {patches}",
+            "Which matters more: the centre or the background?", _OTHERS,
         ),
         "texture": Kind(
-            "another texture", "percent", "texture of another picture", " %",
-            "{count} % of the texture is another picture's", "What decides: texture or shape?", _OTHERS,
+            "new texture", "percent", "texture from another image", " %",
+            "{count} % of the texture from another image", "Which matters more: texture or shape?", _OTHERS,
         ),
     }
 )  # fmt: skip
 WAYS = {name: kind.ways or (name,) for name, kind in KINDS.items()}
 
 
-UNTRIED = "This survey tried no maps; ask for the measure 'trial'."
+UNTRIED = "This survey has no faithfulness test. Request the measure 'trial'."
 TITLES: Mapping[str, str] = MappingProxyType({
     "ledger": "Direct logit attribution", "frozen": "Frozen linear map",
     "gradient_rollout": "Gradient rollout",

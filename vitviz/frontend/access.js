@@ -3,7 +3,10 @@
 import { el, origin, seek, seekAll } from './elements.js';
 import { t } from './i18n.js';
 
-/** Arrow keys, Home and End go through the tabs, as the WAI's pattern says; only the chosen one is a stop. */
+/**
+ * Arrow keys, Home and End move between the tabs, as in the WAI-ARIA tabs pattern; only the selected tab is a
+ * tab stop.
+ */
 function tabs() {
   const all = () => seekAll('#vitviz-tabs [role=tablist] [role=tab]');
   document.addEventListener('keydown', (event) => {
@@ -28,7 +31,10 @@ function tabs() {
   };
 }
 
-/** A photograph's button says what is on it, in the page's language; Gradio's says "Thumbnail 1 of 4". */
+/**
+ * Labels each sample's button with the image's description in the page's language; Gradio's label is
+ * "Thumbnail 1 of 4".
+ */
 function samples() {
   for (const button of seekAll('#vitviz-samples .thumbnail-item')) {
     const caption = button.querySelector('.caption-label');
@@ -39,7 +45,7 @@ function samples() {
   }
 }
 
-/** A drawer can be scrolled from the keyboard, and is closed by Escape and by a click beside it. */
+/** Makes an open fold scrollable from the keyboard; Escape and a click outside close it. */
 function folds() {
   const opened = () => seekAll('.vitviz-fold > button.open');
   const shut = (event) =>
@@ -67,13 +73,13 @@ export function access() {
   });
   seek('.gradio-container')?.prepend(skip);
   document.addEventListener('focusin', (event) => {
-    // what is typed replaces the name that stands there
+    // typing replaces the selected name
     const field = origin(event);
     if (field.matches?.('#vitviz-left input[role=listbox], #vitviz-left .wrap input')) field.select?.();
   });
   document.addEventListener('keydown', (event) => {
-    // Gradio lets go of a field whose value was taken; the next control is taken instead of none, and nothing
-    // moves for it: a refusal may just have come into view.
+    // Gradio removes the focus from a field after Enter. Focus the next control instead of none, without
+    // scrolling: an error message may just have appeared.
     if (event.key !== 'Enter' || !origin(event).matches?.('#vitviz-left [role=combobox]')) return;
     const next = seek('.vv-compare > button');
     setTimeout(() => document.activeElement === document.body && next?.focus({ preventScroll: true }), 100);

@@ -1,5 +1,5 @@
-// A chart, as `vitviz/charts/chart.py` describes it: dots, lines, bars and bands over axes of fixed ranges,
-// under pointer, finger and keys. A view that has a chart and no script of its own is drawn by this alone.
+// A chart as described by `vitviz/charts/chart.py`: dots, lines, bars and bands over fixed axis ranges, with
+// pointer, touch and keyboard support. Views with a chart and no script of their own use only this module.
 
 import { unpacked } from './data.js';
 import { div, el, say, span, stack, svg } from './elements.js';
@@ -10,11 +10,11 @@ import { number, ticks } from './numbers.js';
 import { follow, ringed } from './pointer.js';
 import { still } from './shared_scale.js';
 
-/** Colours that have a light and a dark variant on the page; others are legible on both. */
+/** Colours with a light and a dark variant on the page; all others are legible on both. */
 export const INKS = { '#2f7fc0': 'var(--vv-blue)', '#c46a16': 'var(--vv-orange)', '#7d838e': 'currentColor' };
 const DASHES = { dashed: '6 4', dotted: '2 3', 'dash-dotted': '6 3 2 3' };
-const LETTER = 7; // px, as wide as one is
-/** Names of marks, by what they belong to. */
+const LETTER = 7; // px, average width of a letter
+/** Names of marks, by the axes that a mark belongs to. */
 const MARKS = {
   'layer head': (of) => t('Layer {layer}, head {head}', of),
   layer: (of) => t('Layer {layer}', of),
@@ -39,7 +39,7 @@ export function told(chart, one, i) {
 
 const nth = (of, i) => Object.fromEntries(Object.entries(of).map(([name, all]) => [name, all[i]]));
 
-/** Shows what a point belongs to: by the settings of this view, else the head that it is. */
+/** Selects what a point belongs to: with the settings of this view, else by opening the point's head. */
 function picking(self, values) {
   const own = Object.keys(values).filter((name) => self.control(name));
   if (own.length) return () => own.forEach((name) => self.set(name, values[name]));
@@ -87,9 +87,10 @@ function places(names, range, { whole = false, percent = false, count }) {
 }
 
 /**
- * Makes a chart; `draw(chart)` draws what a view's item "chart" holds, at the room there is. Its scale stands
- * still over a film, and two of the same view side by side have one. A click hands `pick` what a mark belongs
- * to, or the key of its line; without it that is shown.
+ * Makes a chart. `draw(chart)` draws a view's item "chart" in the available space. The y range only grows
+ * across the frames of a video and is shared by two figures of the same view. A click passes `pick` the
+ * indices that a mark belongs to, or the key of its line; without `pick`, the click selects the mark's layer
+ * or head.
  */
 export function chart(self, { pick = null } = {}) {
   const title = el('p', { class: 'vv-h' });
@@ -99,8 +100,8 @@ export function chart(self, { pick = null } = {}) {
   const node = stack(title, div('vv-plot', plot), legend, notes);
   let points = [];
   let reached = (px) => px;
-  let level = (px) => px; // the number on the y axis at a height
-  let jump = 1; // marks from one line to the next
+  let level = (px) => px; // value on the y axis at a height
+  let jump = 1; // marks per line
   const { ring, mark } = ringed();
   const under = follow(self, plot, {
     points: () => points,
@@ -111,7 +112,7 @@ export function chart(self, { pick = null } = {}) {
     rows: () => ({ ArrowUp: jump > 1 ? -jump : 1, ArrowDown: jump > 1 ? jump : -1 }),
   });
 
-  /** The range of the y axis, widened by what was drawn before, and by the figures beside this one. */
+  /** The y range, extended by everything drawn before and by the neighbouring figures. */
   function ranged({ along, up, y, question }) {
     self.reach = still(self, [question, ...[along, up].map((one) => t(one))].join(), y[0], y[1]);
     const all = [self, ...self.beside()].map((one) => one.reach).filter(Boolean);
@@ -127,7 +128,7 @@ export function chart(self, { pick = null } = {}) {
     const figure = given.square ? { ...given, x: range } : given;
     const size = self.zoom;
     const width = Math.max(150, self.width);
-    const height = Math.max(120, Math.round(self.tall)); // a page that takes shape may have no room yet
+    const height = Math.max(120, Math.round(self.tall)); // the page may not be laid out yet
     const up = places(figure.y_ticks, range, { percent: figure.percent, count: 5 });
     const longest = Math.max(...up.map(([, name]) => name.length));
     const wide = Math.min((figure.y_label ? 28 : 16) + LETTER * longest, width * 0.45);
@@ -147,7 +148,7 @@ export function chart(self, { pick = null } = {}) {
     const broad = Math.max(26, 9 * letters(along.map(([, name]) => name)));
     const fewest = Math.max(1, Math.ceil((broad * size) / pitch));
     const steps = Array.from({ length: fewest + 1 }, (_, i) => fewest + i);
-    // of places with names the last is named, too, where that leaves out at most as many again
+    // the last named tick is labelled too, if that skips at most as many again
     const every = (figure.ticks.length && steps.find((one) => (along.length - 1) % one === 0)) || fewest;
     const parts = [
       ...up.flatMap(([at, name]) => [
@@ -164,7 +165,7 @@ export function chart(self, { pick = null } = {}) {
     const tight = wanted > width ? { textLength: width - 4, lengthAdjust: 'spacingAndGlyphs' } : {};
     parts.push(text({ class: 'vv-axis', x: x0, y: height - 6, ...tight }, t(figure.x_label)));
     const least = 2 * Math.min((top + low) / 2, height - (top + low) / 2);
-    const upright = (LETTER + 0.5) * size * t(figure.y_label).length < least; // else it stands above
+    const upright = (LETTER + 0.5) * size * t(figure.y_label).length < least; // else above the chart
     const turned = { class: 'vv-axis', x: -(top + low) / 2, y: 14 * size, transform: 'rotate(-90)' };
     if (upright) parts.push(text(turned, t(figure.y_label)));
     points = [];

@@ -1,4 +1,4 @@
-// Numbers as colours, the scale beside them, and small pictures made larger.
+// Numbers as colours, the colour scale, and enlarged small images.
 
 import encoded from './colormaps.js';
 import { div, el, sheet } from './elements.js';
@@ -36,14 +36,14 @@ export function tinted(values, rows, cols, map, low, high, start = 0, canvas = n
   return target;
 }
 
-/** All colours of a map from left to right. */
+/** All colours of a map, from left to right. */
 export function ramp(map, kind, canvas = sheet(256, 1)) {
   const levels = Float32Array.from({ length: 256 }, (_, i) => i);
   tinted(levels, 1, 256, map, 0, 255, 0, canvas).className = kind;
   return canvas;
 }
 
-/** Draws `rows` x `cols` colours of three bytes, one pixel each; nothing where a patch has no number. */
+/** Draws `rows` x `cols` RGB colours, one pixel each; transparent where a patch has no number. */
 export function painted(bytes, values, rows, cols, canvas, start = 0) {
   if (canvas.width !== cols) canvas.width = cols;
   if (canvas.height !== rows) canvas.height = rows;
@@ -58,8 +58,8 @@ export function painted(bytes, values, rows, cols, canvas, start = 0) {
 }
 
 /**
- * Bicubic enlargement (a = -0.75, as in OpenCV), kept within the bounds of the numbers given. A patch without
- * a number stays without one, and its neighbours are enlarged as if it had their mean.
+ * Bicubic enlargement (a = -0.75, as in OpenCV), clamped to the range of the input. A patch without a number
+ * stays empty; for its neighbours it counts as their mean.
  */
 export function enlarged(values, rows, cols, factor) {
   const weights = (x) => [
@@ -106,10 +106,10 @@ export function enlarged(values, rows, cols, factor) {
   return { values: full, rows: rows * factor, cols: cols * factor };
 }
 
-const WIDTH = 260; // px of a bar that numbers are set for; a narrower one has fewer
-const LETTER = 7 / 12; // of their size, as wide as one is
+const WIDTH = 260; // px of a colour bar with the full number of labels; narrower ones have fewer
+const LETTER = 7 / 12; // width of a digit, as a fraction of the font size
 
-/** A numbered colour scale. `update(map, low, high, label)`, `mark(value)` points at one value. */
+/** A colour scale with numbers: `update(map, low, high, label)`; `mark(value)` points at a value. */
 export function colourbar(map = 'viridis') {
   const strip = ramp(map, 'vv-bar-strip');
   const label = div('vv-bar-label');
@@ -156,6 +156,6 @@ export function colourbar(map = 'viridis') {
     caret.style.left = `${Math.max(0, Math.min(100, at))}%`;
   };
   update(map, 0, 1, '');
-  new ResizeObserver(() => draw(...drawn)).observe(node); // where it is wider, or its letters are larger
+  new ResizeObserver(() => draw(...drawn)).observe(node); // when the width or font size changes
   return { node, update, mark };
 }

@@ -1,4 +1,4 @@
-// Settings as fields: each control that a view declared with a label becomes one.
+// Settings as fields: every control that a view declares with a label becomes a field.
 
 import { ramp, tables } from './colours.js';
 import { button, div, el, selection, slider, span, stack } from './elements.js';
@@ -104,7 +104,7 @@ function field(control, self, change) {
   return { control, show: part.show, node: el('div', kind, head, part.node, info) };
 }
 
-/** All fields of a view; `show()` puts the settings of `self` into them. */
+/** All fields of a view; `show()` updates them from the settings of `self`. */
 export function toolbar(self, change) {
   const parts = self.value.controls.map((control) => field(control, self, (value) => change(control, value)));
   return {

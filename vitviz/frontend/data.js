@@ -48,7 +48,7 @@ function get(path, signal, read) {
   const url = address(path);
   let entry = kept.get(url);
   if (entry) {
-    kept.delete(url); // to the young end
+    kept.delete(url); // move to the end: most recently used
   } else {
     const controller = new AbortController();
     entry = { bytes: 0, waiting: 0, done: false, controller };
@@ -86,7 +86,7 @@ function get(path, signal, read) {
   });
 }
 
-let halves = null; // every float16 as a number, for browsers without Float16Array
+let halves = null; // all float16 values as numbers, for browsers without Float16Array
 
 /** Float16 numbers as float32, exactly. */
 export function fromHalf(buffer) {
@@ -107,10 +107,10 @@ const readers = {
   int32: (buffer) => new Int32Array(buffer),
 };
 
-/** JSON that comes as an item of bytes. */
+/** Parses JSON that arrives as an item of bytes. */
 export const unpacked = (item) => JSON.parse(new TextDecoder().decode(item.values));
 
-/** A bulk array: {values, shape}; little-endian bytes, described by the headers X-Shape and X-Dtype. */
+/** Fetches an array: {values, shape}. The bytes are little-endian; X-Shape and X-Dtype describe them. */
 export function array(path, signal) {
   return get(path, signal, async (response) => {
     const type = response.headers.get('X-Dtype') || 'float32';
@@ -120,7 +120,7 @@ export function array(path, signal) {
   });
 }
 
-/** A file to be saved, and the name that the server gives it; kept by nobody here. */
+/** Fetches a file to save, with the server's name for it; not cached. */
 export async function file(path, signal) {
   const response = await answer(address(path), signal);
   const [, name] = /filename="([^"]+)"/.exec(response.headers.get('Content-Disposition') || '') || [];
@@ -132,12 +132,12 @@ export async function answers(path, signal) {
   return (await answer(address(path), signal)).json();
 }
 
-/** The same to a question in JSON; one that is `last` is sent though the page is closed. */
+/** A JSON response to posted JSON; with `last`, the request is sent even while the page closes. */
 export async function asked(path, question, last = false, signal = undefined) {
   return (await answer(address(path), signal, { ...posted(question), keepalive: last })).json();
 }
 
-/** Sends a file, and gives where the server has it. */
+/** Uploads a file and returns its path on the server. */
 export async function sent(file, signal) {
   const body = new FormData();
   body.append('files', file);
@@ -145,7 +145,7 @@ export async function sent(file, signal) {
   return (await (await answer(url, signal, { method: 'POST', body })).json())[0];
 }
 
-/** The answer about what passes; the arrays behind it are kept as if they had been fetched. */
+/** The result for a frame; the appended arrays are cached as if they had been fetched. */
 export async function passed(path, question) {
   const bytes = await (await answer(address(path), undefined, posted(question))).arrayBuffer();
   let at = 4 + new DataView(bytes).getUint32(0, true);
@@ -158,7 +158,7 @@ export async function passed(path, question) {
   return told;
 }
 
-/** Keeps what is here already, a picture or an array of so many bytes, as if it had been fetched. */
+/** Caches an image or an array of `bytes` bytes as if it had been fetched. */
 export function put(path, value, bytes = value.width * value.height * 4) {
   kept.set(address(path), { bytes, waiting: 0, done: true, promise: Promise.resolve(value) });
   held += bytes;
@@ -180,7 +180,7 @@ export function picture(path, signal) {
   });
 }
 
-/** The RGB bytes of a picture, RGBA interleaved, row by row. */
+/** The pixel bytes of an image: RGBA, row by row. */
 export function pixels(bitmap) {
   const context = sheet(bitmap.width, bitmap.height).getContext('2d', { willReadFrequently: true });
   context.drawImage(bitmap, 0, 0);

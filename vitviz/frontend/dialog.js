@@ -1,28 +1,28 @@
-// A small dialog that asks how a file is wanted, and says how far it is.
+// A small dialog for the options of a file export, with progress.
 
 import { button, div, el, selection, span } from './elements.js';
 import { t } from './i18n.js';
 
-/** A line of a dialog: what is asked, and where it is answered. */
+/** A row of a dialog: label and input. */
 export const field = (label, input) => el('label', { class: 'vv-print-field' }, span(label), input);
 
-/** Keeps in `chosen` under a name what is put into a field; `property` is where the field has it. */
+/** Binds an input's `property` to `chosen[name]`. */
 export function keeping(node, chosen, name, property = 'value') {
   node[property] = chosen[name];
   node.addEventListener('input', () => (chosen[name] = node[property]));
   return node;
 }
 
-/** A choice of a few values, kept so: each with its text, or one that says itself. */
+/** A selection bound likewise; each option has a value and, optionally, a text. */
 export const choice = (chosen, name, options) => keeping(selection({}, options), chosen, name);
 
-/** Yes or no, kept likewise. */
+/** A checkbox, bound likewise. */
 export const tick = (chosen, name) => keeping(el('input', { type: 'checkbox' }), chosen, name, 'checked');
 
 /**
- * Opens a dialog over a view. `take(signal, say)` gets the file, and is given up when the dialog is closed; a
- * sentence that it throws stands in the dialog, which then stays, as it does where `take` gives true. Returns
- * the dialog, its button `go` and `say`.
+ * Opens a dialog over a view. `take(signal, say)` fetches the file and is aborted when the dialog closes. If
+ * `take` throws, the message is shown and the dialog stays open; it also stays open if `take` returns true.
+ * Returns the dialog, its button `go`, `say`, and the signal.
  */
 export function dialog(self, title, fields, take) {
   const said = el('p', { class: 'vv-text', role: 'status' });

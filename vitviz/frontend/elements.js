@@ -1,9 +1,12 @@
-// Elements, from spans to sliders and to what is asked for step by step; and canvases sharp on any screen.
+// Builders of elements, from spans to sliders and progress rows; and canvases sharp at any pixel density.
 
 import { t } from './i18n.js';
 import { scored } from './numbers.js';
 
-/** An element: `text` is its text, `on…` are listeners, others attributes; what is nothing is left out. */
+/**
+ * Makes an element: `text` is its text, `on…` are listeners, the rest attributes; null, undefined and false
+ * are skipped.
+ */
 export function el(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -21,7 +24,7 @@ export const button = (text, run, attributes, ...children) =>
 
 export const div = (kind, ...children) => el('div', { class: kind }, ...children);
 
-/** A choice of values: each with its text, or one that says itself; `chosen` is the first that is. */
+/** A select element; each option has a value and, optionally, a text; `chosen` is the selected value. */
 export function selection(attributes, options, chosen = undefined) {
   const pairs = options.map((one) => [one].flat());
   const listed = pairs.map(([value, text = value]) =>
@@ -30,7 +33,9 @@ export function selection(attributes, options, chosen = undefined) {
   return el('select', attributes, ...listed);
 }
 
-/** A button that on a phone unfolds what stands behind it, by the style of what follows; `turned` is told. */
+/**
+ * A button that, on a phone, unfolds the part behind it through a style rule; `turned` gets the new state.
+ */
 export function fold(text, turned = (_open) => {}) {
   const turn = () => {
     const open = made.getAttribute('aria-expanded') !== 'true';
@@ -55,7 +60,7 @@ export const figure = (canvas, text) => el('figure', {}, div('vv-plot', canvas),
 export const thumb = (drawn, text, run, attributes) =>
   button('', run, { class: 'vv-thumb', ...attributes }, drawn, span(text));
 
-/** An element of a drawing in SVG. */
+/** An SVG element. */
 export function svg(tag, attributes, text) {
   const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
   for (const [name, value] of Object.entries(attributes))
@@ -64,27 +69,31 @@ export function svg(tag, attributes, text) {
   return node;
 }
 
-/** The element that an event began at; the document and texts too, so methods are asked for by `?.`.
- * @type {(event: Event) => any} */
+/**
+ * The target of an event. Documents and text nodes are possible too, so call methods with `?.`.
+ * @type {(event: Event) => any}
+ */
 export const origin = (event) => event.target;
 
-/** What a selector finds first, or all of that.
- * @type {(selector: string) => any} */
+/**
+ * The first match of a selector.
+ * @type {(selector: string) => any}
+ */
 export const seek = (selector) => document.querySelector(selector);
 /** @type {(selector: string) => any[]} */
 export const seekAll = (selector) => [...document.querySelectorAll(selector)];
 
-/** Runs where attributes of these names change at a node, and below it unless told otherwise. */
+/** Runs `run` when one of these attributes changes on a node or, by default, below it. */
 export const whenChanged = (node, attributeFilter, run, subtree = true) =>
   new MutationObserver(run).observe(node, { subtree, attributes: true, attributeFilter });
 
 /**
- * Marks what stands around a part, for the style. The style could ask itself, by `:has()`, but then the
- * browser styles all that stands there anew whenever anything in it changes.
+ * Sets a data attribute on an ancestor for the style sheet. `:has()` would do the same, but the browser would
+ * then restyle the whole ancestor at every change inside it.
  */
 export const marked = (node, name, on) => node?.toggleAttribute(`data-${name}`, Boolean(on));
 
-/** Whether something is typed there, so that keys and what is pasted are its own. */
+/** True if the node takes typed text, so that keys and pasted content belong to it. */
 export const typing = (node) =>
   Boolean(node?.closest?.('input:not([type=range], [type=radio]), select, textarea, [contenteditable=true]'));
 
@@ -96,7 +105,7 @@ export function sheet(width, height) {
   return canvas;
 }
 
-/** Sizes a canvas for `width` x `height` CSS pixels and gives its cleared context, scaled to CSS pixels. */
+/** Sizes a canvas for `width` x `height` CSS pixels; returns its cleared context, scaled to CSS pixels. */
 export function fit(canvas, width, height, ratio) {
   const w = Math.max(1, Math.round(width * ratio));
   const h = Math.max(1, Math.round(height * ratio));
@@ -106,12 +115,12 @@ export function fit(canvas, width, height, ratio) {
   canvas.style.height = `${height}px`;
   const context = canvas.getContext('2d');
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.globalAlpha = 1; // a canvas that keeps its size keeps what the last drawing set
+  context.globalAlpha = 1; // a canvas that keeps its size keeps the last drawing's state
   context.clearRect(0, 0, width, height);
   return context;
 }
 
-/** A slider's `head` and `input`; `show(value, text, most)` puts a value into it and says it. */
+/** A slider's `head` and `input`; `show(value, text, most)` sets the value and its text. */
 export function slider(
   label,
   { min, max = min, step = 1, output = el('output', { class: 'vv-output' }) },
@@ -131,7 +140,7 @@ export function slider(
 export const track = (share) =>
   el('span', { class: 'vv-track' }, el('span', { style: `width:${100 * share}%` }));
 
-/** A line for each [name, score]; a value has no bar. */
+/** A row per [name, score]; regression values have no bar. */
 export function tops(likeliest, headType) {
   const bar = (score) => (headType === 'value' ? '' : track(score));
   return likeliest.map(([name, score]) =>
@@ -140,8 +149,8 @@ export function tops(likeliest, headType) {
 }
 
 /**
- * The button, the bar and what is said of them, and `node` with all three. `show` puts into them whether it
- * runs, whether it is whole, the share that is done, how it is started, and what is said.
+ * Button, progress bar and status text of a computation; `node` holds all three. `show` sets whether it is
+ * running, whether it is complete, the fraction done, the button's label, and the status text.
  */
 export function running(label, toggle) {
   const quiet = { 'data-export': 'no', hidden: true };

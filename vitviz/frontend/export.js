@@ -1,4 +1,4 @@
-// What is on the screen as a PNG at twice its size: canvases, text, borders, with title and settings.
+// Exports the visible figure as a PNG at twice its size: canvases, text, borders, with title and settings.
 
 import { el, sheet } from './elements.js';
 
@@ -13,7 +13,7 @@ function paintText(context, node, style, origin) {
   context.textBaseline = 'middle';
   context.textAlign = 'left';
   for (const match of node.data.matchAll(/\S+/g)) {
-    // word by word, wherever each one was wrapped to
+    // word by word, at each word's wrapped position
     size.setStart(node, match.index);
     size.setEnd(node, match.index + match[0].length);
     const box = size.getBoundingClientRect();
@@ -62,7 +62,7 @@ function paint(context, node, origin) {
     opaque(style.borderTopColor)
   ) {
     if (node.classList.contains('vv-outline')) {
-      // its dark ring, so that it shows on any picture
+      // a dark ring, visible on any image
       context.strokeStyle = 'rgb(0 0 0 / .75)';
       context.lineWidth = 1.5;
       context.strokeRect(x - 0.75, y - 0.75, box.width + 1.5, box.height + 1.5);
@@ -93,7 +93,9 @@ function lines(context, text, width) {
   return out;
 }
 
-/** A view's figure as a PNG blob, drawn anew at twice the screen's size; `said`: its settings, one a line. */
+/**
+ * A view's figure as a PNG blob, redrawn at twice the screen's size; `said` are its settings, one per line.
+ */
 export async function portrait(self, title, said) {
   const parts = [self.figure.firstElementChild, self.below.firstElementChild].filter(
     (part) => part?.offsetWidth,
@@ -111,7 +113,7 @@ export async function portrait(self, title, said) {
   const height = boxes.reduce((sum, box) => sum + box.height + gap, 0);
   const probe = sheet(1, 1).getContext('2d');
   probe.font = `12px ${font}`;
-  const beside = width - boxes[0].width > 200; // room for the settings at the right of the first part
+  const beside = width - boxes[0].width > 200; // space for the settings to the right of the first part
   const listed = beside
     ? said.flatMap((one) => lines(probe, one, width - boxes[0].width - 36))
     : lines(probe, said.join(' · '), width);

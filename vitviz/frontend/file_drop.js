@@ -1,6 +1,6 @@
-// Files that are handed to the page, dropped or pasted: pictures go to its picture input, a zip or a file of
-// vectors to that of lessons, a video to its timeline. Of a lesson's zip only what a page reads of it: its
-// numbers and figures may be larger than an upload can be. Format: PKWARE's APPNOTE 6.3, as in
+// Files dropped on the page or pasted: images go to the image input, a zip or a file of vectors to the lesson
+// input, a video to the timeline. Of a lesson's zip only the parts that a page reads are uploaded, because
+// its numbers and figures may exceed the upload limit. Format: PKWARE's APPNOTE 6.3, as in
 // server/security/zips.py.
 
 import { seek } from './elements.js';
@@ -10,7 +10,7 @@ const [END, ENTRY, LOCAL] = [22, 46, 30]; // bytes of each record before its nam
 
 const view = async (file, from, to) => new DataView(await file.slice(from, to).arrayBuffer());
 
-/** The entries that are read, as bytes and record in the directory each; throws where it is no zip. */
+/** The needed entries of a zip, each as bytes and directory record. Throws if the file is no zip. */
 async function entries(file) {
   const tail = await view(file, Math.max(0, file.size - END - 65535), file.size);
   let end = tail.byteLength - END;
@@ -34,8 +34,7 @@ async function entries(file) {
 }
 
 /**
- * The same zip with only the files that are read; as it is where it cannot be made so, for the server to say
- * why.
+ * Returns the zip with only the needed files; unchanged if that fails, so that the server reports the error.
  */
 async function slimmed(file) {
   let found;
@@ -65,19 +64,19 @@ export const zipped = (file) => Boolean(file && (/\.zip$/i.test(file.name) || /z
 /** A file of vectors as classes. @param {File} [file] */
 export const vectored = (file) => /\.(npz|safetensors)$/i.test(file?.name || '');
 
-/** What may be a video: of GIFs `moves` tells. @param {File} [file] */
+/** True for possible videos; `moves` decides for GIFs. */
 export const filmed = (file) =>
   Boolean(
     file &&
       (/^video\/|^image\/gif$/.test(file.type) || /\.(mp4|m4v|mov|webm|mkv|avi|m3u8?)$/i.test(file.name)),
   );
 
-/** Whether it has more than one frame; of a GIF each begins with when it is shown. */
+/** True if a file has more than one frame; each GIF frame begins with a graphic control extension. */
 const moves = async (file) =>
   file.type !== 'image/gif' ||
   new TextDecoder('latin1').decode(await file.arrayBuffer()).split('!\xf9\x04').length > 2;
 
-/** Hands the first of some files on, as if it had been chosen. */
+/** Passes on the first of some files as if it had been chosen in an input. */
 export async function hand(files) {
   const [given] = files;
   if (filmed(given) && (await moves(given))) {

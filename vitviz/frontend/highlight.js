@@ -2,19 +2,19 @@
 
 let now = '';
 
-/** The key of what is lit; '' where nothing is. */
+/** The highlighted key; '' for none. */
 export const lit = () => now;
 
-/** What a head is lit by, from 1; nothing for what is none. */
+/** The highlight key of a head, counted from 1; '' if layer or head is missing. */
 export const headKey = ({ layer = 0, head = 0 }) => (layer && head ? `head.${layer}.${head}` : '');
 
-/** Lights what is lit within a part of the page that has been drawn anew. */
+/** Restores the highlight in a part of the page that has been rebuilt. */
 export function relit(part) {
   for (const node of part.querySelectorAll('[data-lit]'))
     node.classList.toggle('vv-lit', node.dataset.lit === now);
 }
 
-/** Lights all that has a key; '' nothing. What is drawn and no element of its own hears "vitviz:lit". */
+/** Highlights everything with a key; '' for nothing. Drawings without elements listen to "vitviz:lit". */
 export function light(key = '') {
   if (!key && !now) return;
   now = key;
@@ -22,14 +22,14 @@ export function light(key = '') {
   document.dispatchEvent(new CustomEvent('vitviz:lit', { detail: key }));
 }
 
-/** What an element has that lights a key under the pointer, and is lit with it. */
+/** Attributes of an element that highlights a key on hover, and is highlighted with the key. */
 export const lighting = (key) => ({
   'data-lit': key,
   onpointerenter: () => light(key),
   onpointerleave: () => light(''),
 });
 
-/** Tells `run` of a view what is lit. */
+/** Calls `run` of a view with the highlighted key. */
 export const whenLit = (self, run) =>
   document.addEventListener('vitviz:lit', (/** @type {any} */ { detail }) => run(detail), {
     signal: self.life.signal,

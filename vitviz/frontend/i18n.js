@@ -1,18 +1,18 @@
-// The page's language: an English text is the key of its translation, in the chosen language's module; and
-// what patches, tokens and a visitor's pictures are called in it.
+// The page's language: an English text is the key of its translation in the selected language's module. Also
+// names patches, tokens and a visitor's images.
 
-/** The chosen language as the server knows it; server/i18n/first.js put it there. */
+/** The selected language as the server names it; set by server/i18n/first.js. */
 export const spokenTag = () => (['zh-CN', 'ko'].includes(navigator.language) ? navigator.language : 'en');
 
 const texts = (await import(`../server/i18n/${spokenTag()}.js`)).default;
-let written = []; // by the visitor, as words that the page has too
+let written = []; // class names written by the visitor, which may equal words of the page
 
-/** From now on these are said as they were written. */
+/** These words are not translated from now on. */
 export const asWritten = (words) => (written = words);
 
 /**
- * A text in the page's language. {names} are filled with values; a value, or the text itself, may be a
- * sentence that travelled from the server as {text, values}.
+ * A text in the page's language. {names} are filled with values. A value, or the text itself, may be a
+ * sentence from the server: {text, values}.
  * @param {string | Sentence} text
  * @param {Record<string, any>} [values]
  * @returns {string}
@@ -25,14 +25,14 @@ export function t(text, values) {
     : found;
 }
 
-/** A value of a sentence: itself one, or a word that is known, such as a class of the shipped checkpoint. */
+/** A value of a sentence: a sentence itself, or a known word such as a class of the shipped checkpoint. */
 const word = (value) => t(value?.text === undefined ? String(value) : value);
 
 /** @typedef {{text: string, values?: Record<string, any>}} Sentence */
 
 export const patchName = (patch) => t('Patch {number}', { number: patch + 1 });
 
-/** A prefix token as a student reads it. */
+/** The displayed name of a prefix token. */
 export function tokenName(name) {
   const numbered = /^register (\d+)$/.exec(name);
   const said = numbered ? t('register {number}', { number: numbered[1] }) : t(name);
@@ -46,13 +46,13 @@ export function placeName(grid, patch) {
   });
 }
 
-/** A token by its place in the sequence, a patch with where it lies. */
+/** The name of a token at a position of the sequence; patches with row and column. */
 export function nameOf({ grid }, token) {
   const patch = token - grid.prefix.length;
   return patch < 0 ? tokenName(grid.prefix[token]) : `${patchName(patch)} (${placeName(grid, patch)})`;
 }
 
-/** Over which pictures of the visitor's own something is. */
+/** Text that says over how many images of a set a figure averages. */
 export function ofASet(count) {
   return count === 1 ? t('Based on a set of one image.') : t('Based on a set of {count} images.', { count });
 }

@@ -1,4 +1,4 @@
-// What leads from a view to a lesson: two checkpoints on the picture in view, seen by another view.
+// Links from a view to a lesson: two checkpoints on the current image, in another view.
 
 import { button, el } from './elements.js';
 import { t } from './i18n.js';
@@ -9,13 +9,13 @@ let pairs = [];
 let choose = (_pair) => {};
 const drawn = new Set();
 
-/** The pairs that can be had here, and how one is chosen. */
+/** Sets the available pairs and the function that opens one. */
 export function offering(now, chosen) {
   [pairs, choose] = [now, chosen];
   for (const draw of drawn) draw();
 }
 
-/** A line with a button for each pair; it opens the view `slug` with some of its settings. */
+/** A line with a button per pair, which opens the view `slug` with some settings. */
 export function leads(self, said, slug, settings) {
   const node = el('p', { class: 'vv-text vv-leads vv-rest', 'data-export': 'no', 'data-slide': 'no' });
   const draw = () => {

@@ -1,21 +1,21 @@
-// Names of lines where they end, instead of a legend below.
+// Names of lines at their ends, instead of a legend below.
 
 import { svg } from './elements.js';
 import { light } from './highlight.js';
 import { t } from './i18n.js';
 
-const LETTER = 6.6; // px, as wide as one is
-const GAP = 11.5; // px from name to name
-const EDGE = 5; // px that leaders take
+const LETTER = 6.6; // px, average width of a letter
+const GAP = 11.5; // px between two names
+const EDGE = 5; // px for leader lines
 
-/** How wide texts are in letters, those of Chinese and Korean counted as they are. */
+/** Width of the longest text in letters; Chinese and Korean characters count as 1.7. */
 export const letters = (texts) =>
   Math.max(0, ...texts.map((text) => [...text].reduce((sum, one) => sum + (one > '\u2e80' ? 1.7 : 1), 0)));
 
-/** The room that the names take beside a chart, px at one; a short name's letters may be wide ones. */
+/** Width of the names beside a chart, in px at zoom 1, with a margin for wide letters in short names. */
 export const besides = (series) => 3 + EDGE + LETTER * (1.5 + letters(series.map(({ name }) => t(name))));
 
-/** Where labels stand that want to be at `wanted`: none closer than `gap` to another, `top` to `foot`. */
+/** Positions of labels near `wanted`: at least `gap` apart, between `top` and `foot`. */
 export function spread(wanted, gap, top, foot) {
   const order = wanted.map((_, i) => i).sort((a, b) => wanted[a] - wanted[b]);
   const found = [];
@@ -32,7 +32,10 @@ export function spread(wanted, gap, top, foot) {
   return found;
 }
 
-/** Names beside the last step at which lines differ, the thick and the first ones as far as there is room. */
+/**
+ * Names beside the last step at which the lines differ; thick and first lines have priority if space is
+ * short.
+ */
 export function ends(series, { x, y, right, top, low, size, ink, pick }) {
   const room = Math.floor((low - top + 16 * size) / (GAP * size));
   const asked = [...series].sort((a, b) => b.thick - a.thick).slice(0, room);

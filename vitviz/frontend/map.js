@@ -1,4 +1,4 @@
-// Numbers over the picture: the map that draws every view without a script, and that others build on.
+// Numbers over the image: the map used by all views without a script, and the base of other maps.
 
 import { chartBeside } from './chart.js';
 import { colourbar, painted, tinted } from './colours.js';
@@ -11,7 +11,7 @@ import { cells, outline, rowByRow, tip } from './pointer.js';
 import { drawMissing } from './removed_patches.js';
 import { differs, labelled, still } from './shared_scale.js';
 
-/** The first item over the patches, and its leading axes, each chosen by the control of its name. */
+/** The first item with one number per patch, and its leading axes, each set by the control of that name. */
 function over(self) {
   const [name, axes] = Object.entries(self.value.axes).find(
     ([, axes]) => axes.slice(-2).join(' ') === 'row col',
@@ -19,14 +19,17 @@ function over(self) {
   return { name, leading: axes.slice(0, -2) };
 }
 
-/** Where the map in view begins among the item's numbers. */
+/** Start of the visible map among the item's numbers. */
 function offset(self, { name, leading }) {
   const { shape } = self.data[name];
   const at = leading.map((axis) => self.settings[axis] - self.control(axis).minimum);
   return at.reduce((sum, index, i) => sum * shape[i] + index, 0) * self.grid.rows * self.grid.cols;
 }
 
-/** The setting by which a patch asks, if there is one: `at(cell)` is its name and value, `held` the patch. */
+/**
+ * The setting for a query patch, if any: `at(cell)` is the setting's name and value, `held` the current
+ * patch.
+ */
 function asker(self) {
   const found = self.value.controls.find(
     (one) => one.kind === 'query' || (one.kind === 'whole' && one.tokens),
@@ -38,14 +41,14 @@ function asker(self) {
   return { at, held: /^\d+$/.test(now) ? Number(now) - skip : -1 };
 }
 
-/** Both ends of the scale: symmetric about zero where numbers are for and against. */
+/** Both ends of the scale; symmetric about zero for signed numbers. */
 function ends(self, values) {
   const [low, high] = bounds(values.filter(Number.isFinite));
   if (self.value.signed || differs(self)) return [-Math.max(-low, high), Math.max(-low, high)];
   return [self.settings.scale === 'zero' ? Math.min(0, low) : low, high];
 }
 
-/** The crop of the upload below a map: it changes seldom, the map often. */
+/** The crop of the upload below a map, drawn on its own canvas because it rarely changes. */
 export function ground(self) {
   const canvas = el('canvas');
   let drawn = '';
@@ -53,7 +56,7 @@ export function ground(self) {
     const wanted = [self.key, width, height, self.density, grey].join('/');
     if (wanted === drawn) return;
     drawn = wanted;
-    const { upload } = self.data; // which may be smaller than the photograph
+    const { upload } = self.data; // may be smaller than the original image
     const [left, top, right, bottom] = self.photo.box.map(
       (edge) => (edge * upload.width) / self.photo.upload[0],
     );
@@ -68,10 +71,9 @@ export function ground(self) {
 }
 
 /**
- * A map over the crop of the upload. `show({values, low, high, colours, label, title})` draws it, `values`
- * one number a patch, row by row; not-a-number leaves a patch as it is. `pixels`, red, green and blue of each
- * patch, takes the scale's place. `told(cell, value)` gives the tooltip's further lines, `said(cell)` of the
- * figure its first.
+ * A map over the crop of the upload. `show({values, low, high, colours, label, title})` draws it; `values`
+ * has one number per patch, row by row, and NaN leaves a patch uncovered. `pixels`, RGB per patch, replaces
+ * the colour scale. `told(cell, value)` returns further tooltip lines, `said(cell)` of the figure the first.
  */
 export function map(self, { told = (_cell, _value) => [], pick = null, hover = null, leave = null } = {}) {
   const base = ground(self);
@@ -96,7 +98,7 @@ export function map(self, { told = (_cell, _value) => [], pick = null, hover = n
     name: (cell) => `${name(cell)}: ${said(cell)}`,
     start: () => 0,
     hover(cell, event) {
-      hover?.(cell, event); // which may show another map
+      hover?.(cell, event); // may show another map
       put(spot, cell);
       bar.mark(now.values[cell]);
       tip.show(event, said(cell), name(cell), ...told(cell, now.values[cell]));
@@ -117,7 +119,7 @@ export function map(self, { told = (_cell, _value) => [], pick = null, hover = n
     const height = width / aspect;
     size = { width, height };
     node.style.setProperty('--vv-drawn', `${width}px`);
-    base.draw(size, figure.colours === 'balance'); // what is for and against is told by colour
+    base.draw(size, figure.colours === 'balance'); // signed maps use colour, so the image is grey
     if (figure.pixels) painted(figure.pixels, figure.values, grid.rows, grid.cols, heat);
     else tinted(figure.values, grid.rows, grid.cols, figure.colours, figure.low, figure.high, 0, heat);
     bar.node.hidden = Boolean(figure.pixels);

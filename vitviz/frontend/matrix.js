@@ -1,4 +1,5 @@
-// A matrix as `vitviz/charts/chart.py` describes it: coloured numbers under pointer, finger and keyboard.
+// A matrix as described by `vitviz/charts/chart.py`: coloured numbers with pointer, touch and keyboard
+// support.
 
 import { colourbar, tinted } from './colours.js';
 import { div, el, fit, say } from './elements.js';
@@ -8,7 +9,7 @@ import { letters } from './line_labels.js';
 import { cells, outline, plotted, tip } from './pointer.js';
 import { still } from './shared_scale.js';
 
-/** What stands under the pointer at a cell. */
+/** The tooltip lines of a cell. */
 export function told(figure, row, col) {
   const at = (table) => table[row % table.length][col % table[0].length];
   const lines = figure.told.map(({ text, values }) => {
@@ -19,9 +20,9 @@ export function told(figure, row, col) {
 }
 
 /**
- * Makes a matrix; `draw(figure, {width, height, most})` draws it in this room, cells at most so large. Its
- * scale only widens over a film. `pick` is called with a cell that is clicked, `key` says what it is lit by,
- * `said` what is told of its number where the figure does not.
+ * Makes a matrix. `draw(figure, {width, height, most})` draws it in this space, with cells of at most `most`
+ * px. Its range only grows across the frames of a video. `pick` gets a clicked cell, `key` returns a cell's
+ * highlight key, and `said` the tooltip of a number that the figure does not describe.
  */
 export function matrix(self, { pick = null, key = null, said = null } = {}) {
   const title = el('p', { class: 'vv-h' });
@@ -42,7 +43,7 @@ export function matrix(self, { pick = null, key = null, said = null } = {}) {
     hover(cell, event) {
       if (!lines(cell).length) return spot.hide();
       if (key && !event.linked) light(key(...at(cell)));
-      spot.over(place, cell); // itself, of several that are lit alike
+      spot.over(place, cell); // this cell, of several with the same key
       bar.mark(values[cell]);
       tip.show(event, ...lines(cell));
     },
@@ -64,7 +65,7 @@ export function matrix(self, { pick = null, key = null, said = null } = {}) {
     const [rows, cols] = [figure.values.length, figure.values[0].length];
     const [along, down] = [t(figure.x_label), t(figure.y_label)];
     const names = { rows: figure.rows.map((one) => t(one)), cols: figure.cols.map((one) => t(one)) };
-    /** Writes the names of an axis that find room, so many cells; what has none takes none. */
+    /** Writes the names of an axis as far as they fit; empty names take no space. */
     const name = (axis, count, room, write) => {
       for (let i = 0, last = -Infinity; i < count; i++) {
         const text = names[axis][i] ?? String(i + 1);
@@ -74,7 +75,7 @@ export function matrix(self, { pick = null, key = null, said = null } = {}) {
       }
     };
     const size = self.zoom;
-    const longest = letters(names.rows) * 6.5 + (down ? 26 : 12); // beside the axis's name
+    const longest = letters(names.rows) * 6.5 + (down ? 26 : 12); // beside the axis label
     const left = Math.max(46 * size, Math.min(longest * size, 0.4 * width));
     const top = 8;
     const bottom = (along ? 36 : 20) * size;

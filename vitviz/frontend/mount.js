@@ -22,9 +22,9 @@ function forget() {
 }
 
 /**
- * Mounts a view. `view` has a title and the functions build(self) and draw(self), and says with items(self)
- * and pictures(self) what it draws from: names of items, which arrive in self.data as {values, shape}, and
- * "upload" or "input". It may fetch them itself, by load(self, signal).
+ * Mounts a view. `view` has a title and the functions build(self) and draw(self). items(self) and
+ * pictures(self) name the data: items arrive in self.data as {values, shape}, images are "upload" or "input".
+ * A view may instead fetch its data itself with load(self, signal).
  */
 export function mount(element, props, watch, trigger, view) {
   const root = element.querySelector('.vv');
@@ -48,14 +48,14 @@ export function mount(element, props, watch, trigger, view) {
     pass,
   });
   const current = () => self.loaded === wanted(self);
-  const drawing = () => current() && view.draw(self); // which may ask for something else
+  const drawing = () => current() && view.draw(self); // drawing may change the needed data
   const { measured, fitting } = roomOf(self, view, { root, figure, below }, drawing);
   let bar = null;
   let pending = 0;
   let fetching = Promise.resolve();
-  let passing = null; // what is shown in place of what the server has given
+  let passing = null; // value shown in place of the server's
 
-  // what stands below finds room at the side (walled), or in a narrow column there (edged)
+  // the part below goes beside the figure (walled), or into a narrow column there (edged)
   const kinds = ['scrolls', 'walled', 'edged'].filter((kind) => view[kind]);
   root.classList.add(...kinds.map((kind) => `vv-${kind}`));
   root.closest('.vitviz-figures')?.setAttribute('data-kind', [root.dataset.view, ...kinds].join(' '));
@@ -115,12 +115,12 @@ export function mount(element, props, watch, trigger, view) {
     bar.show();
     if (before !== self.key) {
       self.flight?.abort();
-      // what is held is watched through pictures and training steps
+      // a selection stays across images and training snapshots
       if (!view.keeps || last !== JSON.stringify(self.grid)) view.reset?.(self);
     }
     self.watcher.observe(figure);
     self.watcher.observe(below);
-    // the watcher tells of another room; asked here, the page would be laid out once more for each frame
+    // the observer reports new sizes; measuring here would force a layout per frame
     if (!passing || !self.width) measured();
     if (self.width) refresh();
   }
@@ -130,12 +130,12 @@ export function mount(element, props, watch, trigger, view) {
     bar = toolbar(self, changed);
     controls.replaceChildren(...bar.nodes, ...(view.beside?.(self) || []));
     controls.hidden = !controls.childElementCount;
-    // the second of two follows the first; its own keep their room, so that both stand level
+    // the second follows the first; its own controls keep their space, so that both figures align
     controls.inert = Boolean(self.value.second);
     foot.replaceChildren(...(view.bare ? [] : closing(self, reset)));
   }
 
-  /** Copies the settings of the same view of the other checkpoint. */
+  /** Copies the settings from the other checkpoint's figure of this view. */
   function follow() {
     self.settings = remembered(self);
     bar?.show();
@@ -147,7 +147,7 @@ export function mount(element, props, watch, trigger, view) {
     self.settings[control.name] = value;
     remember(self);
     bar.show();
-    if (current()) return draw(); // nothing new is to be fetched
+    if (current()) return draw(); // no new data needed
     cancelAnimationFrame(pending);
     pending = requestAnimationFrame(refresh);
   }
@@ -160,7 +160,10 @@ export function mount(element, props, watch, trigger, view) {
     refresh();
   }
 
-  /** Fetches what the settings ask for, one at a time; a quick one may finish, so that dragging shows. */
+  /**
+   * Fetches the needed data, one request at a time; a quick one may finish, so that dragging updates the
+   * figure.
+   */
   function refresh() {
     if (self.flight) {
       self.again = true;
@@ -176,7 +179,7 @@ export function mount(element, props, watch, trigger, view) {
       const flight = new AbortController();
       if (!goal) break;
       if (self.loaded === goal) {
-        // nothing to fetch, but a setting that is applied here may have changed with others
+        // no new data, but a setting applied here may have changed together with others
         draw();
         break;
       }
@@ -202,7 +205,7 @@ export function mount(element, props, watch, trigger, view) {
     root.classList.remove('vv-busy');
   }
 
-  /** Shows a value in place of what the server has given, or null for that again, until it is drawn. */
+  /** Shows a value in place of the server's (null: the server's again); resolves when drawn. */
   async function pass(value) {
     [passing, self.passes] = [value, Boolean(value)];
     take();
@@ -220,14 +223,14 @@ export function mount(element, props, watch, trigger, view) {
 
   function draw() {
     if (!self.read('width', () => figure.clientWidth)) {
-      // out of sight there is no room: drawn when it comes into view, of which a new watch tells in any case
+      // hidden figures have no size; a new observation reports when the figure becomes visible
       self.width = 0;
       self.watcher.unobserve(figure);
       self.watcher.observe(figure);
     }
-    // never one picture's numbers under another
+    // never draw one image's numbers under another image
     if (!self.data || !self.width || self.value.message || !self.loaded.startsWith(`${self.key}/`)) return;
-    if (!current()) return; // nor numbers under settings that they are not of
+    if (!current()) return; // or numbers that belong to other settings
     fitting();
     if (current()) root.dataset.ready = `${self.key}/${asText(self.settings)}`;
   }
@@ -239,7 +242,7 @@ export function mount(element, props, watch, trigger, view) {
   return self;
 }
 
-/** The same beside another view: in the page only while there is something to show. */
+/** Mounts a view's second figure, which exists only while there is something to show. */
 export function mountBeside(element, props, watch, trigger, view) {
   const root = element.querySelector('.vv');
   const show = () => {
@@ -261,4 +264,4 @@ const started = () => whenChanged(document.body, ['class'], repaint, false);
 if (document.body) started();
 else document.addEventListener('DOMContentLoaded', started);
 
-Object.assign(window, { vitviz: { views, memory } }); // for tests, and for who looks into the page
+Object.assign(window, { vitviz: { views, memory } }); // for tests and debugging

@@ -1,8 +1,9 @@
-// The numbers that the model reads of one patch.
+// The numbers that the model reads from one patch.
 
 /**
- * Row by row of the patch, red, green and blue of each pixel: (byte / 255 - mean) / standard deviation, as
- * the model's preprocessing does. `bytes` are the input's pixels, RGBA, row by row; patches count from 0.
+ * The normalised values of a patch, row by row, red, green and blue of each pixel: (byte / 255 - mean) /
+ * standard deviation, as in the model's preprocessing. `bytes` are the input's pixels, RGBA, row by row;
+ * patches are counted from 0.
  */
 export function normalised(bytes, patch, { cols, patch: [tall, wide] }, { mean, std }) {
   const across = cols * wide;

@@ -13,18 +13,18 @@ export function bounds(values, start = 0, stop = values.length) {
 
 export function total(values, start = 0, stop = values.length) {
   let sum = 0;
-  // a patch that was left out has none
+  // dropped patches have no number
   for (let i = start; i < stop; i++) if (!Number.isNaN(values[i])) sum += values[i];
   return sum;
 }
 
-/** A power of ten that follows a number: " · 10⁻⁶". */
+/** A power of ten to append to a number: " · 10⁻⁶". */
 export const tenTo = (power) =>
   ` · 10${String(power)
     .replace('-', '⁻')
     .replace(/\d/g, (digit) => '⁰¹²³⁴⁵⁶⁷⁸⁹'[digit])}`;
 
-/** A number as a person reads it: `digits` significant ones, a real minus sign. */
+/** Formats a number with `digits` significant digits and a real minus sign. */
 export function number(value, digits = 3) {
   if (!Number.isFinite(value)) return '–';
   if (value === 0) return '0';
@@ -41,11 +41,11 @@ export function number(value, digits = 3) {
 
 export const percent = (share, places = 1) => `${(100 * share).toFixed(places)} %`;
 
-/** What is shown of an output: its probability in per cent; of a head of values the value as it is. */
+/** Formats an output: its probability in per cent, or a regression value as it is. */
 export const scored = (score, headType, places = 1) =>
   headType === 'value' ? number(score) : percent(score, places);
 
-/** A number with so many digits behind the point, and a minus sign that is one; zero has none. */
+/** Formats a number with fixed decimals and a real minus sign; zero has no sign. */
 export const fixed = (value, digits) =>
   value
     .toFixed(digits)

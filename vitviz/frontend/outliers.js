@@ -1,5 +1,5 @@
-// Patches whose token is far longer than is usual, framed: in Tokens itself, and, where it is asked to mark
-// them in every view, over the maps of the others. Their norms are asked for there and then.
+// Frames patches with unusually long tokens: in Representations and, if requested there, over the maps of all
+// views, which then fetch the norms.
 
 import { array } from './data.js';
 import { el, fit } from './elements.js';
@@ -7,7 +7,7 @@ import { t } from './i18n.js';
 import { frameMissing, rim } from './removed_patches.js';
 import { memory } from './view_state.js';
 
-/** What is usual at a depth, the limit, and the patches above it, of norms by depth and token. */
+/** Median and MAD of the norms at a depth, the limit, and the patches above it. */
 export function above({ norms, usual }, { depth, k }, skip) {
   const count = norms.shape[1];
   const [median, mad] = usual.values.subarray(2 * depth, 2 * depth + 2);
@@ -18,7 +18,7 @@ export function above({ norms, usual }, { depth, k }, skip) {
   return { median, mad, limit, all, values, cells };
 }
 
-/** Draws frames; `box(cell)` is where a patch lies on the sheet: x, y, width and height. */
+/** Draws frames; `box(cell)` is a patch's x, y, width and height on the canvas. */
 export function frames(self, sheet, { width, height }, cells, box) {
   const context = fit(sheet, width, height, self.density);
   for (const [line, colour] of [
@@ -28,7 +28,7 @@ export function frames(self, sheet, { width, height }, cells, box) {
     for (const cell of cells) rim(context, box(cell), colour, line, 2);
 }
 
-/** Which are to be marked in every view: the depth and the limit, as Tokens has them. */
+/** Depth and limit set in Representations for marking in every view; null if off. */
 function asked(self) {
   const { mark, depth, k } = memory.tokens ?? {};
   if (mark !== 'all') return null;
@@ -36,10 +36,10 @@ function asked(self) {
   return { depth: Math.min(Number(depth ?? last), last), k: Number(k ?? 5) };
 }
 
-const drawn = new Set(); // what each view that is there draws its frames with, anew
+const drawn = new Set(); // redraws the frames of each mounted view
 let told = '';
 
-/** Lets the other views know what is to be marked, which may have changed. */
+/** Redraws the other views' frames if the marking has changed. */
 export function tell() {
   const { mark, depth, k } = memory.tokens ?? {};
   const now = JSON.stringify(mark === 'all' && [depth, k]);
@@ -48,7 +48,7 @@ export function tell() {
   for (const one of drawn) one.again();
 }
 
-/** Frames on a plot of another view; `node` says what they are. `draw` is called whenever that is drawn. */
+/** Frames over the plot of another view; `node` describes them. Call `draw` whenever the plot is drawn. */
 export function framing(self, plot) {
   const sheet = el('canvas', { class: 'vv-framed', hidden: true });
   const node = el('p', { class: 'vv-text vv-framed-said', hidden: true });
@@ -69,7 +69,7 @@ export function framing(self, plot) {
     if (!what) return;
     const names = ['norms', 'usual'];
     const found = await Promise.all(names.map((one) => array(`${self.key}/tokens/${one}`))).catch(() => null);
-    if (!found || last !== now) return; // no longer this picture, or these patches
+    if (!found || last !== now) return; // the image or the marking has changed meanwhile
     const [norms, usual] = found;
     const { cells } = above({ norms, usual }, what, self.grid.prefix.length);
     frames(self, sheet, size, cells, box);

@@ -4,7 +4,7 @@ import { button, el, span } from './elements.js';
 import { t } from './i18n.js';
 import { outline } from './pointer.js';
 
-// Okabe and Ito, told apart with any colour vision
+// the Okabe-Ito palette, distinguishable with any colour vision
 export const pinColours = ['#e69f00', '#56b4e9', '#009e73', '#cc79a7'];
 
 /** The tokens of the view's setting `pins`. */
@@ -21,7 +21,7 @@ export function togglePin(self, token) {
   self.set('pins', next.join('.'));
 }
 
-/** The map of the pinned token number `i`, so wide, with its name and a button that takes the pin away. */
+/** The map of pinned token number `i`, `side` px wide, with its name and a button that unpins it. */
 export function pinned(self, i, { token, name, canvas, side }) {
   const { rows, cols, patch } = self.grid;
   const tall = (side * rows * patch[0]) / (cols * patch[1]);

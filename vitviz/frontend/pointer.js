@@ -1,16 +1,15 @@
-// A picture made of patches, or of a chart's dots, under pointer, finger and keyboard; what is told of it
-// there.
+// Pointer, touch and keyboard support for fields of patches and for a chart's dots, with tooltips.
 
 import { div, el, svg } from './elements.js';
 import { t } from './i18n.js';
 
-const EDGE = 6; // px that stay free at the window's sides
+const EDGE = 6; // px kept free at the window's edges
 
-/** One tooltip for the page. Lines are plain text: the first one strong. */
+/** The page's only tooltip. Lines are plain text; the first is bold. */
 export const tip = {
   node: null,
   show(event, ...lines) {
-    if (event.linked) return; // the pointer is on another figure, which tells
+    if (event.linked) return; // the figure under the pointer shows the tooltip
     if (!tip.node) {
       tip.node = el('div', { class: 'vv-tip', 'aria-hidden': 'true' });
       document.body.append(tip.node);
@@ -33,11 +32,11 @@ export const tip = {
 };
 
 /**
- * Makes `canvas` a field of rows x cols cells, under pointer, finger and keyboard. `place()` is the field's
- * {rows, cols, x, y, width, height} in CSS pixels of the canvas, `start()` where arrow keys begin; of a cell
- * `hover(cell, event)`, `pick(cell, event)` and `leave()` are told, and its `name(cell)` is read out.
- * `hold(cell, other)` is told after another checkpoint's figure beside this one was picked from, for what is
- * held and is no setting.
+ * Makes `canvas` a field of rows x cols cells for pointer, touch and keyboard. `place()` returns the field's
+ * {rows, cols, x, y, width, height} in CSS pixels of the canvas; `start()` is the first cell for the arrow
+ * keys. `hover(cell, event)`, `pick(cell, event)` and `leave()` are callbacks; `name(cell)` is read to screen
+ * readers. `hold(cell, other)` is called after a pick in the other checkpoint's figure, for selections that
+ * are not settings.
  */
 export function cells(
   self,
@@ -47,7 +46,7 @@ export function cells(
   let current = -1;
   let box = null;
   /** @type {any} */
-  let seen = null; // where the pointer is, in parts of a pixel, which a click has not
+  let seen = null; // pointer position with subpixel precision, which click events lack
   canvas.tabIndex = 0;
   canvas.setAttribute('role', 'application');
   const describe = () =>
@@ -60,7 +59,7 @@ export function cells(
     const row = Math.floor(((event.clientY - box.top - p.y) / p.height) * p.rows);
     return row >= 0 && col >= 0 && row < p.rows && col < p.cols ? row * p.cols + col : -1;
   };
-  const number = self.fields.length; // the same of another checkpoint's figure follows
+  const number = self.fields.length; // the matching field of the other checkpoint's figure follows
   const twins = () => self.beside().flatMap((other) => other.fields[number] ?? []);
   const move = (cell, event) => {
     if (cell < 0) return out(event);
@@ -69,7 +68,7 @@ export function cells(
     hover(cell, event);
     if (!event.linked) lead(event);
   };
-  /** Points at the same place of the figures beside this one, whatever their sizes and grids. */
+  /** Points at the same relative position in the neighbouring figures, whatever their sizes and grids. */
   const lead = (event) => {
     const p = place();
     const rect = canvas.getBoundingClientRect();
@@ -118,7 +117,7 @@ export function cells(
   };
   canvas.addEventListener('click', (event) => {
     const away = seen ? Math.hypot(seen.clientX - event.clientX, seen.clientY - event.clientY) : 2;
-    const cell = at(away < 2 ? seen : event); // what is pointed at, and not its neighbour
+    const cell = at(away < 2 ? seen : event); // the cell under the pointer, not its neighbour
     if (cell >= 0) choose(cell, event);
   });
   canvas.addEventListener('keydown', (event) => {
@@ -144,13 +143,13 @@ export function cells(
   return { at };
 }
 
-/** Where the cells of a field lie that fills a rectangle row by row: x, y, width and height of each. */
+/** The x, y, width and height of each cell of a field that fills a rectangle row by row. */
 export function rowByRow({ rows, cols }, { x = 0, y = 0, width, height }) {
   const [w, h] = [width / cols, height / rows];
   return (cell) => [x + (cell % cols) * w, y + Math.floor(cell / cols) * h, w, h];
 }
 
-/** A canvas on its plot, and the outline of what is pointed at there, of which no PNG tells. */
+/** A canvas on its plot, with an outline of the hovered cell that PNG exports omit. */
 export function plotted(attributes = {}) {
   const canvas = el('canvas', attributes);
   const plot = div('vv-plot', canvas);
@@ -159,7 +158,7 @@ export function plotted(attributes = {}) {
   return { canvas, plot, spot };
 }
 
-/** An outline laid over a canvas, moved without drawing anything anew; of a colour of its own, perhaps. */
+/** An outline over a canvas, moved without redrawing the canvas; optionally in its own colour. */
 export function outline(parent, kind = '', colour = '') {
   const node = el('div', { class: `vv-outline ${kind}`, hidden: true });
   parent.append(node);
@@ -171,7 +170,7 @@ export function outline(parent, kind = '', colour = '') {
     if (node.hidden) node.hidden = false;
   };
   const hide = () => (node.hidden = true);
-  /** Lays it over a cell of a field, and takes it away where there is none. */
+  /** Outlines a cell of a field; hides the outline for a negative cell. */
   const over = (place, cell) => (cell >= 0 ? put(...rowByRow(place, place)(cell)) : hide());
   return { node, put, hide, over };
 }
@@ -179,9 +178,9 @@ export function outline(parent, kind = '', colour = '') {
 const NEAR = 24; // px from the pointer to a dot
 
 /**
- * Follows pointer and keys over `plot`. `points()` are the dots as they were drawn: {left, top, told(),
- * pick?()}; `mark(point)` shows which one is told, with null that none is; the arrows up and down go `rows()`
- * dots on, as up and down lie on the chart. `forget()` is for a chart that has been drawn anew.
+ * Follows pointer and keys over `plot`. `points()` returns the drawn dots: {left, top, told(), pick?()}.
+ * `mark(point)` shows the selected dot, or none for null. Up and down arrows move by `rows()` dots, as they
+ * are arranged on the chart. Call `forget()` after the chart is redrawn.
  */
 export function follow(self, plot, { points, mark, rows = () => ({ ArrowUp: 1, ArrowDown: -1 }) }) {
   let current = -1;
@@ -227,7 +226,7 @@ export function follow(self, plot, { points, mark, rows = () => ({ ArrowUp: 1, A
   return { forget: () => (current = -1) };
 }
 
-/** A ring around the dot that is told, to be put on top of a drawing; `mark` moves it. */
+/** A ring around the selected dot, to append on top of a drawing; `mark` moves it. */
 export function ringed() {
   const ring = svg('circle', { class: 'vv-mark-dot', r: 8, visibility: 'hidden' });
   const mark = (point) => {

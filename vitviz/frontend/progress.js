@@ -1,23 +1,23 @@
-// How far a pass is that something on the page waits for: asked of the server once for all that wait.
+// Progress of a forward pass that parts of the page wait for; the server is polled once for all of them.
 
 import { answers } from './data.js';
 import { el } from './elements.js';
 import { t } from './i18n.js';
 
-const PAUSE = 600; // ms between two questions
+const PAUSE = 600; // ms between two polls
 /** @type {Map<string, Set<(done: number, of: number) => void>>} */
 const waiting = new Map();
 
 async function ask(key) {
   while (waiting.has(key)) {
-    // a server that cannot be reached is asked again
+    // retry while the server is unreachable
     const told = await answers(`${key}/progress`).catch(() => null);
     if (told) for (const tell of waiting.get(key) || []) tell(told.done, told.of);
     await new Promise((resolve) => setTimeout(resolve, PAUSE));
   }
 }
 
-/** A bar that says how far the pass of `key` is, from now on until `end()`. */
+/** A bar with the progress of the pass of `key`, until `end()` is called. */
 export function awaiting(key) {
   const bar = el('progress', { 'aria-label': t('Progress of the forward pass') });
   const count = el('span', { class: 'vv-far' });

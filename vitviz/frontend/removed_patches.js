@@ -1,11 +1,11 @@
-// What the model was not shown: the upload around the crop, veiled; patches, with what it saw in their places
-// and a frame around each; its input with patches gone or in other places.
+// Parts of the image that the model did not see: the upload outside the crop, veiled; removed patches, framed
+// and with their replacement; the input with patches removed or moved.
 
 import { fit } from './elements.js';
 
 /**
- * Draws self.data.upload at `width` x `height` CSS pixels and veils what lies outside of the crop. Gives the
- * context, and the crop's [x, y, width, height] in it; null where the model sees all of the picture.
+ * Draws self.data.upload at `width` x `height` CSS pixels and veils the area outside the crop. Returns the
+ * context, and the crop as [x, y, width, height]; null if the model sees the whole image.
  */
 export function drawCrop(self, canvas, width, height) {
   const { upload, box } = self.photo;
@@ -66,7 +66,7 @@ export function nearestShown(self, cell) {
   return shown.reduce((best, other) => (far(other) < far(best) ? other : best), shown[0]);
 }
 
-/** Draws what the model saw over the upload, each patch where `box(cell)` lies: painted, or nothing. */
+/** Draws the removed patches' replacement over the upload, each patch at `box(cell)`; hatched if dropped. */
 export function drawMissing(self, context, box) {
   const { cols, patch } = self.grid;
   const [tall, wide] = patch;
@@ -78,7 +78,7 @@ export function drawMissing(self, context, box) {
   }
 }
 
-/** Frames them on a sheet above a map, dashed. */
+/** Frames the removed patches with dashes, on a canvas above a map. */
 export function frameMissing(self, context, box) {
   context.save();
   context.setLineDash([4, 3]);
@@ -91,8 +91,8 @@ export function frameMissing(self, context, box) {
 }
 
 /**
- * Draws the picture `width` CSS pixels wide. `order` says which patch stands at each place; the places in
- * `gone` are empty, or black.
+ * Draws the image `width` CSS pixels wide. `order` is the source patch of each position; the positions in
+ * `gone` are hatched, or black.
  */
 export function pieces(self, canvas, { picture, width, order = null, gone = [], black = false }) {
   const { cols, patch } = self.grid;
@@ -101,7 +101,7 @@ export function pieces(self, canvas, { picture, width, order = null, gone = [], 
   const context = fit(canvas, width, picture.height * unit, self.density);
   const corner = (place) => [(place % cols) * wide, Math.floor(place / cols) * tall];
   context.imageSmoothingEnabled = unit * self.density < 1;
-  context.drawImage(picture, 0, 0, width, picture.height * unit); // with a rim that no patch is cut from
+  context.drawImage(picture, 0, 0, width, picture.height * unit); // includes the margin outside all patches
   order?.forEach((from, place) => {
     const [x, y] = [(from % cols) * patch[1], Math.floor(from / cols) * patch[0]];
     context.drawImage(picture, x, y, patch[1], patch[0], ...corner(place), wide, tall);

@@ -1,9 +1,9 @@
-// What a view asks the server for: the items and pictures that it draws from, under its present settings.
+// Requests of a view: the items and images that it needs under its current settings.
 
 import { array } from './data.js';
 import { paintedOver } from './removed_patches.js';
 
-/** Names of all that is drawn from; two of them are pictures. */
+/** Names of all items and images that the view draws from. */
 function parts(self) {
   const pictures = self.view.pictures?.(self) || [];
   const painted = pictures.includes('upload') && !pictures.includes('input') && paintedOver(self);
@@ -13,7 +13,7 @@ function parts(self) {
   ];
 }
 
-/** All that the figure depends on, as one text; empty as long as there is no picture. */
+/** Everything that the figure depends on, as one string; empty before there is an image. */
 export function wanted(self) {
   if (!self.key) return '';
   const asked = parts(self).map(([kind, name]) =>
@@ -22,13 +22,13 @@ export function wanted(self) {
   return `${self.key}/${asked.join('|')}`;
 }
 
-/** The items that it has been drawn from, by their addresses behind the key. */
+/** The addresses, after the key, of the items that the view was drawn from. */
 export function addresses(self) {
   const items = self.loaded && !self.view.load ? parts(self).filter(([kind]) => kind === 'item') : [];
   return items.map(([, name]) => self.item(name).slice(self.key.length + 1));
 }
 
-/** Fetches what `wanted` names: item or image -> its value. */
+/** Fetches everything named by `wanted`: item or image -> value. */
 export async function load(self, signal) {
   if (self.view.load) return self.view.load(self, signal);
   const asked = parts(self);

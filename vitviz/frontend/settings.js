@@ -1,12 +1,12 @@
-// What a view's settings are worth on another picture, grid or model, and how they are told.
+// Transfers settings to another image, grid or model, and formats them.
 
 import { patchName, t, tokenName } from './i18n.js';
 import { number } from './numbers.js';
 
 /**
- * The tokens of a setting as places, which another model understands too: a prefix token's name, or shares of
- * height and width. So with layers: a range as shares of the depth, one layer as its share of the way from
- * the first to the last.
+ * The tokens of a setting as relative positions, which apply to another model too: a prefix token's name, or
+ * fractions of height and width. Likewise for layers: a range as fractions of the depth, one layer as a
+ * fraction of the way from the first to the last.
  */
 export function placesOf(control, value, grid, { layers }) {
   const text = String(value ?? '');
@@ -24,7 +24,7 @@ export function placesOf(control, value, grid, { layers }) {
   });
 }
 
-/** The setting that means these places on a grid; undefined where it has none of them. */
+/** The setting for relative positions on a grid; undefined if the grid has none of them. */
 export function tokensAt(control, places, grid, { layers }) {
   if (control.kind === 'layers') {
     const first = Math.min(layers, Math.floor(places[0] * layers + 1e-9) + 1);
@@ -41,7 +41,7 @@ export function tokensAt(control, places, grid, { layers }) {
   return typeof control.default === 'number' ? tokens[0] : tokens.join('.');
 }
 
-/** A setting that fits this picture and this model, or the default. */
+/** The setting if valid for this image and model, else the default. */
 export function sane(control, value, about) {
   const { kind, minimum, maximum } = control;
   if (value === undefined || value === null) return control.default;
@@ -50,8 +50,8 @@ export function sane(control, value, about) {
   if (kind === 'slider') {
     const whole = !Number.isInteger(control.step) || Number.isInteger(number);
     const fits = typeof value !== 'string' || (whole && within && /^-?\d/.test(value));
-    if (Number.isNaN(number) || !fits) return control.default; // a text is out of an address
-    // a number is another model's, which had more of them
+    if (Number.isNaN(number) || !fits) return control.default; // strings come from an address
+    // numbers may come from a larger model
     return Math.min(maximum, Math.max(minimum, number));
   }
   if (kind === 'whole') return Number.isInteger(number) && within ? number : control.default;

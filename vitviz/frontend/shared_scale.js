@@ -1,5 +1,5 @@
-// Scales that stand still: over a film's frames, and for two checkpoints side by side, they only widen; and
-// those of a difference, after − before, of what is shown from the same of the picture as it was.
+// Shared colour scales: a range only grows across the frames of a video and over two checkpoints. Also scales
+// of differences: after − before, relative to the unedited, unablated image.
 
 import { t } from './i18n.js';
 import { bounds } from './numbers.js';
@@ -8,9 +8,8 @@ const kept = new Map();
 const seen = new Map();
 
 /**
- * The range for `name` of a view that has held everything drawn of this picture so far: [low, high] or wider.
- * Another picture or another training begins anew. `again` draws a figure beside this one, when its range has
- * widened with this.
+ * The range for `name` of a view: everything drawn for this image so far, [low, high] or wider. Reset by
+ * another image or training. `again` redraws a neighbouring figure when the range has grown.
  */
 export function still(self, name, low, high, again = (other) => other.draw()) {
   const { scene, checkpoint, second } = self.value;
@@ -28,14 +27,14 @@ export function still(self, name, low, high, again = (other) => other.draw()) {
   return now;
 }
 
-/** Whether the difference is in view. */
+/** True if the difference is shown. */
 export const differs = (self) => self.settings.difference === 'on';
 
-/** How far a scale that is even about zero reaches. */
+/** Half-width of a scale that is symmetric about zero. */
 export function reach(...args) {
   const [low, high] = bounds(...args);
   return Math.max(-low, high);
 }
 
-/** The label of its scale. */
+/** The label of the scale. */
 export const labelled = (self, what) => (differs(self) ? t('{what}: after − before', { what }) : what);

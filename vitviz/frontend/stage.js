@@ -1,4 +1,4 @@
-// The upload with the model's crop drawn on it; hands dropped files to the page's picture input.
+// The upload with the model's crop drawn on it; passes dropped files to the page's image input.
 
 import { button, div, el, stack } from './elements.js';
 import { hand } from './file_drop.js';
@@ -53,9 +53,9 @@ export default () => ({
   draw(self) {
     const { upload, box, input } = self.photo;
     const [w, h] = upload;
-    const most = window.innerWidth < 768 ? 92 : 160; // on a phone a thumbnail
+    const most = window.innerWidth < 768 ? 92 : 160; // a thumbnail on a phone
     const { told } = self.value;
-    // a frame of a camera is as tall as the photograph, so that nothing moves
+    // camera frames are as tall as the image, so that nothing moves
     const tall = (told && self.ui.height) || Math.min(self.tall, most);
     const width = Math.min(self.width, (w / h) * tall);
     const shown = self.ui.before ? { ...self, data: { upload: self.ui.before } } : self;
@@ -69,7 +69,7 @@ export default () => ({
     const size = (x, y) => `${Math.round(x)} × ${Math.round(y)}`;
     const sizes = { upload: size(w, h), input: size(input[1], input[0]) };
     const [across, down] = [box[2] - box[0], box[3] - box[1]];
-    const cut = size(across, Math.abs(across - down) < 1 ? across : down); // a square, but for its rounding
+    const cut = size(across, Math.abs(across - down) < 1 ? across : down); // square up to rounding
     const caption = crop
       ? t('{upload} px, crop {crop} → {input} for the model', { ...sizes, crop: cut })
       : t('{upload} px, uncropped → {input} for the model', sizes);

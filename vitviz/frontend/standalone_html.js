@@ -1,4 +1,4 @@
-// A view in a page of its own, such as a notebook's output cell: all its numbers come with it.
+// A view as a page of its own, such as a notebook's output cell, with all its data embedded.
 
 import { el } from './elements.js';
 import { t } from './i18n.js';
@@ -7,7 +7,7 @@ import { spoken } from './settings.js';
 
 const bytesOf = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 
-/** Answers what the canvas would fetch out of `parts`: address -> {data, type, shape, dtype} or a refusal. */
+/** Serves the canvas's requests from `parts`: address -> {data, type, shape, dtype} or a refusal. */
 function answering(parts) {
   const refusal = (told) => new Response(JSON.stringify(told), { status: 404 });
   return async (url) => {
@@ -24,7 +24,7 @@ function answering(parts) {
   };
 }
 
-/** Whether what is around the frame is dark: whatever notebook it is, its text is light there. */
+/** True if the surroundings of the frame are dark, that is, if their text is light; works in any notebook. */
 function dark() {
   try {
     const [r, g, b] = getComputedStyle(window.frameElement)
@@ -42,7 +42,7 @@ function themed() {
   if (html.classList.contains('dark') !== now) html.classList.toggle('dark', now);
 }
 
-/** Keeps the frame as high as what is in it, and as light or dark as what is around it. */
+/** Fits the frame's height to its content, and its theme to the surroundings. */
 function framed() {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', themed);
   try {
@@ -55,14 +55,14 @@ function framed() {
       frame.style.height = `${document.documentElement.offsetHeight + 4}px`;
     }).observe(document.documentElement);
   } catch {
-    // in a page of its own, or in another's that may not be looked into: it scrolls
+    // top-level page, or a parent of another origin: the frame scrolls
   }
 }
 
-/** `value` as the page's component has it, with `lead`, `fixed` (names of settings) and `parts` beside it. */
+/** `value` is the component's value; `lead`, `fixed` (names of settings) and `parts` come with it. */
 export default function cell({ value, lead, fixed, parts }, spec) {
   window.fetch = answering(parts);
-  // a frame as high as its content has no height of its own
+  // a frame that fits its content has no height of its own
   Object.defineProperty(window, 'innerHeight', { value: 900 });
   themed();
   framed();
@@ -76,7 +76,7 @@ export default function cell({ value, lead, fixed, parts }, spec) {
     ...(settings ? [el('p', { text: t('Fixed in this cell: {settings}.', { settings }) })] : []),
     drawn,
   );
-  // without a label there is no field
+  // controls without a label have no field
   const shown = value.controls.map((one) => (fixed.includes(one.name) ? { ...one, label: '' } : one));
   const quiet = () => {};
   mount(drawn, { value: { ...value, controls: shown } }, quiet, quiet, spec);

@@ -1,5 +1,5 @@
-// A view's figure as a film: a dialog with what it goes over and how, and the file from the server, which is
-// asked meanwhile how many frames are done.
+// Exports a view's figure as a video: a dialog with the axis and format, and the file from the server, which
+// is polled for the number of finished frames.
 
 import { answers, file } from './data.js';
 import { choice, dialog, field, tick } from './dialog.js';
@@ -8,10 +8,10 @@ import { save } from './export.js';
 import { spokenTag, t } from './i18n.js';
 import { asText } from './view_state.js';
 
-const LOOKS = 500; // ms between two looks at how far it is
+const LOOKS = 500; // ms between two polls
 const chosen = { form: 'mp4', over: 'training', width: '960', seconds: '0.8', detail: false };
 
-/** The button that opens the dialog; null for a view without a figure for print. */
+/** The button that opens the dialog; null for a view without a printable figure. */
 export const filmButton = (self) =>
   self.value.printable ? button(t('Export video'), () => open(self), { class: 'vv-filmed' }) : null;
 
@@ -50,7 +50,7 @@ async function open(self) {
   shown();
 }
 
-/** Fetches the film under the settings in view and saves it under the server's name for it. */
+/** Fetches the video with the current settings and saves it under the server's name for it. */
 function download(self, signal, say) {
   const asked = {
     'film.over': chosen.over,
@@ -61,7 +61,7 @@ function download(self, signal, say) {
   return filmed(self.path, chosen.form, { ...self.settings, ...asked }, signal, say);
 }
 
-/** The same of any film: `at` gives the path of a file for what is asked of it. */
+/** Fetches and saves any video; `at` returns the path of a file for given parameters. */
 export async function filmed(at, form, asked, signal, say) {
   const ticket = Array.from(crypto.getRandomValues(new Uint8Array(12)), (one) => one.toString(16)).join('');
   const mine = { 'film.lang': spokenTag(), 'film.ticket': ticket };
@@ -69,7 +69,7 @@ export async function filmed(at, form, asked, signal, say) {
     if (of) say(t('Drawing … {percent} %', { percent: Math.floor((100 * done) / of) }));
   };
   const asks = at('film.progress', asText({ 'film.ticket': ticket }));
-  // what is told too late or not at all is no reason to stop: the film itself says what is wrong
+  // late or failed progress is ignored: the video request itself reports errors
   const far = setInterval(() => answers(asks, signal).then(tell, () => {}), LOOKS);
   try {
     const found = await file(at(`film.${form}`, asText({ ...asked, ...mine })), signal);

@@ -1,12 +1,12 @@
-// What every function of a view is handed as `self`: its places on the page, its state, what it may ask;
-// and the room that a figure has, with how tall it is drawn in it.
+// The `self` that every function of a view receives: elements, state and requests. Also measures a figure's
+// space and fits the figure into it.
 
 import { array, picture } from './data.js';
 import { asText, open, twins } from './view_state.js';
 
-/** The state of a view before anything is known of its picture. */
+/** The state of a view before its first value. */
 export function mounted(root, { figure, below, live }, view, trigger) {
-  const known = new Map(); // of the page's layout and style
+  const known = new Map(); // cached reads of layout and style
   const self = {
     root,
     figure,
@@ -28,10 +28,10 @@ export function mounted(root, { figure, below, live }, view, trigger) {
     width: 0,
     tall: 0,
     ratio: 0,
-    passes: false, // whether one of many pictures is just being shown, as a camera's
+    passes: false, // True while one of many images, such as camera frames, is shown
     flight: null,
     life: null,
-    awaiting: null, // a pass, as long as it is being made
+    awaiting: null, // progress of a pending pass
     shape: '',
     loaded: '',
     get key() {
@@ -40,34 +40,34 @@ export function mounted(root, { figure, below, live }, view, trigger) {
     get grid() {
       return self.value.grid;
     },
-    /** How high it is beside the figure; 0 where the page is as long as what stands on it. */
+    /** Height of the part beside the figure; 0 if the page scrolls. */
     get deep() {
       return self.room && self.read('deep', () => below.clientHeight);
     },
-    /** How wide it is there. */
+    /** Width of the part beside or below the figure. */
     get across() {
       return self.read('across', () => below.clientWidth);
     },
     get summary() {
       return self.value.summary || {};
     },
-    /** The upload: its size, the box of the crop in it, and the size of the model's input. */
+    /** The upload: its size, the crop's box in it, and the size of the model's input. */
     get photo() {
       return self.value.picture;
     },
-    /** Pixels of the canvas for each CSS pixel. */
+    /** Canvas pixels per CSS pixel. */
     get density() {
       return Math.max(self.ratio, window.devicePixelRatio || 1);
     },
-    /** What `ask` reads of the page's layout or style; for a picture that passes, as it was before. */
+    /** Reads layout or style with `ask`; for frames of a camera or video, the cached value. */
     read(name, ask) {
       if (!self.passes || !known.has(name)) known.set(name, { ask, is: ask() });
       return known.get(name).is;
     },
-    /** Reads all that, while nothing is changed yet: later, each would lay out the page once more. */
+    /** Refreshes all cached reads before anything changes; later, each read would force a layout. */
     reread: () => known.forEach((one) => (one.is = one.ask())),
     path: (item, query) => `${self.key}/${self.value.view}/${item}${query ? `?${query}` : ''}`,
-    /** The address of an item under the present settings: only those that change it are asked. */
+    /** The address of an item under the current settings, with only the settings that affect it. */
     item: (name) =>
       self.path(
         name,
@@ -77,7 +77,7 @@ export function mounted(root, { figure, below, live }, view, trigger) {
     array: (item, query, signal) => array(self.path(item, query), signal),
     picture: (name, signal) => picture(`${self.key}/picture/${name}`, signal),
     control: (name) => self.value.controls.find((c) => c.name === name),
-    /** Its twins that stand beside it. */
+    /** Visible figures of this view for another checkpoint. */
     beside: () => twins(self).filter((other) => other.figure.offsetParent),
     open: (name, settings) => open(name, settings),
     say: (text) => (live.textContent = text),
@@ -87,27 +87,29 @@ export function mounted(root, { figure, below, live }, view, trigger) {
   return self;
 }
 
-const KEPT = 60; // px that may stay empty until a figure is drawn larger again
+const KEPT = 60; // px that may stay empty before a figure is enlarged
 
 /**
- * Of a mounted view: `measured` takes the room anew, `fitting` draws the figure as large as that allows, as
- * often as it takes, with `draw`, false where there is nothing to be drawn any more.
+ * Layout of a mounted view. `measured` reads the available space. `fitting` draws the figure as large as
+ * fits, calling `draw` repeatedly; `draw` returns false if there is nothing to draw any more.
  */
 export function roomOf(self, view, { root, figure, below }, draw) {
-  /** Takes the room for the figure, bounded below in a shell of the window's height; whether it changed. */
+  /**
+   * Measures the figure's space, which is limited if the shell has the window's height; true if it changed.
+   */
   function measured() {
     const width = figure.clientWidth;
     const shell = getComputedStyle(figure).getPropertyValue('--vv-shell').trim() === '1';
     const room = shell ? figure.clientHeight : 0;
     const side = shell && (view.walled || view.edged) ? below.clientHeight + below.clientWidth : 0;
-    // of texts that are drawn
+    // of drawn texts
     const zoom = parseFloat(getComputedStyle(figure).getPropertyValue('--vv-zoom')) || 1;
     const same = [width - self.width, room - self.room, side - self.side, 99 * (zoom - self.zoom)].every(
       (change) => Math.abs(change) < 0.5,
     );
     if (!width || same) return false;
     [self.width, self.room, self.side, self.zoom, self.fitted] = [width, room, side, zoom, ''];
-    // whether what explains a drawing stands beside it
+    // True if the explanation of a drawing goes beside it
     self.wide = width >= 560 * zoom && (!room || width > room * 1.1);
     self.detail = self.wide ? Math.round(Math.max(200 * zoom, Math.min(400, width * 0.3))) : width;
     root.classList.toggle('vv-wide', self.wide);
@@ -115,17 +117,17 @@ export function roomOf(self, view, { root, figure, below }, draw) {
     return true;
   }
 
-  /** How high the figure is, without what may be scrolled to where the cell is narrow. */
+  /** Height of the figure, without the parts that may be scrolled to in narrow layouts. */
   function needed() {
     const rest = self.wide ? [] : [...figure.querySelectorAll('.vv-rest')];
     const spare = rest.reduce((sum, node) => sum + node.getBoundingClientRect().height + 8, 0);
     return (figure.firstElementChild?.getBoundingClientRect().height || 0) - spare;
   }
 
-  /** Draws as tall as there is room: what a view puts around its drawing is known only once it stands. */
+  /** Draws as tall as fits; the height of a view's elements around the drawing is known only afterwards. */
   function fitting() {
     if (!self.room || view.scrolls) {
-      const page = Math.min(window.innerHeight * 0.66, 1.1 * self.width); // of one that is scrolled
+      const page = Math.min(window.innerHeight * 0.66, 1.1 * self.width); // of a scrolling page
       self.tall = Math.max(300, Math.min(960, self.room || page));
       return draw();
     }
@@ -133,16 +135,16 @@ export function roomOf(self, view, { root, figure, below }, draw) {
     if (self.fitted === shape) {
       draw();
       const spare = self.room - self.read('needed', needed);
-      if (spare > -0.5 && spare < KEPT) return; // a click moves nothing for the sake of a line more or less
+      if (spare > -0.5 && spare < KEPT) return; // small changes after a click do not resize the figure
     }
     self.fitted = shape;
     self.tall = self.room;
     let low = 120;
     let top = self.room;
-    let high = 0; // as tall as `low` it has room
+    let high = 0; // needed height at `tall`
     for (let i = 0; i < 9; i++) {
       if (draw() === false) {
-        self.fitted = ''; // it asked for something else, of which the room is taken anew
+        self.fitted = ''; // new data was requested; its size is measured again
         return;
       }
       const before = high;

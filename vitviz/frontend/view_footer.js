@@ -1,5 +1,5 @@
-// What stands below a view's settings: reset, and its figure and its numbers to take home, for print
-// by a dialog.
+// The footer below a view's settings: reset, and downloads of figure and numbers; figures for print through a
+// dialog.
 
 import { address, file } from './data.js';
 import { choice, dialog, field, keeping, tick } from './dialog.js';
@@ -10,8 +10,8 @@ import { spoken } from './settings.js';
 import { filmButton } from './video_dialog.js';
 import { asText } from './view_state.js';
 
-const PIXELS = 20; // millions, as Limits has them in Python; a test compares
-const chosen = { form: 'svg', width: '', dpi: '300', detail: false }; // for every view, while the page lives
+const PIXELS = 20; // millions, as in Python's Limits; compared by a test
+const chosen = { form: 'svg', width: '', dpi: '300', detail: false }; // shared by all views until reload
 
 function open(self) {
   const vectors = ['svg', 'pdf', 'png'].map((one) => [one, one.toUpperCase()]);
@@ -48,7 +48,7 @@ function open(self) {
   const shows = dialog(self, t('Export the figure for print'), fields, async (signal) => {
     const found = await asked(self, chosen.form, signal);
     save(found.blob, found.name || `vitviz-${self.name}.${chosen.form}`);
-    if (caption.value) await copied(); // a figure for a paper needs both
+    if (caption.value) await copied(); // a paper needs both the figure and the caption
     return true;
   });
   shows.go.textContent = t('Download and copy caption');
@@ -69,7 +69,7 @@ function open(self) {
   look();
 }
 
-/** The figure, or its caption, under the settings in view. */
+/** Fetches the figure, or its caption, with the current settings. */
 function asked(self, form, signal) {
   const given = { 'print.dpi': chosen.dpi, 'print.detail': chosen.detail ? '1' : '0' };
   if (chosen.width) given['print.width'] = chosen.width;
@@ -86,7 +86,7 @@ async function shoot(self) {
   save(await portrait(self, title, said), `vitviz-${self.name}.png`);
 }
 
-/** Buttons and links; `reset` is what the first of them does. */
+/** The buttons and links; `reset` is the action of the first button. */
 export function closing(self, reset) {
   const settable = self.value.controls.length > 0 && !self.value.second;
   const taken = (name) => (event) =>

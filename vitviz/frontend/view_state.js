@@ -1,4 +1,4 @@
-// Which views are mounted, and the settings that they were left with.
+// The mounted views, and the settings that each was left with.
 
 import { seek } from './elements.js';
 import { placesOf, sane, tokensAt } from './settings.js';
@@ -7,14 +7,16 @@ import names from './views.js';
 /** Every mounted view.
  * @type {Set<any>} */
 export const views = new Set();
-/** What the entry in view of the browser's history says was seen; a reload comes back to it. */
+/** The state stored in the current entry of the browser's history, which a reload restores. */
 export function kept() {
   const moment = window.history?.state?.vitviz;
   return typeof moment?.checkpoint === 'string' ? moment : undefined;
 }
 
-/** View -> settings, so that a view mounted again comes back as it was left; those of a link to begin with.
- * @type {Record<string, any>} */
+/**
+ * View -> settings, so that a remounted view keeps its settings; initially those of a link.
+ * @type {Record<string, any>}
+ */
 export const memory = linked();
 
 function linked() {
@@ -22,11 +24,11 @@ function linked() {
   return { ...kept()?.settings, ...(names.includes(tab) ? { [tab]: settings } : {}) };
 }
 
-const PATIENCE = 5000; // ms that a view is waited for which is never told
+const PATIENCE = 5000; // ms to wait for a view that is never updated
 
 /**
- * Resolves when every view that can be seen has been told of a checkpoint and drawn it; one of an average
- * over a set is of no step, and one beside is of another checkpoint.
+ * Resolves when every visible view has received and drawn a checkpoint. Averages over a set and second
+ * figures are skipped, because they don't belong to a training snapshot.
  */
 export async function settled(checkpoint) {
   const end = performance.now() + PATIENCE;
@@ -41,7 +43,7 @@ export async function settled(checkpoint) {
 
 export const asText = (settings) => new URLSearchParams(settings).toString();
 
-/** Opens a view's tab, with some of its settings. */
+/** Opens a view's tab with some settings. */
 export function open(name, settings) {
   memory[name] = { ...memory[name], ...settings };
   for (const other of views)
@@ -50,8 +52,8 @@ export function open(name, settings) {
 }
 
 /**
- * Puts the settings of all views in place of what they are, as texts: those of a lesson, say. A view that
- * does not yet show this checkpoint on this picture takes them with it.
+ * Replaces the settings of all views, given as strings, for example from a lesson. A view that does not yet
+ * show this checkpoint and image applies them when it does.
  */
 export function put(settings, { scene, checkpoint }) {
   for (const name of names) memory[name] = { ...settings?.[name] };
@@ -65,8 +67,8 @@ export function put(settings, { scene, checkpoint }) {
 }
 
 /**
- * What a view was left with, as it is allowed and meant in the model that it shows now; over a video's frames
- * what is `still` takes the place of what would be another thing in each.
+ * The settings that a view was left with, adapted to the current model. Over a video's frames, `still`
+ * replaces defaults that would differ between frames.
  */
 export function remembered(self) {
   const still = self.value.still ?? {};
@@ -78,7 +80,7 @@ export function remembered(self) {
       c.name,
       sane(
         c,
-        c.name === 'difference' && !self.value.changed // of a picture as it was there is none
+        c.name === 'difference' && !self.value.changed // an unchanged image has no difference
           ? c.default
           : last.places?.[c.name]
             ? tokensAt(c, last.places[c.name], self.grid, self.value)
@@ -89,7 +91,7 @@ export function remembered(self) {
   );
 }
 
-/** The settings that mean something else in another model: tokens as places, layers as shares of all. */
+/** Settings whose meaning depends on the model, as relative positions: tokens and layers. */
 export function places(self) {
   const told = self.value.controls.map((c) => [
     c.name,
@@ -98,11 +100,11 @@ export function places(self) {
   return Object.fromEntries(told.filter(([, found]) => found));
 }
 
-/** The same view of another checkpoint, or of the same one. */
+/** Mounted figures of the same view, for another checkpoint or the same. */
 export const twins = (self) =>
   [...views].filter((one) => one !== self && one.name === self.name && one.key && one.root.isConnected);
 
-/** Keeps the settings of a view, for itself and for the same view of another checkpoint beside it. */
+/** Stores the settings of a view, for itself and for the other checkpoint's figure of the same view. */
 export function remember(self) {
   const own = Object.entries(self.settings).filter(([name, value]) => self.value.still?.[name] !== value);
   memory[self.name] = { ...memory[self.name], ...Object.fromEntries(own), places: places(self) };

@@ -1,5 +1,6 @@
-"""From options to a served page, for `python app.py` and `vitviz app`: its folder for what visitors send, its
-start and its end. To be imported before Gradio is, which reads the folder's name then.
+"""Start and stop the page for `python app.py` and `vitviz app`; owns the folder for uploads.
+
+Import this module before Gradio, because Gradio reads the name of the upload folder when it is imported.
 """
 
 import contextlib
@@ -14,23 +15,22 @@ from typing import NoReturn
 
 try:
     import fcntl
-except ImportError:  # Windows: folders of killed runs stay, as no lock tells that nobody uses them
+except ImportError:  # Windows has no locks, so folders of killed runs are never removed
     fcntl = None  # type: ignore[assignment]
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 PREFIX, LOCK, UPLOADS = "vitviz-", "running.lock", "uploads"
-# Seconds, a fifth of the usual: who serves a page waits so long, hundreds of times, for each thread that
-# computes in Python.
+# Seconds, a fifth of Python's default. The serving thread waits this long, hundreds of times, for each thread
+# that computes in Python.
 SWITCH = 0.001
 
 
 class ProcessFolder:
-    """A new folder that belongs to this process; `uploads` in it is for Gradio.
+    """Temporary folder of this process; Gradio's uploads go into its `uploads`.
 
-    A lock is held on a file beside it as long as the process lives, however it ends: what carries no lock any
-    more is removed by the next app that starts, and nothing else is, because the place is shared with other
-    programs.
+    The process locks a file in the folder as long as the process lives, however it ends. The next app removes
+    folders with an unlocked lock file and nothing else, because other programs share the parent folder.
     """
 
     def __init__(self, parent: str | os.PathLike | None = None):
@@ -45,7 +45,7 @@ class ProcessFolder:
         self._lock = (self.path / LOCK).open("w")
         if fcntl:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self.uploads.mkdir()  # after the lock: a folder without it is not looked at by others
+        self.uploads.mkdir()  # after the lock: other processes ignore a folder without uploads/
 
     def remove(self) -> None:
         """Remove the folder with its contents."""
@@ -53,12 +53,11 @@ class ProcessFolder:
 
 
 class App:
-    """The page for some options, by default the command line's, built; SystemExit where they do not fit."""
+    """Build the page from command-line options. Raises SystemExit if they are invalid."""
 
     def __init__(self, arguments: Sequence[str] | None = None, program: str = "python app.py"):
-        # A folder of this app alone, before Gradio is imported: the usual one is shared, so that apps write
-        # over what others are sending, and empty it when they end; and whatever lies in it counts as uploaded
-        # here.
+        # Create a private folder before Gradio is imported. Apps share Gradio's default folder: they
+        # overwrite each other's uploads and empty it when they end, and every file in it counts as an upload.
         try:
             self._own = ProcessFolder(os.environ.get("GRADIO_TEMP_DIR"))
         except OSError as error:
@@ -69,7 +68,7 @@ class App:
             )
         os.environ["GRADIO_TEMP_DIR"] = str(self._own.uploads)
 
-        # on a Space with shared GPUs before what touches CUDA
+        # on a Space with shared GPUs, import before anything that touches CUDA
         import vitviz.server.zerogpu  # noqa: F401 # isort: skip
         from vitviz.server.options import parse
         from vitviz.server.page.build import build
@@ -83,10 +82,9 @@ class App:
         """Serve until SIGTERM or Ctrl-C. The exit status is 130 if a request was cut off, else 0."""
         from vitviz.server.page.build import launch
 
-        demo, options = self.demo, self._options  # whose queue is made anew when it is launched
+        demo, options = self.demo, self._options  # the queue is created anew at launch, so look it up late
         signal.signal(signal.SIGTERM, lambda *_: self._leave(0))
-        # Gradio's own answer to Ctrl-C waits for what computes, and Python may then end beneath it, by an
-        # abort.
+        # Gradio's own Ctrl-C handler waits for running computations; Python may then abort under them.
         signal.signal(signal.SIGINT, lambda *_: self._leave(130 if any(demo._queue.active_jobs) else 0))
         sys.setswitchinterval(SWITCH)
         try:
@@ -106,10 +104,10 @@ class App:
         """Clean up and exit at once, because a normal exit under a computing thread aborts."""
         from gradio.tunneling import CURRENT_TUNNELS
 
-        for tunnel in CURRENT_TUNNELS:  # programs of their own, which would go on
+        for tunnel in CURRENT_TUNNELS:  # separate processes, which would keep running
             tunnel.kill()
         self._own.remove()
-        with contextlib.suppress(RuntimeError):  # interrupted in the middle of printing
+        with contextlib.suppress(RuntimeError):  # interrupted while printing
             sys.stdout.flush()
         os._exit(status)
 
@@ -127,7 +125,7 @@ def _abandoned(folder: Path) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
-    except OSError:  # its app is running
+    except OSError:  # the app is running
         return False
     finally:
         os.close(lock)

@@ -1,4 +1,4 @@
-"""What the command line decides: where the page is served, the studio's settings, a visitor's limits."""
+"""Command-line options: where the page is served, the service's settings, and the limits per request."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vitviz.engine import Inspector
 
 MB = 1_000_000
-# multiplications of a pass: a second or two on two cores; ViT-B/16 has 18e9 at 224 px, 55e9 at 384
+# multiply-adds of a pass: a second or two on two cores; ViT-B/16 has 18e9 at 224 px, 55e9 at 384
 DEAR = 100e9
 TOO_MANY = (
     "An input of {height} x {width} pixels has {tokens} tokens for {name}; this server allows "
@@ -27,20 +27,20 @@ TOO_MANY = (
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may cost here, for everybody who asks this server; a notebook has none."""
+    """Cost limits of one request on this server; a notebook has none."""
 
-    tokens: int = 5_000  # of an input; attention grows with their square
-    seconds: float = 300  # of computing for one answer, waiting not counted
-    passes: int = 2  # cheap ones at once; a dear one computes beside them
-    pixels: int = 20_000_000  # of a figure for print
-    memory: int = 1_200 * 10**6  # bytes that all who compute at once may take, by estimate
-    video_seconds: float = 60  # of a video; one that goes on is refused
-    video_frames: int = 1_000  # kept of it; of one that has more every so many
+    tokens: int = 5_000  # of an input; attention cost grows with their square
+    seconds: float = 300  # computing time of one request, without waiting
+    passes: int = 2  # cheap ones at once; an expensive one runs beside them
+    pixels: int = 20_000_000  # of an exported figure
+    memory: int = 1_200 * 10**6  # estimated bytes of all concurrent computations
+    video_seconds: float = 60  # of a video; longer ones are refused
+    video_frames: int = 1_000  # kept of a video; longer ones are sampled
 
     def require(self, inspector: "Inspector", size: tuple[int, int] | None) -> None:
-        """TooMuch, with the largest that would do, for an input of more tokens than this server computes."""
+        """Raise TooMuch, with the largest allowed size, if an input has more tokens than the limit."""
         tokens = inspector.demand(size).tokens
-        if size is None or tokens <= self.tokens:  # its own size is what the checkpoint was chosen for
+        if size is None or tokens <= self.tokens:  # the checkpoint's own size is always allowed
             return
         (height, width), grid = size, inspector.grid()
         shrunk = (max(self.tokens - grid.prefix, 1) / (tokens - grid.prefix)) ** 0.5
@@ -53,7 +53,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """What the studio is set to."""
+    """Settings of the analysis service."""
 
     checkpoint: str = "vitviz-tiny"
     weights: Path | None = None
@@ -61,16 +61,16 @@ class ServiceSettings:
     model_cache: int = 4_000 * MB
     trace_cache: int = 512 * MB
     picture_cache: int = 256 * MB
-    allowed: tuple[str, ...] = ()  # on a public Space: the only checkpoints that can be picked
+    allowed: tuple[str, ...] = ()  # on a public Space: the only checkpoints that can be chosen
     dtype: str = "float32"
     limits: Limits = Limits()
-    keeps: bool = False  # whether what is said of a file is written beside it: on one's own machine
-    lessons: Path = Path("lessons")  # zips that the page offers; there need be none
+    keeps: bool = False  # overrides may be saved next to a checkpoint's file
+    lessons: Path = Path("lessons")  # of the zips that the page offers; may be missing
 
 
 @dataclass(frozen=True)
 class Options:
-    """Where the page is served, and what the studio is set to."""
+    """Address of the page and settings of the service."""
 
     host: str
     port: int | None
@@ -81,20 +81,20 @@ class Options:
 
 
 def folder_of_lessons(given: Path | None = None) -> Path:
-    """Where lessons lie: as given, else lessons/ beside the package (where app.py is), else here."""
+    """Return the folder of lessons: as given, else lessons/ beside the package (with app.py), else here."""
     beside = Path(vitviz.__file__).resolve().parents[1] / "lessons"
     return given or (beside if beside.is_dir() else Path("lessons"))
 
 
 def _up_to(most: int, said: str, kind: type = int, unit: int = 1) -> Callable[[Any], float]:
-    """Reads a number, more than 0 and at most `most`, in units; of others is told what is `said`."""
+    """Return a parser for numbers above 0 and up to `most`, scaled by `unit`; `said` completes its error."""
 
     def read(text: Any) -> float:
         try:
             number = kind(text)
         except ValueError:
             number = 0
-        if not 0 < number <= most:  # NaN is not
+        if not 0 < number <= most:  # also False for NaN
             raise BadParameter(f"{text} {said}")
         return number if unit == 1 else int(number * unit)
 
@@ -121,8 +121,8 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
     usual, ours, found = Limits(), ServiceSettings(), []
     if os.environ.get("SPACE_ID"):  # a public Space gets lower limits
         usual = replace(usual, tokens=2_500, seconds=60)
-    # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at all
-    # other times.
+    # A Space with shared GPUs lends one only to decorated functions, and pretends to have one at all other
+    # times.
     if zerogpu.here():
         usual, ours = replace(usual, passes=8), replace(ours, device="cpu")
 
@@ -185,7 +185,7 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
     page = Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     page.command(context_settings={"help_option_names": ["-h", "--help"]})(options)
     try:
-        page(arguments, prog_name=program)  # which ends the program, as if the options were all of it
+        page(arguments, prog_name=program)  # prints the help or version, or exits with a usage error
     except SystemExit:
         if not found:
             raise

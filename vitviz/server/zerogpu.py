@@ -1,14 +1,14 @@
-"""A Space with shared GPUs (ZeroGPU) lends one for seconds, to one function, in a process forked for it.
+"""Support for Spaces with shared GPUs (ZeroGPU), which lend a GPU for seconds to one function in a fork.
 
-Its rules: `import spaces` before anything that touches CUDA; the function is decorated before the page is
-launched; what goes in and comes out is pickled; whatever the function keeps, it keeps in the fork. So
-checkpoints are loaded, pictures prepared and traces cached in the main process, on the CPU, and only forward
-passes travel. A fork inherits the models that were loaded before it; one that is reused and misses a model is
-sent it once. What is not asked for by a visitor's action (the warm-up, a figure's data, the tour's
-experiments) runs on the CPU: hovering must not spend anybody's quota.
+Rules of ZeroGPU: `import spaces` before anything that touches CUDA; decorate the function before the page is
+launched; arguments and results are pickled; anything that the function stores remains in the fork. So
+checkpoints are loaded, images prepared and traces cached in the main process, on the CPU, and only forward
+passes are sent. A fork inherits the models that were loaded before it; a reused fork that lacks a model
+receives the model once. Work that no visitor's action requests (the warm-up, a figure's data, the tour's
+experiments) runs on the CPU: hovering must not spend a visitor's quota.
 
-Tensors are pickled by value. By the library's own way each would travel as a file descriptor of shared
-memory, held for as long as the trace is cached, and a process has about a thousand of them.
+Tensors are pickled by value. The library's default would send each as a file descriptor of shared memory,
+held as long as the trace is cached, and a process has about a thousand descriptors.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def here() -> bool:
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
-# before Gradio and torch; a fork in the middle of an import could never finish it, so the engine comes at
-# once
+# Before Gradio and torch. A fork during an import could never finish that import, so the engine is imported
+# now.
 if here():
     import spaces
 
-    import vitviz.engine.inspector  # noqa: F401, to be in memory before a fork
+    import vitviz.engine.inspector  # noqa: F401, in memory before any fork
 
 import gradio as gr  # noqa: E402, after the above
 import httpx  # noqa: E402, likewise
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from vitviz.engine.runner import ForwardRunner
     from vitviz.traces.trace import Trace
 
-# seconds asked for: waking the GPU and moving a model there, and each picture; estimates, not measured
+# GPU seconds to request: for waking the GPU and moving a model, and per image; estimates, not measured
 START, EACH = 20, 2
 KEPT = 2  # models that a fork keeps on the GPU
 
 _MAIN = os.getpid()
-# by name; a fork has those of its birth
+# by name; a fork has those that existed when it started
 _lent: WeakValueDictionary[str, ForwardRunner] = WeakValueDictionary()
-_moved: LRUCache[str, ForwardRunner] = LRUCache(KEPT)  # the fork's own, on the GPU
+_moved: LRUCache[str, ForwardRunner] = LRUCache(KEPT)  # in the fork, on the GPU
 
 
 class Unavailable(VitvizError):
@@ -74,8 +74,10 @@ def seconds(name: str, work: bytes, pictures: int, model: bytes | None = None) -
 
 
 def passes(name: str, work: bytes, pictures: int, model: bytes | None = None) -> tuple[str, Any]:
-    """In the fork, with a GPU: ("traces", pickled), ("refused", VitvizError), ("unknown", None) of a model.
-    `work` is (prepared pictures, size) and `model` an inspector's passes, both pickled.
+    """Run passes in the fork, on the GPU. `work` is (prepared images, size), `model` a runner, both pickled.
+
+    Returns:
+        ("traces", pickled traces), ("refused", VitvizError), or ("unknown", None) for a missing model.
     """
     try:
         forward = _on_gpu(name, model)
@@ -83,7 +85,7 @@ def passes(name: str, work: bytes, pictures: int, model: bytes | None = None) ->
             return "unknown", None
         prepared, size = pickle.loads(work)
         return "traces", pickle.dumps(forward.traces(prepared, size))
-    except VitvizError as error:  # otherwise only its class's name would come back
+    except VitvizError as error:  # otherwise only the class name would come back
         return "refused", error
 
 
@@ -116,7 +118,7 @@ def _traces(
         kind, answer = passes(name, work, len(prepared))
         if kind == "unknown":
             kind, answer = passes(name, work, len(prepared), pickle.dumps(forward))
-    except (gr.Error, RuntimeError, httpx.HTTPError) as error:  # quota, duration, queue, a fork that died
+    except (gr.Error, RuntimeError, httpx.HTTPError) as error:  # quota, duration, queue, or a fork that died
         raise Unavailable(_in_words(error)) from error
     if kind == "refused":
         raise answer

@@ -1,4 +1,4 @@
-"""The views, by the question that they answer. A new one is a folder beside this, and is found."""
+"""Views, grouped by the question that they answer. A new folder here is found automatically."""
 
 import importlib
 import pkgutil
@@ -17,7 +17,7 @@ from vitviz.views.controls import (
 )
 from vitviz.views.subject import ViewContext
 
-ORDER = {  # question: the folders of its views, as they stand on the page
+ORDER = {  # question: the folders of its views, in page order
     "Start here": ("tour",),
     "What goes in": ("patches", "filters", "positions"),
     "Where it looks": ("explorer", "distance", "rollout"),
@@ -25,11 +25,11 @@ ORDER = {  # question: the folders of its views, as they stand on the page
     "Why?": ("evidence", "trial"),
     "What if?": ("experiment",),
 }
-ELSE = "Inside"  # has what stands nowhere in ORDER, after its own
+ELSE = "Inside"  # group of the views that ORDER does not list, after its own
 
 
 def _grouped() -> dict[str, tuple[View, ...]]:
-    """Question -> the views that the folders beside this define; a question without one is left out."""
+    """Return the views defined in the folders here, by question; questions without a view are omitted."""
     folders = {one.name for one in pkgutil.iter_modules(__path__) if one.ispkg}
     new = sorted(folders - {name for names in ORDER.values() for name in names})
     order = {group: [*names, *(new if group == ELSE else ())] for group, names in ORDER.items()}

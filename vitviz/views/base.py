@@ -1,9 +1,9 @@
-"""What a view is: it declares, and everything else about it is derived.
+"""Base class of the views: a view declares, and everything else about it is derived.
 
-A view says what it needs, which settings it has and which items of numbers; its folder holds its words in
-each language and, where the shared map is not enough, a script of its own. From that come the route and its
-checks, the cache's key, the link, the page's fields, the downloads, the zip, the endpoint with its
-documentation, and the tests. The texts are English and double as keys of their translations.
+A view declares its needs, its settings and its items (arrays). Its folder holds its translations and, if the
+shared map is not enough, its own script. The route and its checks, the cache key, the link, the page's
+fields, the downloads, the zip, the endpoint with its documentation, and the tests are derived from that. The
+texts are English and serve as keys of their translations.
 """
 
 from __future__ import annotations
@@ -52,13 +52,18 @@ CHART = "the chart, as JSON"
 
 @dataclass(frozen=True)
 class Item:
-    """An array of numbers that a view can be asked for.
+    """An array that can be requested from a view.
 
-    `axes` names its axes, such as "layer head" or "row col": what they are called on the page and in the
-    endpoint, and how long those are that the model decides. `depends` names the settings that change it:
-    nothing else asks for it anew. `description` says what the numbers are, with their unit. An item that is
-    not `in_export` is for drawing alone. Of a `signed` one zero is the middle of the scale: for and against.
-    An item with `only_when` is requested only where the settings have these values.
+    Attributes:
+        name: Name of the array.
+        axes: Names of the axes, such as "layer head" or "row col". The page and the endpoint use them. The
+            model fixes the lengths of some (layer, depth, head, row, col, patch, token, query, key).
+        description: Meaning of the numbers, with the unit.
+        dtype: NumPy dtype in which the array is sent.
+        depends: Settings that change the array. Only a change of these requests it again.
+        in_export: False for an array that is only drawn.
+        signed: True if zero is the middle of the colour scale.
+        only_when: Settings and values that all have to match; otherwise the item is not requested.
     """
 
     name: str
@@ -71,7 +76,7 @@ class Item:
     only_when: tuple[tuple[str, str], ...] = ()
 
     def checked(self, array: np.ndarray, about: ModelShape) -> np.ndarray:
-        """The array as it travels; RuntimeError where it is not what was declared: a bug of the view."""
+        """Return the array as it is sent; RuntimeError if its shape contradicts the declaration (a bug)."""
         array = np.ascontiguousarray(array, dtype=self.dtype)
         grid, names = about.grid, self.axes.split()
         known = {"layer": about.layers, "depth": about.layers + 1, "head": about.heads}
@@ -86,18 +91,18 @@ class Item:
 
 
 def drawing_item(name: str, axes: str, says: str, *depends: str, **more: Any) -> Item:
-    """An item for drawing alone, which is not taken home."""
+    """Return an item that is only drawn and not exported."""
     return Item(name, axes, says, depends=depends, in_export=False, **more)
 
 
 def as_json(name: str, says: str, *depends: str, **more: Any) -> Item:
-    """The same of JSON."""
+    """Return an item of JSON bytes that is only drawn and not exported."""
     return drawing_item(name, "byte", f"{says}, as JSON", *depends, dtype="uint8", **more)
 
 
 @dataclass(frozen=True)
 class File:
-    """A download besides the numbers: its name, which is the route's too, and what the page calls it."""
+    """A download besides the numbers: its name, also used in the route, and its label on the page."""
 
     name: str
     label: str
@@ -105,37 +110,37 @@ class File:
 
 
 class Needs(enum.Enum):
-    """What a view is made from; it decides what its numbers are kept under."""
+    """Input of a view; determines the cache key of its numbers."""
 
-    WEIGHTS = "weights"  # the checkpoint and its input size alone: computed once, whatever the picture
-    RUN = "run"  # one picture's trace
-    SET = "set"  # a set of pictures
+    WEIGHTS = "weights"  # checkpoint and input size: computed once for all images
+    RUN = "run"  # trace of one image
+    SET = "set"  # a set of images
 
 
 @dataclass(frozen=True)
 class ViewTexts:
-    """What the page says about a view: `what` and `how` are two sentences, the rest folds away."""
+    """Texts of a view on the page: `what` and `how` are always visible, the rest can be unfolded."""
 
     what: str
     how: str
     definition: str  # Markdown, with the formula
     source: str  # section and figure of the paper
-    caveat: str  # what it does not show
-    cites: str = ""  # the work whose section, figure or equation the source begins with
+    caveat: str  # what the view does not show
+    cites: str = ""  # the work whose section, figure or equation `source` begins with
 
     @classmethod
     def from_text(cls, text: str) -> ViewTexts:
-        """Those of a text of five paragraphs, `what` to `caveat`."""
+        """Return the texts from five paragraphs, `what` to `caveat`."""
         return cls(*paragraphs(text))
 
     @classmethod
     def of_paper(cls, text: str) -> ViewTexts:
-        """The same of what is the ViT paper's own."""
+        """Return the texts from five paragraphs of which `source` cites the ViT paper."""
         return cls(*paragraphs(text), PAPER)
 
 
 def paragraphs(text: str) -> tuple[str, ...]:
-    """Those of a text in lines, which an empty one parts.
+    """Return the paragraphs of a text, each on one line; an empty line separates paragraphs.
 
     >>> paragraphs("One, and\\n    more of it.\\n\\n    Two.")
     ('One, and more of it.', 'Two.')
@@ -144,14 +149,14 @@ def paragraphs(text: str) -> tuple[str, ...]:
 
 
 def before(subject: ViewContext) -> ViewContext:
-    """The picture as it was; VitvizError where it is as it was."""
+    """Return the original image's context; VitvizError if nothing was edited or removed."""
     if subject.original is None:
         raise VitvizError(LocalizedText(UNCHANGED))
     return subject.original()
 
 
 def changed(subject: ViewContext, settings: Settings, of: Callable[[ViewContext], np.ndarray]) -> np.ndarray:
-    """What `of` says of a subject; where the settings ask for it less that of the picture as it was."""
+    """Return `of(subject)`; if the setting "difference" is on, minus `of` of the original image."""
     found = of(subject)
     if settings.get("difference") != "on":
         return found
@@ -159,11 +164,11 @@ def changed(subject: ViewContext, settings: Settings, of: Callable[[ViewContext]
 
 
 class View(ABC):
-    """A view of the model. Subclasses are stateless; one instance each stands in `vitviz.views.VIEWS`.
+    """A view of the model. Subclasses are stateless; `vitviz.views.VIEWS` holds one instance of each.
 
-    A view without a script of its own is drawn as a map over the picture: its first item whose last two axes
-    are row and col; every further axis that is also a control's name (layer, head) is chosen by that control.
-    A view with a `chart` has it beside the map, or alone.
+    A view without its own script is drawn as a map over the image. The map is the first item whose last two
+    axes are row and col. A control with the name of another axis (layer, head) selects the index along it.
+    The `chart` of a view is drawn beside the map, or alone if there is no map.
     """
 
     slug: ClassVar[str]  # the name of its folder
@@ -172,26 +177,26 @@ class View(ABC):
     needs: ClassVar[Needs] = Needs.RUN
     controls: ClassVar[tuple[Control, ...]] = ()
     items: ClassVar[tuple[Item, ...]] = ()
-    arrays: ClassVar[Mapping[str, str]] = {}  # in its numbers besides items: name -> axes, as in an item
+    arrays: ClassVar[Mapping[str, str]] = {}  # arrays in `numbers` besides the items: name -> axes
     files: ClassVar[tuple[File, ...]] = ()
-    endpoint: ClassVar[str | None] = None  # that programs call; None for one derived from settings and items
-    every_patch: ClassVar[bool] = False  # whether it needs all: not applicable where some were left out
-    # whether it begins with gradients: a rounded model's are another's
+    endpoint: ClassVar[str | None] = None  # for programs; None for one derived from settings and items
+    every_patch: ClassVar[bool] = False  # not applicable if patches were dropped
+    # starts from gradients: those of a rounded model belong to a different function
     float32_only: ClassVar[bool] = False
-    unprinted: ClassVar[str] = ""  # why it has no figure for print; none where it has one
-    on_request: ClassVar[bool] = False  # whether its numbers take so long that only who asks for them waits
-    averages: ClassVar[bool] = False  # whether it can also be drawn of a survey, the mean over pictures
-    set_control: ClassVar[str] = ""  # the choice by which a set of pictures is looked at, where there is one
-    most_pictures: ClassVar[int] = 1_000  # of a set, from the page
-    # whether its figure needs no pass, and stands there while one is made
+    unprinted: ClassVar[str] = ""  # reason why there is no figure for print; empty if there is one
+    on_request: ClassVar[bool] = False  # expensive: computed only when a visitor requests the numbers
+    averages: ClassVar[bool] = False  # can also be drawn for a survey, as the mean over images
+    set_control: ClassVar[str] = ""  # the choice that selects the protocol for a set of images, if any
+    most_pictures: ClassVar[int] = 1_000  # most images of a set on the page
+    # the figure needs no forward pass and is shown while one runs
     needs_no_pass: ClassVar[bool] = False
-    charted: ClassVar[tuple[str, ...] | None] = None  # the settings that change its chart; all by default
-    paired: ClassVar[bool] = False  # whether a figure is also of the second checkpoint, where there is one
-    sided: ClassVar[bool] = False  # whether it is of one picture, and may be asked to look at that one too
-    differs: ClassVar[tuple[str, ...]] = ()  # the items of which a difference can be shown: after - before
-    # of a video, where they are not given: so that nothing else moves
+    charted: ClassVar[tuple[str, ...] | None] = None  # settings that change the chart; None for all
+    paired: ClassVar[bool] = False  # a figure also covers the second checkpoint, if there is one
+    sided: ClassVar[bool] = False  # a figure of one image that can also use the second checkpoint
+    differs: ClassVar[tuple[str, ...]] = ()  # items that can be shown as a difference, after - before
+    # settings of a video unless given: they keep everything but the content fixed between frames
     video_defaults: ClassVar[Mapping[str, str]] = {}
-    extra_strings: ClassVar[Iterable[str]] = ()  # further English texts that it says
+    extra_strings: ClassVar[Iterable[str]] = ()  # further English texts of the view
 
     def __init_subclass__(cls, **more: Any):
         super().__init_subclass__(**more)
@@ -209,32 +214,36 @@ class View(ABC):
 
     @property
     def mapped(self) -> bool:
-        """Whether a script of the canvas draws it, for want of one in its folder."""
+        """True if a shared script draws the view because its folder has none."""
         return not self._has("view.js")
 
     @property
     def map(self) -> Item | None:
-        """The item that lies over the patches."""
+        """The item drawn over the patches; None if there is none."""
         return next((item for item in self.items if item.axes.split()[-2:] == ["row", "col"]), None)
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart | None:
-        """Its chart, which the browser, paper, reports and notebooks draw; none by default."""
+        """Return the chart for the browser, print, reports and notebooks; None by default."""
         return None
 
     def detail(self, subject: ViewContext, settings: Settings) -> tuple[Panel, ...]:
-        """What a print with its detail shows beside the figure."""
+        """Return the panels that a print with detail adds to the figure; none by default."""
         return ()
 
     def array(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
-        """One of the declared items as it travels, the chart among them."""
+        """Return a declared item, or the chart, as it is sent."""
         item = self.declared(name)
         if item.description == CHART:
             return json_bytes(to_json(self.chart(subject, settings)))
         return item.checked(self.item_values(subject, name, settings), subject.about)
 
     def plate(self, subject: ViewContext, settings: Settings, asked: printing.PrintStyle) -> FigureSpec:
-        """Its figure for print: its own, that of its figure.py where this is long, or of map and chart;
-        VitvizError says why there is none.
+        """Return the figure for print: that of the view's figure.py, else one derived from map and chart.
+
+        Views with a short figure override this method.
+
+        Raises:
+            VitvizError: If the view has no figure for print; the message gives the reason.
         """
         if not self.printable:
             raise VitvizError(self.unprinted or LocalizedText(printing.NO_PRINT, view=self.title))
@@ -244,13 +253,13 @@ class View(ABC):
         return room.plate(self, subject, settings, asked)
 
     def over_layers(self, settings: Settings, about: ModelShape) -> printing.FrameSettings:
-        """Each frame of its film over the layers, by name and settings; none where nothing grows."""
+        """Return label and settings of each frame of the video over the layers; () if none changes."""
         found = [one.name for one in self.controls if self.mapped and one.name in printing.GROWS]
         return printing.each(found[0], settings, about) if found else ()
 
     @property
     def printable(self) -> bool:
-        """Whether it has a figure for print."""
+        """True if the view has a figure for print."""
         own = type(self).chart is not View.chart or type(self).plate is not View.plate
         return (self.mapped or own or self._has("figure.py")) and not self.unprinted
 
@@ -258,15 +267,15 @@ class View(ABC):
         return (Path(__file__).with_name(self.slug) / file).is_file()
 
     def offered(self, subject: ViewContext) -> tuple[Control, ...]:
-        """The settings that are offered here: all by default."""
+        """Return the controls to offer for this subject; all by default."""
         return self.controls
 
     def unsupported(self, subject: ViewContext) -> str | None:
-        """Why this view does not exist for this model, as a sentence for the page; None where it does."""
+        """Return the reason why this view is not applicable to this model, for the page; else None."""
         return None
 
     def refused(self, subject: ViewContext) -> str | None:
-        """The same, or why it does not exist for this run."""
+        """Return the reason why this view is not applicable to this model or run, for the page; else None."""
         trace = subject.trace
         if self.misses_patches(subject):
             return LocalizedText(LEFT_OUT, view=self.title)
@@ -275,48 +284,51 @@ class View(ABC):
         return self.unsupported(subject)
 
     def misses_patches(self, subject: ViewContext) -> bool:
-        """Whether it does not exist because patches were left out, and would if they were painted over."""
+        """True if the view is unavailable only because patches were dropped."""
         return self.every_patch and subject.trace is not None and subject.trace.kept is not None
 
     def at_hand(self, subject: ViewContext, settings: Settings) -> bool:
-        """Whether its numbers keep nobody waiting: of what is made on request, whether it has been made."""
+        """True if the numbers need no long computation; for `on_request` views, if they are cached."""
         return not self.on_request
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
-        """The few values that the figure needs at once, as JSON; no file name or label to be used as HTML."""
+        """Return the few values that the figure needs at once, for JSON.
+
+        File names and labels in them must not be used as HTML.
+        """
         return {}
 
     def drawn_from(self, subject: ViewContext) -> tuple[Item, ...]:
-        """The items that its script asks for; of one of the canvas its map and its chart."""
+        """Return the items that the script requests; the shared scripts request the map and the chart."""
         drawn = {"chart", self.map and self.map.name}
         return tuple(item for item in self.items if not self.mapped or item.name in drawn)
 
     def likely(self, subject: ViewContext, name: str) -> tuple[str, ...]:
-        """Values that are worth holding of a setting whose kind does not bound them; none by default."""
+        """Return values of an unbounded setting that an export should include; none by default."""
         return ()
 
     @abstractmethod
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
-        """One of the declared items."""
+        """Return a declared item."""
 
     def item_values(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
-        """The same, or where the settings ask for it its difference."""
+        """Return a declared item, or its difference if the setting "difference" is on."""
         if name not in self.differs:
             return self.item(subject, name, settings)
         return changed(subject, settings, lambda one: self.item(one, name, settings))
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
-        """What the user takes home, by name; the same that the figure shows."""
+        """Return the arrays for export by name: the numbers that the figure shows."""
         return {
             item.name: self.item_values(subject, item.name, settings) for item in self.items if item.in_export
         }
 
     def axes(self) -> dict[str, str]:
-        """What each array of its numbers counts along, by name; a token axis begins with prefix tokens."""
+        """Return the axes of each array of `numbers`; a token axis starts with the prefix tokens."""
         return {**{item.name: item.axes for item in self.items}, **self.arrays}
 
     def filed(self, settings: Settings, grid: Grid) -> dict[str, Any]:
-        """The settings as files tell them: a token is its prefix token's name, or its patch's number."""
+        """Return the settings as written to files: a token is a prefix token's name or a patch number."""
         counted = {
             one.name for one in self.controls if isinstance(one, IntSetting | IntListSetting) and one.tokens
         }
@@ -325,11 +337,11 @@ class View(ABC):
         }
 
     def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
-        """One of the declared files; `upload` is the upright picture in RGB, where there is one."""
+        """Return a declared file; `upload` is the upright image in RGB, if there is one."""
         raise NotImplementedError(f"{self.slug} declares no files")
 
     def settings(self, given: Mapping[str, str], about: ModelShape | None = None) -> dict[str, Any]:
-        """Every control's value, checked, or its default; WrongSetting says what does not fit."""
+        """Return the checked value, or the default, of every control; WrongSetting for an invalid one."""
         known = {control.name: control for control in self.controls}
         for name in given:
             if name not in known:
@@ -341,20 +353,20 @@ class View(ABC):
         }
 
     def set_choice(self, given: str = "") -> str:
-        """How a set of pictures is looked at, checked; "" where that leaves no choice."""
+        """Return the checked value of `set_control`; "" if the view has no such choice."""
         if not self.set_control:
             return ""
         return self.settings({self.set_control: given} if given else {})[self.set_control]
 
     def declared(self, name: str) -> Item:
-        """An item by its name; Unknown for any other."""
+        """Return the item of this name; Unknown if there is none."""
         found = next((item for item in self.items if item.name == name), None)
         if found is None:
             raise Unknown(f"{self.title} has no numbers called {quoted(name)}.")
         return found
 
     def texts(self) -> set[str]:
-        """The English texts that it declares, which need translations."""
+        """Return all English texts that the view declares, for translation."""
         words = {text for name, text in vars(self.words).items() if name != "cites"}
         found = {
             self.title, self.unprinted, *words, *self.extra_strings, *(file.label for file in self.files)

@@ -1,10 +1,10 @@
-"""The settings of a view, declared once: from here come the page's fields, the links, the checks and the
-endpoints.
+"""Settings of a view, declared once for the page's fields, the links, the checks and the endpoints.
 
-A bound may be a number or the name of something that the model at hand decides: "layers", "heads", "tokens",
-"patches"; a default may be "middle", the token in the picture's middle. Layers and heads count from 1, tokens
-and patches from 0. A control without a label has no field: the figure sets it by itself, as when a patch is
-clicked. People name a place in the sequence otherwise: `placed`, and `sequential` back.
+A bound is a number or the name of a number that depends on the model: "layers", "heads", "tokens",
+"patches". A default may also be "middle", the token in the middle of the image. Layers and heads count from
+1, tokens and patches from 0. A control without a label has no field: the figure sets it, for example when a
+patch is clicked. `token_names` converts positions in the sequence to names for people; `sequential` converts
+them back.
 """
 
 import re
@@ -15,13 +15,13 @@ from typing import Any, ClassVar
 from vitviz.errors import WrongSetting, quoted
 from vitviz.traces.grid import Grid
 
-MOST = 99_999  # what a link may ask for before the model is known
-NAMED = ("layers", "heads", "patches", "tokens", "middle")  # what a bound or a default may name
+MOST = 99_999  # bound of a link's numbers before the model is known
+NAMED = ("layers", "heads", "patches", "tokens", "middle")  # names for bounds and defaults
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """How many layers and heads a model has, its grid of tokens, and what its classifier's outputs are."""
+    """Numbers of layers and heads of a model, its token grid, and the interpretation of its outputs."""
 
     layers: int
     heads: int
@@ -29,7 +29,7 @@ class ModelShape:
     head_type: str = "softmax"
 
     def number(self, bound: float | str) -> float:
-        """The bound itself, or what it names."""
+        """Return a bound as a number; resolves names such as "layers"."""
         if not isinstance(bound, str):
             return bound
         grid = self.grid
@@ -40,9 +40,13 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class Control:
-    """What every setting has; `info` is a sentence behind a question mark.
+    """Base class of settings.
 
-    `only` says where it changes anything: the other settings with values, one of which must be so.
+    Attributes:
+        name: Name of the setting.
+        label: Label of the field; empty for a setting without a field.
+        info: Sentence behind a question mark.
+        only: Other settings with values; the setting has an effect if at least one of them matches.
     """
 
     name: str
@@ -51,24 +55,28 @@ class Control:
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
 
     kind: ClassVar[str]
-    pattern: ClassVar[str] = "(?!)"  # what a link may hold, before `parse`
+    pattern: ClassVar[str] = "(?!)"  # syntax of the value in a link, before `parse`
 
     def parse(self, text: str, about: ModelShape | None = None) -> Any:
-        """The value of a text out of an address, in the model's bounds if known; WrongSetting for no such."""
+        """Return the value of a text from an address, within the model's bounds if `about` is given.
+
+        Raises:
+            WrongSetting: If the text is no valid value.
+        """
         raise NotImplementedError
 
     def start(self, about: ModelShape | None = None) -> Any:
-        """The default; empty where the model decides it, and is unknown."""
+        """Return the default; "" if it depends on the model and `about` is None."""
         if self.default not in NAMED:
             return self.default
         return about.number(self.default) if about else ""
 
     def applies(self, settings: Mapping[str, Any]) -> bool:
-        """Whether it changes anything beside these."""
+        """True if the setting has an effect, given the other settings."""
         return not self.only or any(settings[name] in values for name, values in self.only.items())
 
     def to_json(self, about: ModelShape) -> dict[str, Any]:
-        """As the page's script takes it, with the model's own bounds."""
+        """Return the declaration for the page's script, with the model's bounds."""
         told = {**vars(self), "kind": self.kind, "default": self.start(about)}
         return {
             name: about.number(value) if name in ("minimum", "maximum") else value
@@ -81,7 +89,7 @@ class Control:
 
 @dataclass(frozen=True)
 class Choice(Control):
-    """One of a few values, given with their texts; `of_values` are those for a head that gives values."""
+    """Choice among a few values with texts; `of_values` replaces `options` for a regression head."""
 
     options: tuple[tuple[str, str], ...] = ()
     default: str = ""
@@ -90,7 +98,7 @@ class Choice(Control):
     pattern = "[ -~]{1,40}"
 
     def known(self, about: ModelShape | None = None) -> tuple[tuple[str, str], ...]:
-        """The options in the model at hand."""
+        """Return the options for this model."""
         return self.of_values if self.of_values and about and about.head_type == "value" else self.options
 
     def parse(self, text: str, about: ModelShape | None = None) -> str:
@@ -118,7 +126,7 @@ class Slider(Control):
     minimum: float = 0
     maximum: float | str = 1
     step: float = 1
-    default: float | str = 0  # or what it names, such as "layers": the last
+    default: float | str = 0  # or a name such as "layers": the last one
     kind = "slider"
     pattern = r"-?\d{1,6}(\.\d{1,6})?(e-?\d)?"
 
@@ -137,7 +145,7 @@ class Slider(Control):
 
 @dataclass(frozen=True)
 class LayerRange(Control):
-    """First and last layer; none given means all."""
+    """First and last layer; an empty text means all layers."""
 
     default: str = ""
     kind = "layers"
@@ -155,7 +163,7 @@ class LayerRange(Control):
 
 @dataclass(frozen=True)
 class QuerySetting(Control):
-    """Which token asks: 'auto' (what the classifier reads), 'mean', a prefix's name, a patch's number."""
+    """Query token: 'auto' (the classifier's input), 'mean', a prefix token's name, or a patch number."""
 
     default: str = "auto"
     kind = "query"
@@ -177,8 +185,11 @@ class QuerySetting(Control):
 
 @dataclass(frozen=True)
 class IntSetting(Control):
-    """A whole number; of a token where `tokens`: it then means the same place on another grid. What is
-    `passing` only asks for something: no figure shows it, and no caption says it.
+    """Whole number.
+
+    Attributes:
+        tokens: True for the number of a token, which is mapped to the same position on another grid.
+        passing: True for a number that only steers requests: figures and captions do not depend on it.
     """
 
     minimum: int = 0
@@ -198,7 +209,7 @@ class IntSetting(Control):
 
 @dataclass(frozen=True)
 class IntListSetting(Control):
-    """Several whole numbers, joined by dots."""
+    """Whole numbers joined by dots, `most` at most."""
 
     maximum: int | str = MOST
     default: str = ""
@@ -220,7 +231,7 @@ class IntListSetting(Control):
 
 @dataclass(frozen=True)
 class Text(Control):
-    """A short text that fits a pattern, such as a list of heads."""
+    """Short text that matches the pattern `fits`, such as a list of heads."""
 
     default: str = ""
     fits: str = r"[ -~]{0,200}"
@@ -234,12 +245,12 @@ class Text(Control):
 
 
 def _counts(text: str, most: float) -> bool:
-    """Whether a text is a whole number from 0 to `most`; one of thousands of digits is not even read."""
+    """True if the text is a whole number from 0 to `most`; a text of 10 or more digits is not parsed."""
     return text.isascii() and text.isdecimal() and len(text) < 10 and int(text) <= most
 
 
 def _largest(maximum: float | str, about: ModelShape | None) -> float:
-    """A bound in the model at hand; where that is unknown, what a link may ask for."""
+    """Return a bound as a number; MOST if it depends on the model and `about` is None."""
     if about:
         return about.number(maximum)
     return MOST if isinstance(maximum, str) else maximum
@@ -254,7 +265,7 @@ DIFFERENCE = Choice(
 
 
 def token_names(tokens: int | tuple[int, ...], grid: Grid) -> Any:
-    """One place in the sequence, or several, as people name them: a prefix token's name, or a patch from 0.
+    """Return the name of one or several positions in the sequence: a prefix token's name or a patch from 0.
 
     >>> token_names((0, 106), Grid(14, 14, (16, 16), ("class",)))
     ['class', 105]
@@ -265,7 +276,7 @@ def token_names(tokens: int | tuple[int, ...], grid: Grid) -> Any:
 
 
 def sequential(text: str, grid: Grid) -> int:
-    """The place in the sequence of what `placed` names; WrongSetting for any other text."""
+    """Return the position in the sequence of a name from `token_names`; WrongSetting for any other text."""
     if text in grid.prefix_names:
         return grid.prefix_names.index(text)
     if not _counts(text, grid.patches - 1):

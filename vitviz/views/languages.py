@@ -1,7 +1,7 @@
-"""The languages that vitviz speaks: English, Simplified Chinese and Korean.
+"""Languages of vitviz: English, Simplified Chinese and Korean.
 
-An English text is the key of its translations, which lie where it is said: in a view's folder, with the
-canvas, or with the page.
+An English text is the key of its translations. They are stored beside the code that uses the text: in a
+view's folder, with the frontend, or with the page.
 """
 
 import json
@@ -15,9 +15,9 @@ NAMES = {"en": "English", "zh-CN": "中文", "ko": "한국어"}
 
 
 def translated(text: str, tag: str, **parts: str) -> str:
-    """The text in a language, English where it has none; `parts` fill its braces and are translated too.
+    """Return the text in a language, or in English if there is no translation.
 
-    What a visitor wrote stays as it is.
+    `parts` fill the braces of the text and are translated too. A visitor's own text is not translated.
 
     >>> translated("Reset", "en"), translated("{value} of {count}", "en", value=1, count=2)
     ('Reset', '1 of 2')
@@ -32,13 +32,13 @@ def translated(text: str, tag: str, **parts: str) -> str:
 
 
 def worded(labels: Iterable[str]) -> list[str]:
-    """Those of a visitor's own words that the page has too, and would translate."""
+    """Return the labels that a visitor wrote but that are also texts of the page with a translation."""
     return [one for one in labels if isinstance(one, Verbatim) and any(one in texts(tag) for tag in NAMES)]
 
 
 @cache
 def texts(tag: str) -> Mapping[str, str]:
-    """English text → translation, out of every room's own file; empty for English."""
+    """Return English text → translation from all files of the language; empty for English."""
     if tag == "en":
         return {}
     found = sorted(Path(__file__).parents[1].rglob(f"*{tag}.json"))

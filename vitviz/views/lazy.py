@@ -1,4 +1,4 @@
-"""Modules that load torch, which a page that is being built has no use for: imported when first used."""
+"""Modules that load torch, imported on first use: building the page does not need them."""
 
 from importlib import import_module
 from types import ModuleType

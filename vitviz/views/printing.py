@@ -1,8 +1,8 @@
-"""What the print figures of several views share: how tokens are called, and a map over the picture.
+"""Shared parts of the print figures: names of tokens and sources, and the map over the image.
 
-A view's figure for print is its method `plate`, or where this is long `plate(view, subject, settings, asked)`
-in figure.py of its folder, made of the same items as its figure on the page. A view that the shared map
-draws needs none.
+A view's figure for print is its method `plate` or, if that is long, the function
+`plate(view, subject, settings, asked)` in the figure.py of its folder. Both use the same items as the figure
+on the page. A view drawn by the shared map needs neither.
 """
 
 import re
@@ -22,14 +22,20 @@ from vitviz.views.subject import Settings, ViewContext
 NOTHING_GROWS = "{view} has no video over the layers: it does not change from layer to layer."
 NO_PRINT = "{view} has no figure for print: it is drawn only in the browser."
 FrameSettings = tuple[tuple[str, dict[str, Any]], ...]  # each frame's label and settings
-GROWS = {"layer": "Layer {layer}", "depth": "Depth {depth}"}  # settings that a film goes through: its labels
-PINS = ("#e69f00", "#56b4e9", "#009e73", "#cc79a7")  # Okabe and Ito, told apart with any colour vision
+GROWS = {"layer": "Layer {layer}", "depth": "Depth {depth}"}  # settings that vary in a video: frame labels
+PINS = ("#e69f00", "#56b4e9", "#009e73", "#cc79a7")  # Okabe and Ito, distinct with any colour vision
 
 
 @dataclass(frozen=True, eq=False)
 class PrintStyle:
-    """How a figure is wanted: with its detail or alone, light or dark, in which language; `upload` is the
-    upright picture, if there is one, and `picture` what it is called, of a sample its name.
+    """Style of a print figure.
+
+    Attributes:
+        detail: True to add the panels with detail.
+        upload: The upright image, if there is one.
+        picture: Name of the image or sample.
+        dark: True for a dark background.
+        language: Tag of the language, such as "en".
     """
 
     detail: bool = False
@@ -43,23 +49,23 @@ ALONE = PrintStyle()
 
 
 def patch_name(patch: int) -> LocalizedText:
-    """A patch, counted from 0, as the page calls it."""
+    """Return the page's name of a patch, given from 0."""
     return LocalizedText("Patch {number}", number=patch + 1)
 
 
 def place_name(grid: Grid, patch: int) -> LocalizedText:
-    """Where it lies."""
+    """Return the row and column of a patch, given from 0, as text."""
     return LocalizedText("row {row}, column {col}", row=patch // grid.cols + 1, col=patch % grid.cols + 1)
 
 
 def prefix_name(name: str) -> str:
-    """A prefix token as a reader knows it."""
+    """Return the reader's name of a prefix token."""
     numbered = re.fullmatch(r"register (\d+)", name)
     return LocalizedText("register {number}", number=numbered[1]) if numbered else name
 
 
 def token_name(grid: Grid, token: int) -> str:
-    """A token, counted with the prefix, and where it lies."""
+    """Return the name of a token, counted with the prefix, and the row and column of a patch."""
     if token < grid.prefix:
         return LocalizedText("the {name} token", name=prefix_name(grid.prefix_names[token]))
     patch = token - grid.prefix
@@ -79,29 +85,29 @@ WRITERS = {
 
 
 def writer_name(kind: str, *place: int) -> LocalizedText:
-    """Who wrote, by its kind, its layer and its head, from 1."""
+    """Return the name of a source from its kind, layer and head, from 1."""
     return LocalizedText(WRITERS[kind], **dict(zip(("layer", "head"), place, strict=False)))
 
 
 def writer_numbers(writer) -> tuple:
-    """A writer's kind, with its layer and head from 1."""
+    """Return the kind of a source with its layer and head, from 1."""
     return writer.kind, *(one + 1 for one in writer[1:] if one is not None)
 
 
 def join_texts(*texts: str, by: str = " · ") -> LocalizedText:
-    """Texts with a dot between them, or what is said."""
+    """Join texts with a dot, or with `by`."""
     names = [f"part{i}" for i in range(len(texts))]
     return LocalizedText(by.join(f"{{{name}}}" for name in names), **dict(zip(names, texts, strict=True)))
 
 
 def each(name: str, settings: Settings, about: ModelShape) -> FrameSettings:
-    """A film over all that a setting of GROWS may say is in view; depth 0 enters the first layer."""
+    """Return the frames of a video over all values of a setting of GROWS; depth 0 enters the first layer."""
     places = range(int(name == "layer"), about.layers + 1)
     return tuple((LocalizedText(GROWS[name], **{name: one}), {**settings, name: one}) for one in places)
 
 
 def growing(first: int, last: int, asked: Callable[[int], dict[str, Any]]) -> FrameSettings:
-    """A film that grows by a layer, counted from 1, with each frame; `asked` are its settings up to one."""
+    """Return the frames of a video that adds one layer (from 1) per frame; `asked(last)` are the settings."""
     ends = range(first, last + 1)
     return tuple(
         (LocalizedText("Layers {first} to {last}", first=first, last=one), asked(one)) for one in ends
@@ -109,7 +115,7 @@ def growing(first: int, last: int, asked: Callable[[int], dict[str, Any]]) -> Fr
 
 
 def signed(value: float) -> str:
-    """A number with its sign.
+    """Format a number with its sign and two decimals.
 
     >>> signed(0.5), signed(-1.234)
     ('+0.50', '−1.23')
@@ -118,12 +124,12 @@ def signed(value: float) -> str:
 
 
 def fixed(value: float, digits: int = 3) -> str:
-    """A number with so many digits behind the point, and a minus sign that is one; zero has none."""
+    """Format a number with `digits` decimals and a true minus sign; zero has no sign."""
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def over_which(subject: ViewContext) -> LocalizedText:
-    """Over which pictures something is that is made from a set of them."""
+    """Return the text with the number of images that a result of a set is based on."""
     if subject.survey is None:
         return LocalizedText(
             "Based on {count} crops of the four sample images.", count=subject.sampled().images
@@ -134,7 +140,7 @@ def over_which(subject: ViewContext) -> LocalizedText:
 
 
 def scaled(settings: Settings, values: np.ndarray, scale: Scale) -> Scale:
-    """The scale of such values; even about zero where they are a difference."""
+    """Return the scale; for a difference, one symmetric about zero that covers the values."""
     if settings.get("difference") != "on":
         return scale
     most = balanced(values)
@@ -142,7 +148,7 @@ def scaled(settings: Settings, values: np.ndarray, scale: Scale) -> Scale:
 
 
 def shape_of(grid: Grid) -> float:
-    """Height / width of the grid in pixels."""
+    """Return height / width of the grid in pixels."""
     return grid.pixels[0] / grid.pixels[1]
 
 
@@ -154,7 +160,7 @@ def box_on(upload: np.ndarray, view: Any) -> tuple[float, float, float, float]:
 
 
 def image_seen(subject: ViewContext, asked: PrintStyle, grey: bool = False) -> np.ndarray:
-    """What the model saw: cut from the upload at its own resolution, else the model's input."""
+    """Return the model's crop at the upload's resolution; without an upload, the model's input."""
     view = subject.trace.view
     picture = view.picture
     if asked.upload is not None:
@@ -177,13 +183,13 @@ def map_over_image(
     opacity: float = 0.72,
     pixels: np.ndarray | None = None,
 ) -> Map:
-    """A map over what the model saw, in patches as sharp as the numbers are."""
+    """Return a map over the image as the model sees it, one sharp-edged cell per patch."""
     picture = image_seen(subject, asked, grey=scale is not None and scale.colours == "balance")
     return Map(title, picture, values, pixels, scale, None, opacity, False, marks, shape_of(subject.grid))
 
 
 def derived(view, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-    """The figure of a view without a figure.py: its map, its chart, or both, and what it adds in detail."""
+    """Return the figure of a view without a figure.py: map, chart or both, and the panels with detail."""
     chart = view.chart(subject, settings)
     mapped = view.map and shared(view, subject, settings, asked)
     panels = tuple(one for one in (mapped, chart) if one is not None)
@@ -193,7 +199,7 @@ def derived(view, subject: ViewContext, settings: Settings, asked: PrintStyle) -
 
 
 def shared(view, subject: ViewContext, settings: Settings, asked: PrintStyle) -> Map:
-    """What the shared map draws: its item over the patches, about zero or not."""
+    """Return the shared map: the item over the patches, on a scale symmetric about zero if it is signed."""
     item = view.map
     values = view.item_values(subject, item.name, settings)
     lower = {control.name: control.minimum for control in view.controls if hasattr(control, "minimum")}

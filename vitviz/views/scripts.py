@@ -1,8 +1,7 @@
-"""The scripts that draw views, as text: those of the canvas and of the views, and two that are made here; and
-what each is told in JSON, of the model, the picture and the view.
+"""Source text of the scripts that draw views, and the JSON that they receive about model, image and view.
 
-Colour maps are computed, and the list of views stands in Python. Whoever draws a view hands them to a
-browser: the page serves them, a notebook's cell carries them.
+Two modules are generated here, because colour maps are computed and the list of views is in Python. The page
+serves the scripts; a notebook cell embeds them.
 """
 
 import base64
@@ -21,19 +20,19 @@ MAP, CHART = "frontend/map.js", "frontend/chart.js"  # draw every view that has 
 
 
 def script_of(slug: str) -> str:
-    """The module that draws a view: its own, the shared map, or the chart where nothing lies over patches."""
+    """Return the path of the module that draws a view: its own, else the shared map, else the chart."""
     view = next((one for one in VIEWS if one.slug == slug and one.mapped), None)
     return f"views/{slug}/view.js" if view is None else MAP if view.map else CHART
 
 
 def files(ending: str, rooms: tuple[str, ...] = ROOMS) -> dict[str, str]:
-    """The text of every file of a kind, by its path in the package, in order."""
+    """Return the text of every file with this ending, by its path in the package, sorted."""
     found = sorted(path for room in rooms for path in (PACKAGE / room).rglob(f"*{ending}"))
     return {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in found}
 
 
 def generated() -> dict[str, str]:
-    """The modules that lie in no file."""
+    """Return the text of the generated modules, by path: colour maps and list of views."""
     colours = {name: base64.b64encode(table.tobytes()).decode() for name, table in TABLES.items()}
     return {
         "frontend/colormaps.js": f"export default {json.dumps(colours)};\n",
@@ -42,7 +41,7 @@ def generated() -> dict[str, str]:
 
 
 def framed(subject: ViewContext, slug: str) -> dict[str, Any]:
-    """What every figure is told of the model and the picture."""
+    """Return the JSON about model and image that every figure receives."""
     grid, about, view = subject.grid, subject.about, subject.seen
     cells = {"rows": grid.rows, "cols": grid.cols}
     without = subject.trace.without if subject.trace is not None else Ablation()
@@ -66,7 +65,7 @@ def framed(subject: ViewContext, slug: str) -> dict[str, Any]:
 
 
 def declared(view: View, subject: ViewContext) -> dict[str, Any]:
-    """Its settings with the model's own bounds, and its items."""
+    """Return the JSON about a view: its settings with the model's bounds, and its items."""
     return {
         "controls": [control.to_json(subject.about) for control in view.offered(subject)],
         "items": {item.name: list(item.depends) for item in view.items},

@@ -1,4 +1,4 @@
-"""What several views need of a trace, computed once and forgotten with it."""
+"""Quantities of a trace that several views need, cached with the trace."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ if TYPE_CHECKING:
     from vitviz.traces.trace import Trace
     from vitviz.views.subject import ViewContext
 
-ClassTarget = int | tuple[int, int]  # a class, or a rather than b
+ClassTarget = int | tuple[int, int]  # a class, or (a, b) for a rather than b
 WHOLE = "This test needs the full model. Restore removed parts first."
 
 
 def distances_of(subject: ViewContext) -> Distances:
-    """Distance and mass on the prefix of a trace, from one pass over its layers."""
+    """Return the attention distances and the mass on prefix tokens of a trace."""
     return subject.once("distances", lambda: analyses.distances(subject.trace))
 
 
 def passes_of(subject: ViewContext, target: ClassTarget, patches_as: str = "dropped") -> SaliencyInputs:
-    """The passes of maps on the untouched model, within `once_by_passes`; finds are kept, never the model."""
+    """Return the passes that saliency maps need, on the model with nothing removed.
+
+    Call within `once_by_passes`. Only results are cached, never the model.
+    """
 
     def keep(name, make):
         return subject.once(f"{name} {target}", make)
@@ -47,7 +50,7 @@ def passes_of(subject: ViewContext, target: ClassTarget, patches_as: str = "drop
 def relevance_of(
     subject: ViewContext, target: ClassTarget, method: str, steps: int | None = None
 ) -> SaliencyMap:
-    """One method's map, the same in every view."""
+    """Return the map of one method, shared by all views."""
 
     def make():
         return lazy.saliency.relevance_of(passes_of(subject, target), method, steps=steps)
@@ -56,7 +59,11 @@ def relevance_of(
 
 
 def target_of(subject: ViewContext, asked: str) -> ClassTarget:
-    """The class that a setting such as "top", "7" or "7-3" (7 less 3) asks about; WrongSetting for none."""
+    """Return the class named by a setting such as "top", "7" or "7-3" (7 minus 3).
+
+    Raises:
+        WrongSetting: If there is no such class.
+    """
     count = subject.trace.logits.numel()
     if asked == "top":
         return int(subject.trace.logits.argmax())
@@ -69,7 +76,7 @@ def target_of(subject: ViewContext, asked: str) -> ClassTarget:
 
 
 def class_name(trace: Trace, index: int) -> str:
-    """A class by its label, or as the page says its number where the labels are not those of the logits."""
+    """Return the label of a class, or its number as a text if the labels do not match the logits."""
     known = len(trace.labels) == trace.logits.numel()
     if known:
         return trace.labels[index]
@@ -78,7 +85,7 @@ def class_name(trace: Trace, index: int) -> str:
 
 
 def target_name(subject: ViewContext, asked: str) -> str:
-    """What `target_of` names, as a reader knows it."""
+    """Return the reader's name of the class, or pair of classes, of `target_of`."""
     target = target_of(subject, asked)
     if not isinstance(target, tuple):
         return class_name(subject.trace, target)
@@ -87,8 +94,9 @@ def target_name(subject: ViewContext, asked: str) -> str:
 
 
 def likeliest(trace: Trace, count: int) -> list[dict[str, Any]]:
-    """The likeliest classes with their names, logits and probabilities, for a picker; of values the largest,
-    as "value".
+    """Return the `count` most likely classes with names, logits and probabilities, for a picker.
+
+    For a head of values, these are the largest outputs, under the key "value".
     """
     top = trace.logits.topk(min(count, trace.logits.numel()))
     scores = trace.scores()
@@ -99,17 +107,17 @@ def likeliest(trace: Trace, count: int) -> list[dict[str, Any]]:
 
 
 def score_text(score: float, subject: ViewContext) -> str:
-    """A class's probability in per cent; a value as it is."""
+    """Format the probability of a class in per cent, or a value unchanged."""
     return number(score) if subject.trace.head_type == "value" else f"{100 * score:.1f} %"
 
 
 def json_bytes(value: Any) -> np.ndarray:
-    """JSON as an item of bytes."""
+    """Return a value as JSON, in an array of bytes (uint8)."""
     return np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Rows with the same names as a table."""
+    """Return rows with the same keys as a CSV table with a header."""
     file = io.StringIO()
     writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -118,12 +126,12 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def ledger_of(subject: ViewContext) -> LogitTerms:
-    """What all accounts of a trace have in common; UnsupportedModel where there is none that balances."""
+    """Return the logit terms of a trace for all targets; UnsupportedModel if they do not sum to the logit."""
     return subject.once("ledger", lambda: lazy.attribution.balanced_ledger(subject.inspector, subject.trace))
 
 
 def ensure_recorded(subject: ViewContext) -> None:
-    """Sees that what every part wrote in a trace's pass is recorded."""
+    """Record the outputs of all sources in the trace's pass, unless they are recorded."""
     subject.once_by_passes(
         "written", lambda: bool(lazy.circuits.record_stream(subject.inspector, subject.trace))
     )
@@ -133,7 +141,10 @@ def writers_of(
     subject: ViewContext, asked: ClassTarget, layer: int, head: int, via: Sequence = (),
     relative: bool = False
 ) -> Upstream:  # fmt: skip
-    """Who wrote what a head reads, from 0, on its way to an answer through the heads `via`."""
+    """Return the sources of a head's input with their contributions to a logit through the heads `via`.
+
+    Layers and heads count from 0.
+    """
 
     def make():
         ensure_recorded(subject)
@@ -146,8 +157,12 @@ def writers_of(
 
 
 def taken_away(subject: ViewContext, layer: int) -> Tensor:
-    """What each part of a layer (from 0) takes of every logit when it goes alone: part, class.
-    UnsupportedModel where something has been taken away already.
+    """Return the drop of every logit if one component of a layer (from 0) is ablated: (part, class).
+
+    Rows are the heads, then the MLP.
+
+    Raises:
+        UnsupportedModel: If a component or patch has been removed already.
     """
     if subject.trace.without:
         raise UnsupportedModel(LocalizedText(WHOLE))

@@ -1,4 +1,4 @@
-"""What a view looks at: a checkpoint and, unless weights alone matter, a picture's trace or a survey."""
+"""Input of a view: a checkpoint and, unless only weights matter, the trace of an image or a survey."""
 
 from __future__ import annotations
 
@@ -19,18 +19,28 @@ ComputeOnce = Callable[[str, Callable[[], T]], T]
 
 
 class ViewContext:
-    """A model is loaded only where a view asks for it: what the trace alone answers never brings it back.
+    """Checkpoint, trace or survey, and caches for one view.
 
-    `once(name, make)` makes what several items share a single time, however many ask at once;
-    `once_of_weights` the same for what depends on the checkpoint and the input size and on no picture, and
-    `once_by_passes` for what takes passes of its own, which on a server wait for their turn; `made(name)`
-    says whether such a thing is there already. `another(name)` is another picture by the same checkpoint, and
-    `training()` this one at every step of the checkpoint's training.
-    `sampled()` surveys the pictures that come with vitviz, `film()` does so at every step of the checkpoint's
-    training, and `beside` is the second checkpoint: for views that look at many pictures. `grid` and `seen()`
-    are the patch grid and the picture as the model gets it, where there is no trace yet that tells them.
-    `original()` is the picture as it was, not retouched and with nothing taken away; None where this is that.
-    Of a video's frame `fitted(name, fit)` is what `fit` makes of its frames' subjects, made a single time.
+    The model is loaded only if a view needs it; numbers that need only the trace never reload an evicted
+    model.
+
+    Args:
+        inspector: The loaded checkpoint, or a function that loads it.
+        trace: Trace of the image, if any.
+        survey: Survey of a set of images, if any.
+        once: `once(name, make)` computes a value shared by several items once, even for parallel requests.
+        once_of_weights: As `once`, for values that depend on the checkpoint and the input size only.
+        once_by_passes: As `once`, for values that need their own forward passes; a server queues these.
+        sampled: Surveys the images that come with vitviz. For views of many images.
+        beside: The second checkpoint, if any. For views that compare two.
+        film: Surveys the images that come with vitviz at every step of the checkpoint's training.
+        grid: The patch grid, if there is no trace yet.
+        seen: Returns the model input, if there is no trace yet.
+        made: `made(name)` is True if the value of this name is cached.
+        another: `another(name)` is another image with the same checkpoint.
+        training: Returns this image at every step of the checkpoint's training.
+        fitted: For a frame of a video: `fitted(name, fit)` calls `fit` once on the contexts of all frames.
+        original: Returns the unedited image with nothing removed; None if this is that image.
     """
 
     def __init__(
@@ -68,7 +78,7 @@ class ViewContext:
         return self._inspector
 
     def _sample(self, name: str) -> ViewContext:
-        """One of the pictures that come with vitviz, at the same input size."""
+        """Return the context of an image that comes with vitviz, at the same input size."""
         size = self.trace.view.picture.shape[:2]
         return ViewContext(self.inspector, self.inspector.trace(sample_image(name), size, self.trace.without))
 
@@ -88,23 +98,23 @@ class ViewContext:
 
     @property
     def seen(self) -> ModelInput | None:
-        """The picture as the model gets it; None where there is none, as of a survey."""
+        """The model input; None if there is none, as for a survey."""
         if self.trace is not None:
             return self.trace.view
         return self._seen() if self._seen else None
 
     @property
     def awaited(self) -> bool:
-        """Whether it is one picture's, whose trace is still to be made."""
+        """True if this is one image whose trace is still pending."""
         return self.trace is None and self._seen is not None
 
     @property
     def about(self) -> ModelShape:
-        """What the bounds of settings depend on."""
+        """The shape of the model, which bounds the settings."""
         if self.trace is not None:
             layers = self.trace.layers
             return ModelShape(len(layers), layers[0].heads, self.trace.grid, self.trace.head_type)
         if self.survey is not None:
             survey = self.survey
             return ModelShape(survey.layers, survey.heads, survey.grid, survey.head_type)
-        return ModelShape(MOST, MOST, self.grid)  # of weights alone, no view asks for a layer or head
+        return ModelShape(MOST, MOST, self.grid)  # views of weights have no setting for layers or heads

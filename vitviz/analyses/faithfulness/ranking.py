@@ -23,12 +23,11 @@ from vitviz.traces.localized_text import LocalizedText
 ALIKE = "alike"
 ALSO = (ALIKE, "hit", "energy")  # of a method, independent of the way patches are removed
 NO_RANK = (
-    "{method} is not ranked: it does not apply to {count} of {pictures} pictures. The first is {name}:"
-    " {reason}"
+    "{method} is not ranked: it does not apply to {count} of {pictures} images. The first is {name}: {reason}"
 )
 NOT_ALIKE = (
-    "{method} is not compared between two classes: for {count} of {pictures} pictures it has no map of the"
-    " second. The first is {name}: {reason}"
+    "{method} is not compared between two classes: for {count} of {pictures} images, there is no map of"
+    " the second class. The first is {name}: {reason}"
 )
 
 
@@ -152,22 +151,17 @@ HEAD = (
     "energy in box",
 )  # fmt: skip
 
-NOTHING = "No map is better than chance here."
-BEST = "{best} is best here; {count} of {total} maps beat chance."
-TIED = "{best} is best here, but not by more than chance; {count} of {total} maps beat it."
-LEVEL = "No further behind the best than chance reaches: {others}."
-OVER_NOTHING = "Over {pictures} pictures no map tells better than chance which patches the answer hangs on."
-OVER_BEST = (
-    "Over {pictures} pictures {best} tells best which patches the answer hangs on; {count} of {total} maps"
-    " beat chance."
-)
+NOTHING = "No method beats random maps here."
+BEST = "{best} ranks first. {count} of {total} methods beat random maps."
+TIED = "{best} ranks first, but its lead is within noise. {count} of {total} methods beat random maps."
+LEVEL = "Statistically tied with the best: {others}."
+OVER_NOTHING = "Over {pictures} images, no method beats random maps."
+OVER_BEST = "Over {pictures} images, {best} ranks first. {count} of {total} methods beat random maps."
 OVER_TIED = (
-    "Over {pictures} pictures {best} lies first and cannot be told from {others}; {count} of {total} maps"
-    " beat chance."
+    "Over {pictures} images, {best} ranks first, statistically tied with {others}. {count} of {total}"
+    " methods beat random maps."
 )
-OVER_ONE = (
-    "One picture says nothing about others, and has no standard error: choose two or more, better fifty."
-)
+OVER_ONE = "One image has no standard error. Choose two or more images, ideally fifty."
 
 
 def verdict(trial: Faithfulness, score: str | None = None) -> LocalizedText:

@@ -1,10 +1,10 @@
-"""Endpoints for programs: what the page shows, as JSON, for `gradio_client` and any other HTTP client.
+"""Endpoints for programs: the page's results as JSON, for `gradio_client` and any other HTTP client.
 
-Names, parameters and shapes are a promise (docs/api.md has an example of each); the page's own listeners are
-private. A view that brings no endpoint of its own has one with parameters from its settings and answers from
-its items. Type hints and docstrings become Gradio's documentation, so they are real objects here and not
-strings: this file does without `from __future__ import annotations`. Layers and heads count from 1, as on
-the page; patches from 0, row by row.
+Names, parameters and shapes are a stable interface (docs/api.md has an example of each); the page's own
+listeners are private. A view without an endpoint of its own gets a derived one: parameters from its settings,
+results from its items. Gradio's documentation is built from type hints and docstrings, so type hints must be
+objects rather than strings: this file has no `from __future__ import annotations`. Layers and heads are
+counted from 1, as on the page; patches from 0, row by row.
 """
 
 import base64
@@ -146,7 +146,7 @@ class Endpoints:
         trace = self._subject(image, checkpoint).trace
         layer = whole(layer, "layer", 1, len(trace.layers))
         head = whole(head, "head", 1, trace.layers[layer - 1].heads)
-        query = str(query)  # of thousands of digits Python makes no number
+        query = str(query)  # Python converts no strings of thousands of digits
         asked = int(query) if query.isdecimal() and len(query) < 10 else query
         of = analyses.attends_to if direction == "attends to" else analyses.attended_by
         weights = of(trace, layer - 1, asked)[head - 1].numpy()
@@ -380,7 +380,7 @@ class Endpoints:
             a list of {name, architecture, source, input_size: [channels, height, width], trained_on, licence,
             paper, note, on_disk}
         """
-        # not where it lies
+        # without the path on the server
         fields = "name architecture source input_size trained_on licence paper note on_disk".split()
         return [{name: getattr(one, name) for name in fields} for one in self._studio.checkpoints.offered()]
 
@@ -461,12 +461,14 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
         chosen = {control.name: values.pop(control.name) for control in controls}
         if of_picture:
             subject = endpoints._subject(**values)
-        elif view.paired:  # of a set: any photograph's key will do
+        elif view.paired:  # a set does not depend on the image, so any key works
             subject = endpoints._studio.subject(endpoints._key(samples()[0].name, **values))
         else:
             subject = ViewContext(endpoints._inspector(**values))
         for name in chosen.keys() & tokens:
-            given_token = "" if chosen[name] is None else str(chosen[name])  # a program may send 0 for "0"
+            given_token = (
+                "" if chosen[name] is None else str(chosen[name])
+            )  # a program may send the number 0 for "0"
             chosen[name] = sequential(given_token, subject.grid) if given_token else None
         settings = view.settings(
             {name: str(one) for name, one in chosen.items() if one is not None}, subject.about
@@ -532,7 +534,7 @@ def _as_gradio_error(fn: Callable, turn: Callable[[], AbstractContextManager] = 
         try:
             with request_context.asking(request_context.direct()), one_answer(), turn():
                 return fn(*given, **named)
-        except Exception as error:  # which would reach the caller as "error: null"
+        except Exception as error:  # the caller would otherwise get "error: null"
             if not isinstance(error, VitvizError):
                 log.exception("An endpoint failed")
             raise gr.Error(in_english(error), print_exception=False) from error

@@ -1,4 +1,4 @@
-"""Export figures: check the parameters of an address or a program, then draw."""
+"""Export figures: check the parameters of a request, then draw."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ TOO_LARGE = (
     "This figure would have {count} million pixels; the limit is {most} million. Reduce the "
     "width or the dots per inch, or choose SVG or PDF."
 )
-USUAL = 4_000_000  # pixels; what has more is drawn alone
+USUAL = 4_000_000  # pixels; larger figures are drawn alone
 
 
 def figure(
@@ -49,7 +49,7 @@ def of_settings(
 
 
 def write_figure(studio: AnalysisService, made: Figure, form: str, width: float | None, dpi: int) -> bytes:
-    """Draw and write the file in a turn. Raises TooMuch above this server's limit of pixels."""
+    """Draw and encode the file in a drawing turn. Raises TooMuch above this server's limit of pixels."""
     pixels, most = made.pixels(width, dpi) if form == "png" else 0, studio.settings.limits.pixels
     if pixels > most:
         raise TooMuch(LocalizedText(TOO_LARGE, count=round(pixels / 1e6), most=round(most / 1e6)))
@@ -65,7 +65,7 @@ def asked_for(
     view, subject = studio.view(slug), studio.subject(key)
     settings = view.settings(wanted.theirs, subject.about)
     if view.on_request and not view.refused(subject) and not view.at_hand(subject, settings):
-        raise VitvizError(NOT_YET)  # it would first have to wait for what is asked for by a button
+        raise VitvizError(NOT_YET)  # drawing would run a computation that visitors start with a button
     made = figure(studio, key, slug, wanted.theirs, wanted.look())
     width, dpi = wanted.number("width", ""), wanted.number("dpi", "300")
     return write_figure(studio, made, ending, width, dpi), f"{made.name}.{ending}"
@@ -93,8 +93,10 @@ def settings_of(text: str) -> dict[str, str]:
 
 
 class FigureRequest:
-    """What an address says under `prefix` of the file that it asks for, each part checked; `theirs` is all
-    else. Unknown for a form of file, or something asked of it, that there is not.
+    """Check the export parameters of a query.
+
+    Parameters that begin with `prefix` are checked; `theirs` holds all others. Raises Unknown for an unknown
+    parameter or an unsupported file format.
     """
 
     def __init__(

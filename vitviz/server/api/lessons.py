@@ -1,9 +1,9 @@
-"""A lesson: everything on the page as one zip, and read back as what was seen.
+"""Lessons: export the state of the page as one zip, and restore the page from such a zip.
 
-In the zip the numbers are those on the screen: each view's come from the same call as its own download, with
-the settings that stand in the page; what a view cannot show for this model is left out, and settings.json
-says why. What is read back is a stranger's: its pictures as any upload, its description as any link. It
-decides nothing that a visitor could not choose by hand.
+The numbers in the zip equal those on the screen: each view's numbers come from the same call as that view's
+own download, with the page's settings. Views that are unavailable for this model are omitted; settings.json
+gives the reasons. An imported zip is untrusted: its images are checked like uploads and its description like
+a link. A lesson can only set what a visitor can also set by hand.
 """
 
 import io
@@ -33,9 +33,9 @@ from vitviz.views import VIEWS, Needs, ViewContext
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
 
-# the last is a file of classes as it was given, whatever its ending
+# the last is a class file as uploaded, whatever its extension
 TOLD, PICTURE, OTHER, VECTORS = "settings.json", "upload.jpg", "other.jpg", "classes"
-MOST_TOLD = 2**20  # bytes of the description; one of two checkpoints has ten thousand
+MOST_TOLD = 2**20  # bytes of the description; that of two checkpoints has about ten thousand
 MOST_OFFERED = 100
 NO_LESSON = "This zip is not a lesson. Use an unchanged zip from “Download all” on a vitviz page."
 OUTDATED = (
@@ -84,11 +84,11 @@ class Lesson:
     """State restored from a zip: `seen` has checkpoint, sample, view, edits; `settings` has every view's."""
 
     seen: links.Link
-    settings: dict[str, dict[str, str]]  # view -> name -> text, each one checked
-    picture: bytes | None  # none of a sample, which every page has
+    settings: dict[str, dict[str, str]]  # view -> name -> text, each checked
+    picture: bytes | None  # None for a sample, which every page has
     vectors: bytes | None = None  # a file of classes
-    other: bytes | None = None  # one's own photograph that a piece was laid onto
-    head_type: str | None = None  # by which its files were made; None of one written before that was read
+    other: bytes | None = None  # the visitor's own image that a region was pasted onto
+    head_type: str | None = None  # for the files' scores; None in lessons written before this field existed
 
     def outdated(self, inspector: "Inspector") -> LocalizedText | None:
         """Return a warning if the lesson's scores differ from this model's, else None."""
@@ -100,12 +100,13 @@ class Lesson:
 
 
 def everything(studio: AnalysisService, key: str, given: QueryTexts) -> bytes:
-    """The zip for one run.
+    """Return the zip for one run.
 
-    `given` holds the page's settings as "view.setting"; "survey.view", the key of an average over a set of
-    pictures, where a view shows one; "tab", the view in front; and "second", the key of the checkpoint
-    beside, with its settings as "second.view.setting": its files lie in second/.
-    VitvizError for what is not known or does not fit.
+    `given` holds the page's settings as "view.setting"; "survey.view", the key of an average over an image
+    set where a view shows one; "tab", the selected view; and "second", the key of the second checkpoint, with
+    that checkpoint's settings as "second.view.setting". The second checkpoint's files go into second/.
+
+    Raises VitvizError for unknown names and invalid values.
     """
     surveys, given = prints.split_by_prefix(given, "survey.")
     beside, given = prints.split_by_prefix(given, "second.")
@@ -150,7 +151,7 @@ def lesson_manifest(studio: AnalysisService, key: str, given: QueryTexts) -> dic
         slug: {name: value for name, value in one.items() if not studio.pictures.has(value)}
         for slug, one in by_view(given).items()
     }
-    return {**seen, "settings": settings}  # but a picture's key, which is this server's own
+    return {**seen, "settings": settings}  # without the image's key, which is private to this server
 
 
 def by_view(given: QueryTexts) -> dict[str, dict[str, str]]:
@@ -178,7 +179,7 @@ def _write(
     pair = studio.runs.pair(key, second) if second else key
     subject, asked = studio.subject(key), by_view(given)
     for slug, survey in surveys.items():
-        # a survey, or one of two checkpoints
+        # the key of a survey or of a pair
         known = studio.sets.survey(survey) is not None or studio.runs.both(survey)[0] == key
         if not studio.view(slug).averages or not known:
             raise Unknown("The requested average is no longer stored. Compute it again.")
@@ -226,8 +227,8 @@ def _about(
             "from_float32": vars(trace.deviation) if trace.deviation else None,
         },
         "grid": cells(grid),
-        "retouched": view.retouched.text(),  # what was painted over the picture, in pixels of upload.jpg
-        "without": trace.without.text(),  # what was taken away, heads and layers counted from 1
+        "retouched": view.retouched.text(),  # the edits, in pixels of upload.jpg
+        "without": trace.without.text(),  # the ablation; heads and layers are counted from 1
         "head_type": trace.head_type,
         "prediction": [{"label": label, trace.quantity: score} for label, score in trace.top(5)],
         "averages_are_of": {view.slug: of[view.slug] for view in VIEWS if view.averages},
@@ -237,7 +238,7 @@ def _about(
 
 
 def _arrays(archive: zipfile.ZipFile) -> str:
-    """Return a line for every array of the first checkpoint: its name and its axes."""
+    """Return one line per array of the first checkpoint: the array's name and axes."""
     lines = []
     for view in VIEWS:
         name = f"numbers/{view.slug}.npz"
@@ -287,7 +288,7 @@ def offered(folder: Path) -> dict[str, Path]:
 
 
 def opened(folder: Path, name: Any) -> Lesson:
-    """Open an offered lesson, reading only what is needed. Raises Unknown for any other name."""
+    """Open one of the offered lessons, reading only what is needed. Raises Unknown for any other name."""
     path = offered(folder).get(name) if isinstance(name, str) else None
     if path is None:
         raise Unknown(GONE)

@@ -1,10 +1,9 @@
-"""A link that says what is seen: checkpoint, sample, tab and the settings of that tab, as the query of the
-address.
+"""Shareable links: checkpoint, sample, tab and the tab's settings as the query of the address.
 
-`?checkpoint=vitviz-tiny&sample=coffee&tab=rollout&fusion=max`: a name that nobody knows and a value that does
-not fit are passed over, because a link comes from a stranger. The page's scripts read the settings out of the
-same address and check them against the model's own bounds; links.js keeps the address current and copies it.
-An upload of one's own has no link: pictures stay where they are.
+`?checkpoint=vitviz-tiny&sample=coffee&tab=rollout&fusion=max`. Links are untrusted, so unknown names and
+invalid values are skipped. The page's scripts read the settings from the same address and check them against
+the model's bounds; links.js keeps the address up to date and copies it. A visitor's own upload has no link:
+images are never put into an address.
 """
 
 import os
@@ -20,14 +19,15 @@ from vitviz.traces.image_edits import ImageEdits
 from vitviz.traces.runs import Ablation
 from vitviz.views import VIEWS, View
 
-LONGEST = 4_000  # characters of a checkpoint's name with what is said of it and asked; timm's longest has 70
+LONGEST = 4_000  # characters of a checkpoint's name with overrides and sentences; timm's longest name has 70
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:\d+)?")
 
 
 @dataclass(frozen=True)
 class Link:
-    """What an address asks for; None where it says nothing that could be followed. No setting of a view has
-    one of these names, by test.
+    """Parsed contents of an address; None for parts that are missing or invalid.
+
+    No setting of a view uses one of these names (tested).
     """
 
     checkpoint: str | None = None
@@ -35,9 +35,9 @@ class Link:
     tab: str | None = None
     second: str | None = None
     size: str | None = None
-    without: str | None = None  # what is taken away, as `Ablation.text` writes it
-    strokes: str | None = None  # what is painted over the picture, as `ImageEdits.text` writes it
-    settings: dict[str, str] = field(default_factory=dict)  # those of the tab, as text, each one checked
+    without: str | None = None  # ablation, as `Ablation.text` writes it
+    strokes: str | None = None  # edits of the image, as `ImageEdits.text` writes them
+    settings: dict[str, str] = field(default_factory=dict)  # of the tab, as text, each checked
 
 
 def read(query: Mapping[str, Any]) -> Link:
@@ -75,7 +75,7 @@ def link_state(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def base() -> str:
-    """Return the base address of links: on a Space its own address (the page is in a frame), else ''."""
+    """Return the base address of links: on a Space, the Space's own address (the page is framed); else ''."""
     host = os.environ.get("SPACE_HOST", "")
     return f"https://{host}/" if _HOST.fullmatch(host) else ""
 

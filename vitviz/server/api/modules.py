@@ -1,7 +1,7 @@
 """Serve the browser's scripts: ES modules that import each other by their paths in the package.
 
-Served under an address that holds a hash of all of them, so that a browser keeps them for ever and never
-mixes two versions. The words of a language are made here, gathered from all rooms.
+The address holds a hash of all modules, so that a browser can cache them indefinitely and never mixes two
+versions. The text module of each language is generated here from the catalogues of all packages.
 """
 
 import hashlib

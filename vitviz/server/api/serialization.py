@@ -1,5 +1,7 @@
-"""How answers travel: numbers as JSON, rounded to what they mean; what comes in, checked; what a visitor is
-told when something failed, and never where a file lies on the server.
+"""Serialise responses, check inputs and word errors.
+
+Numbers are sent as JSON, rounded to their significant digits. Error messages never contain a path on the
+server.
 """
 
 import logging
@@ -16,10 +18,10 @@ log = logging.getLogger("vitviz")
 
 UNEXPECTED = mark("vitviz hit an error; the server log has the details. Your previous result is unchanged.")
 
-# An absolute path of two parts or more, but neither an address (https://a/b) nor a part of a name (a/b/c).
+# Matches an absolute path of two parts or more, but no address (https://a/b) and no part of a name (a/b/c).
 _PATH = re.compile(r"""(?<![\w.:/\\~-])(?:~?/|[A-Za-z]:[\\/])(?:[^\s/\\'",;:()]+[\\/])+(?=[^\s])""")
 
-# significant digits of every number; traces are float32, which has seven, even of a model in bfloat16
+# significant digits of every number; traces are float32, which has seven, even for a bfloat16 model
 DIGITS = 6
 
 
@@ -31,7 +33,7 @@ def plain(values: Any) -> Any:
     """
     array = np.asarray(values, dtype=np.float64)
     finite = np.isfinite(array)
-    usual = finite & (np.abs(array) > 1e-290)  # beyond, a power of ten overflows; nothing is told from 0
+    usual = finite & (np.abs(array) > 1e-290)  # beyond this, a power of ten overflows; sent as 0
     places = 10.0 ** (DIGITS - 1 - np.floor(np.log10(np.abs(array), where=usual, out=np.zeros_like(array))))
     rounded = np.where(usual, np.round(np.where(usual, array, 0.0) * places) / places, 0.0)
     return rounded.tolist() if finite.all() else np.where(finite, rounded, None).tolist()
@@ -44,19 +46,19 @@ def cells(grid) -> dict[str, Any]:
 
 
 def whole(value: Any, name: str, least: int, most: int) -> int:
-    """Check a whole number between two bounds. Raises WrongSetting with the given value.
+    """Check an integer against two bounds. Raises WrongSetting with the given value.
 
     >>> whole(3.0, "layer", 1, 12)
     3
     """
-    given = int(value) if isinstance(value, float) and value.is_integer() else value  # not infinite or NaN
+    given = int(value) if isinstance(value, float) and value.is_integer() else value  # not inf or NaN
     if (number := whole_number(given, least, most + 1)) is None:
         raise WrongSetting(f"{name}={quoted(value)} is no whole number from {least} to {most}.")
     return number
 
 
 def truth(value: object, name: str) -> bool:
-    """Parse a boolean, also from words (any text is true in Python). Raises WrongSetting for others."""
+    """Parse a boolean, also from words: in Python any non-empty text is true. Raises WrongSetting."""
     found = {"true": True, "false": False}.get(str(value).lower())
     if found is None:
         raise WrongSetting(f"{name}={quoted(value)} is neither true nor false.")
@@ -73,12 +75,12 @@ def without_paths(sentence: str) -> str:
 
 
 def in_english(error: BaseException) -> str:
-    """Return an error's text for a program; an internal error is not described further."""
+    """Return an error's text for programs; internal errors are not described further."""
     return without_paths(str(error)) if isinstance(error, VitvizError) else UNEXPECTED
 
 
 def told_of(error: BaseException, place: str = "the page") -> dict:
-    """Return an error for the page as a sentence with values; internal errors are logged."""
+    """Return an error for the page as a sentence with values; log internal errors."""
     if not isinstance(error, VitvizError):
         log.error("%s failed by a mistake of ours", place, exc_info=error)
         return travelling(UNEXPECTED)

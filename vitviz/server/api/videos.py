@@ -1,6 +1,6 @@
-"""Export videos: check the request, compute the frames in turns, and draw them in one.
+"""Export videos: check the request, compute the frames in turns, and encode them in one turn.
 
-A request for a video carries a ticket, under which the client may ask for the progress.
+A request for a video carries a ticket under which the client can query the progress.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from vitviz.views.printing import ALONE, PrintStyle
 if TYPE_CHECKING:
     from vitviz.engine import Snapshot
 
-FRAMES = 120  # of a video; of more every so many
-MOST = 60  # frames; of a longer film every so many, its first and its last among them
-WIDE = 1280  # pixels across, at most
+FRAMES = 120  # frames of an exported video; longer inputs are sampled evenly
+MOST = 60  # frames of a training history; longer ones are sampled, with the first and last snapshot
+WIDE = 1280  # pixels, maximum width
 PREFIX = "film."
 ASKED = ("over", "width", "seconds", "detail", "dark", "lang", "ticket", "video", "first", "last")
 TOO_LONG = (
@@ -59,7 +59,10 @@ def film(
     asked: PrintStyle = ALONE,
     told: OnFrame = lambda done, of: None,
 ) -> Animation:
-    """Return a view's video. Raises VitvizError if there is none. `told` receives the progress."""
+    """Return the video of a view over training or over the layers. `told` receives the progress.
+
+    Raises VitvizError if the view has no such video.
+    """
     if studio.sets.survey(key) is not None:
         raise Unknown(OF_A_SET)
     view, run, (_, second) = studio.view(slug), studio.runs.run(key), studio.runs.both(key)
@@ -93,7 +96,7 @@ def of_video(
     studio: AnalysisService, key: str, slug: str, given: QueryTexts, video: str, part: slice,
     asked: PrintStyle, told: OnFrame
 ) -> Animation:  # fmt: skip
-    """Return a view's video over a `part` of a video's frames, each computed as the image of `key` is."""
+    """Return a view's video over a slice (`part`) of a video's frames, traced like the image of `key`."""
     view = studio.view(slug)
     if view.on_request or view.needs is not Needs.RUN:
         raise VitvizError(TOO_LONG if view.on_request else OF_A_SET)
@@ -176,5 +179,5 @@ def _moments(studio: AnalysisService, view: View, checkpoint: str) -> list[Snaps
 
 
 def _count(count: list[int], drawn: int, done: int, of: int) -> None:
-    """Count frames twice: when computed (`drawn` is 0) and when drawn (1)."""
+    """Count every frame twice: when computed (`drawn` is 0) and when drawn (1)."""
     count[:] = [done + drawn * of, 2 * of]

@@ -1,13 +1,12 @@
-"""The languages of the page: English, Simplified Chinese and Korean.
+"""Languages of the page: English, Simplified Chinese and Korean.
 
-An English text is the key of its translations, languages/*.json. Gradio's components and what our scripts
-draw are translated by the browser: the first through `gr.I18n` (say), the second through
-`window.vitviz.texts` (head). Only what Python writes for one visitor, such as the chart, is translated here,
-in the language that the request asks for.
+The English text is the key of its translations in languages/*.json. The browser translates most texts:
+Gradio's components through `gr.I18n` (`say`), the scripts' texts through `window.vitviz.texts` (`head`).
+Python translates only what it writes for one visitor, such as a figure, into the language of the request.
 
-The browser chooses (first.js): `?lang=` in the address, else the first of its languages that we
-speak. Gradio reads `navigator.language` alone, so the script puts the chosen one there, and stands before
-Gradio's own.
+The browser chooses the language (first.js): `?lang=` in the address, else the first supported language of the
+browser. Gradio reads only `navigator.language`, so first.js overrides that property and runs before Gradio's
+scripts.
 """
 
 import hashlib
@@ -20,16 +19,15 @@ from starlette.requests import HTTPConnection
 
 from vitviz.views.languages import NAMES, texts, translated
 
-# key → what `say` was asked for, until the page is launched
+# key → arguments of `say`, until the page is launched
 _said: dict[str, tuple[str, dict[str, str]]] = {}
 
 
 def say(text: str, **parts: str) -> gr.i18n.I18nData:
-    """A text for one of Gradio's components, in the visitor's language; `parts` are texts that fill its
-    braces.
+    """Return a translatable text for a Gradio component; `parts` are the texts that fill its braces.
 
-    The key is a short hash, because Gradio puts it into JSON inside a string and stops reading at the first
-    brace.
+    The key is a short hash, because Gradio puts the key into JSON inside a string and stops reading at the
+    first brace.
     """
     key = "t" + hashlib.blake2b(repr((text, parts)).encode(), digest_size=8).hexdigest()
     _said[key] = (text, parts)
@@ -37,7 +35,7 @@ def say(text: str, **parts: str) -> gr.i18n.I18nData:
 
 
 def i18n() -> gr.I18n:
-    """Return all texts of `say` for `launch()`, with two that Gradio itself lacks."""
+    """Return all texts of `say` for `launch()`, and two texts that Gradio itself lacks."""
     said = {**_said, "common.complete": (mark("Done"), {}), "common.upload": (mark("Upload"), {})}
     return gr.I18n(
         **{tag: {key: translated(text, tag, **parts) for key, (text, parts) in said.items()} for tag in NAMES}
@@ -60,7 +58,7 @@ def language_of(request: gr.Request | HTTPConnection | None) -> str:
 
 
 def ours(tag: str) -> str | None:
-    """Map a browser's language tag to one of ours; every Chinese tag maps to zh-CN.
+    """Map a browser's language tag to a supported one; every Chinese tag maps to zh-CN.
 
     >>> ours("zh-Hant-TW"), ours("ko-KR"), ours("en-GB"), ours("fr")
     ('zh-CN', 'ko', 'en', None)
@@ -74,7 +72,7 @@ def first() -> str:
 
 
 def _preferred(header: str) -> list[str]:
-    """Return the tags of an Accept-Language header, preferred first.
+    """Return the tags of an Accept-Language header, most preferred first.
 
     >>> _preferred("de;q=0.5, ko-KR,ko;q=0.9")
     ['ko-KR', 'ko', 'de']

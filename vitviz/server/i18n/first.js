@@ -1,10 +1,9 @@
-// Stands before all of Gradio's scripts.
+// Runs before all of Gradio's scripts.
 
-// Chooses the language: the address's `lang`, else the first of the browser's that we speak. Gradio reads
-// navigator.language and nothing else, so that is where the choice is put: one language for its texts and
-// ours.
+// Chooses the language: the address's `lang`, else the first supported language of the browser. Gradio reads
+// only navigator.language, so the choice is stored there: one language for Gradio's texts and ours.
 (() => {
-  const spoken = { zh: 'zh-CN', ko: 'ko', en: 'en' }; // any Chinese gets the one that there is
+  const spoken = { zh: 'zh-CN', ko: 'ko', en: 'en' }; // every Chinese tag gets the one available
   const ours = (tag) => spoken[/^(?:zh|ko|en)(?![^-_])/i.exec(tag || '')?.[0].toLowerCase()];
   const tag =
     [new URLSearchParams(window.location.search).get('lang'), ...navigator.languages]
@@ -13,7 +12,7 @@
   Object.defineProperty(navigator, 'language', { get: () => tag, configurable: true });
   Object.defineProperty(navigator, 'languages', { get: () => [tag], configurable: true });
   document.documentElement.lang = tag;
-  // Until there is an answer or a notice the page says what it waits for, from its first moment on.
+  // Until a prediction or a message is shown, the page shows what it is waiting for.
   const opening = {
     'zh-CN': '正在加载 vitviz …',
     ko: 'vitviz를 불러오는 중 …',
@@ -27,12 +26,12 @@
   document.head.append(style);
 })();
 
-// Gradio's sign that a page is being opened counts seconds by animation frames, and goes on when it is gone:
-// sixty times a second, as long as the page is open, the browser would look what is to be drawn anew. What
-// began to count before there was a page ends once there is one.
+// Gradio's loading indicator counts seconds with animation frames and continues after it is removed: as long
+// as the page is open, the browser would check sixty times a second what to redraw. Counters that started
+// before the page existed are stopped once the page exists.
 (() => {
   const own = window.requestAnimationFrame;
-  let counting = false; // whether it is such a sign that asks for another frame
+  let counting = false; // True while such an indicator requests its next frame
   window.requestAnimationFrame = (run) => {
     const late = document.querySelector('#vitviz-page');
     if (!String(run).includes('performance.now()') || (late && !counting)) return own.call(window, run);

@@ -1,5 +1,5 @@
-// What a checkpoint's file does not say: each thing a question, each choice with what it would answer here.
-// Until all is said, every view carries the mark "assumed".
+// Values that a checkpoint's file does not state: the choices for each value, with the prediction of each
+// choice. Every view is marked "assumed" until all values are set.
 
 import { button, div, el, span } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
@@ -20,7 +20,7 @@ const titles = () => ({
   block: t('Position of the norms'),
 });
 
-/** "heads=6" as "6"; mean and deviation by the name they are known by. */
+/** Formats "heads=6" as "6", and mean and deviation by the name of the normalisation. */
 function named(choice) {
   const values = [...new URLSearchParams(choice.text).values()];
   return choice.known ? t(choice.known) : values.join(' ± ');
@@ -29,9 +29,9 @@ function named(choice) {
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-assumed');
   const question = questions(trigger, 'assume');
-  let wanted = { of: '', said: '' }; // of a file, and not yet answered
+  let wanted = { of: '', said: '' }; // of a file, requested but not yet answered
   const details = el('details', { open: true });
-  // of the classes: one field for as long as it is the same file
+  // one field per file, so that a rebuilt form keeps the typed names
   let names = { of: null, box: null, field: null };
 
   function ask(said) {
@@ -46,7 +46,7 @@ export default function part(element, props, watch, trigger) {
     ask(said.toString());
   }
 
-  /** One question: the choices with the answer that each would give. */
+  /** The choices for one value, with the prediction of each choice. */
   function asked(item) {
     const legend = el('legend', { text: titles()[item.name] });
     if (!item.choices.length) {
@@ -59,7 +59,7 @@ export default function part(element, props, watch, trigger) {
     const rows = item.choices.map((choice) => {
       const told = { name: `vv-${item.name}`, checked: choice.text === item.taken };
       const input = el('input', { type: 'radio', ...told, onchange: () => say([choice.text]) });
-      const read = new URLSearchParams(choice.text).get('head_type'); // else as it is read now
+      const read = new URLSearchParams(choice.text).get('head_type'); // otherwise the current head type
       const answer = choice.answer
         ? `${choice.answer[0]} ${scored(choice.answer[1], read ?? props.value.head_type)}`
         : '';
@@ -68,7 +68,7 @@ export default function part(element, props, watch, trigger) {
     return el('fieldset', {}, legend, ...rows);
   }
 
-  /** What the classes of a file are called: one name a line, written or out of a file. */
+  /** The field for a file's class names: one per line, typed or read from a file. */
   function naming(of, classes) {
     const count = el('p', { class: 'vv-small', role: 'status' });
     const take = (text) => {

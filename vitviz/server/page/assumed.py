@@ -58,7 +58,9 @@ def form_value(
         "keeps": keeps,
         "file": plain,
         "head_type": inspector.head_type,
-        "classes": inspector.model.num_classes if keeps else 0,  # to be named, where that can be kept
+        "classes": inspector.model.num_classes
+        if keeps
+        else 0,  # which the form asks for if names can be saved
         "answered": answers is not None or not items,
     }
 
@@ -89,8 +91,10 @@ def name_with(checkpoint: str, text: str) -> str:
 
 
 def keep(studio: AnalysisService, checkpoint: str, names: str = "") -> str:
-    """Keeps what was said beside the file, and the classes' names, one a line; returns the checkpoint's name.
-    CheckpointError where this site does not write, and for names that are not as many as the classes.
+    """Save the overrides and class names (one per line) next to the file; return the checkpoint's name.
+
+    Raises CheckpointError where this server does not write, and if the number of names differs from the
+    number of classes.
     """
     from vitviz.engine.adapters import sidecar_config
     from vitviz.engine.formats.overrides import split

@@ -24,9 +24,9 @@ from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.allocator import keep_freed_memory
 from vitviz.views import GROUPS, VIEWS, View
 
-# A page that Gradio has forgotten is known by our own sessions, which take a thousandth of its memory.
+# Pages beyond this number are evicted by Gradio; our sessions still know them, at a thousandth of the memory.
 PAGES = 200
-LOOKS = 0.01  # seconds from one look of an empty queue to the next
+LOOKS = 0.01  # seconds between two polls of an empty queue
 GROUPED = {"groups": [[group, [view.slug for view in views]] for group, views in GROUPS.items()]}
 LATEX = [{"left": "$", "right": "$", "display": False}]
 FORMULAS = {"latex_delimiters": LATEX, "elem_classes": "vitviz-formulas"}
@@ -34,13 +34,13 @@ NOT_OPENED = translated(
     "The page could not be opened: the server is busy or an error occurred. Reload in a moment.",
     "en",
 )
-# What the browser's history keeps of a page that is loaded again, in place of the value of the links.
+# On a reload, pass this part of the browser's history instead of the value of the links component.
 KEPT = """(session) => {
   const { picture = '', averages = {}, strokes, set } = window.history.state?.vitviz || {};
   return [session, { picture, averages, strokes, set }];
 }"""
-QUIET = {"api_visibility": "private", "show_progress": "hidden"}  # how a listener is asked
-# To whoever listens on the page.
+QUIET = {"api_visibility": "private", "show_progress": "hidden"}  # options of a listener
+# Notify listeners in the page.
 TOLD = "() => {{ document.dispatchEvent(new CustomEvent('vitviz:{name}', {{ detail: '{detail}' }})); }}"
 
 
@@ -62,7 +62,7 @@ def build(studio: AnalysisService) -> gr.Blocks:
                 left = SidebarComponents(studio)
             with gr.Column(scale=5, min_width=360, elem_id="vitviz-right"):
                 PageComponent("groups", value=GROUPED, elem_id="vitviz-groups")
-                # what waits for no pass is the first to be seen
+                # views that need no pass come first
                 soon = next(view.slug for view in VIEWS if view.needs_no_pass)
                 with gr.Tabs(selected=soon, overflow_behavior="wrap", elem_id="vitviz-tabs") as right:
                     figures = {view.slug: _tab(view) for view in VIEWS}
@@ -104,13 +104,13 @@ def _tab(view: View) -> list[Canvas]:
 def launch(demo: gr.Blocks, studio: AnalysisService, options: Options) -> None:
     """Serve the page until it is stopped."""
     threading.Thread(target=_warm_up, args=[studio], daemon=True).start()
-    demo.queue(max_size=256, default_concurrency_limit=None)  # nobody waits behind another: see turns.py
+    demo.queue(max_size=256, default_concurrency_limit=None)  # waiting is left to our scheduler
     kept = [path for block in demo.blocks.values() for path in getattr(block, "keep_in_cache", ())]
     hosts = middleware.Hosts(options.host, options.allowed_hosts, options.share)
     quota = Quota(options.upload_quota, kept)
     opened = middleware.lifespan(hosts, middleware.PageCalls(demo), quota, studio.work.turns)
     demo._queue.pending_messages_per_session = middleware.PageMessages(PAGES)
-    demo._queue.sleep_when_free = LOOKS  # Gradio's own 0.001 takes a tenth of a core from who computes
+    demo._queue.sleep_when_free = LOOKS  # Gradio's own 0.001 takes a tenth of a core from computations
     served(
         demo,
         server_name=options.host,
@@ -118,9 +118,9 @@ def launch(demo: gr.Blocks, studio: AnalysisService, options: Options) -> None:
         max_threads=middleware.THREADS,
         share=options.share,
         theme=theme(),
-        head=f"<style>{modules.style()}{_grouped()}</style>",  # Gradio's `css=` drops the container queries
+        head=f"<style>{modules.style()}{_grouped()}</style>",  # Gradio's `css=` drops container queries
         i18n=i18n.i18n(),
-        max_file_size=quota.request,  # of a video; what is read as a picture is bounded where it is read
+        max_file_size=quota.request,  # of a video; images are limited where they are read
         run_history=False,
         enable_monitoring=False,
         state_session_capacity=PAGES,
@@ -148,7 +148,7 @@ def theme() -> gr.themes.Base:
     )
     return base.set(
         body_text_color_subdued="*neutral_500",
-        color_accent="*primary_700",  # in the dark page.css sets it back
+        color_accent="*primary_700",  # page.css resets this in dark mode
         button_primary_background_fill="*primary_700",
         button_primary_background_fill_dark="*primary_700",
         button_primary_background_fill_hover="*primary_800",
@@ -162,7 +162,7 @@ def _connect(demo: gr.Blocks, page: PageRenderer, session: gr.State, right: gr.T
     shown = {"api_visibility": "private", "show_progress_on": left.stage}
     each = {"trigger_mode": "multiple"}
     taught = [*outputs, left.lessons, right, left.zipped]
-    changes = (  # what is done, what answers, of which values, into which, how, and what the page hears then
+    changes = (  # event, handler, inputs, outputs, options, name of the page's notification
         (left.upload.input, do.upload, [left.upload], [*outputs, left.upload], shown, ""),
         (left.gallery.select, do.sample, [], outputs, shown, ""),
         (left.picker.input, do.switch, [left.picker], outputs, shown, ""),
@@ -182,21 +182,21 @@ def _connect(demo: gr.Blocks, page: PageRenderer, session: gr.State, right: gr.T
         (left.facts.computed, do.computed, [], outputs, QUIET | each, "computed"),
     )
     ends = _over_a_set(page, session)
-    # Before the listeners proper: the page takes those of an event one after the other, each when the last is
-    # done.
+    # Register these before the listeners proper: the page runs the listeners of an event in sequence, each
+    # after the previous one is done.
     for event, *_ in changes:
         event(None, None, None, cancels=ends)
     for event, make, given, into, how, name in changes:
         asked = event(make, [session, *given], into, **how)
         if name == "computed":
             asked.failure(None, None, None, js=TOLD.format(name="unanswered", detail=name))
-        elif name:  # a part that asks one question after the other is told when each has been answered
+        elif name:  # a component that sends requests in sequence is notified after each response
             for answered in (asked.then, asked.failure):
                 answered(None, None, None, js=TOLD.format(name="answered", detail=name))
     left.assumed.answers(do.answers, [session], left.assumed, trigger_mode="always_last", **QUIET)
     first = [*outputs, left.picker, left.second, left.lessons, right]
     opened = demo.load(do.first, [session, link], first, js=KEPT, **shown)
-    # A page that comes when the queue is full has nothing to show; Gradio's own sentence is gone after ten
+    # A page loaded while the queue is full has nothing to show, and Gradio's own message disappears after ten
     # seconds.
     opened.failure(None, None, left.notice, js=f"() => ({{ text: {json.dumps(NOT_OPENED)} }})")
 
@@ -223,11 +223,11 @@ def _over_a_set(page: PageRenderer, session: gr.State) -> list[gr.events.Depende
 
 def _warm_up(studio: AnalysisService) -> None:
     """Import the engine and run the first image while the page loads."""
-    import vitviz.engine.inspector  # noqa: F401 - for what it brings along: torch and timm
+    import vitviz.engine.inspector  # noqa: F401 - imports torch and timm
     from vitviz.engine.hub.downloads import remove_leftovers
 
-    gc.freeze(), gc.enable()  # app.py disabled it; what has been imported need not be looked through again
-    atexit.register(gc.unfreeze)  # but at the end, or libraries report it at length as leaked
-    with suppress(VitvizError):  # the first visitor is told
+    gc.freeze(), gc.enable()  # app.py disabled collection; imported objects need no scan
+    atexit.register(gc.unfreeze)  # at exit, or libraries report frozen objects as leaks
+    with suppress(VitvizError):  # the first visitor gets the error
         studio.look(studio.pictures.sample(FIRST_SAMPLE), studio.settings.checkpoint)
     remove_leftovers()

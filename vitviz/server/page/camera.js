@@ -7,12 +7,12 @@ import { t } from '../../frontend/i18n.js';
 import { begin, pause, stage } from './live.js';
 
 const WANTED = { width: { ideal: 640 }, height: { ideal: 480 }, facingMode: 'environment' };
-const PAUSE = 1000; // ms after which a server that refused a frame is asked again
-const STILL = 250; // ms after which a camera that brings no new frame is asked for the same
-const REFUSED = 5; // times one after the other
-const SMOOTHED = 0.8; // of the rate before, in the one that is told
+const PAUSE = 1000; // ms before retrying a server that refused a frame
+const STILL = 250; // ms after which a frame is sent even if the camera delivers no new one
+const REFUSED = 5; // refusals in a row before stopping
+const SMOOTHED = 0.8; // weight of the previous rate in the displayed one
 
-/** Why there is no camera, in a sentence. */
+/** Explains in a sentence why the camera is unavailable. */
 function why({ name, message }) {
   if (!window.isSecureContext) return t('Browsers allow camera access only over https or on localhost.');
   if (name === 'NotAllowedError')
@@ -21,7 +21,7 @@ function why({ name, message }) {
   return t('The camera could not be opened: {reason}', { reason: message });
 }
 
-/** The middle of what the camera shows, in the shape and size that the model takes, as a JPEG. */
+/** Returns the centre of the video, in the shape and size of the model's input, as a JPEG. */
 function shot(video, [height, width]) {
   const { videoWidth: w, videoHeight: h } = video;
   const scale = Math.min(w / width, h / height);
@@ -38,7 +38,7 @@ const fileOf = async (url) => (await fetch(url)).blob();
 /** Listens as long as the page is open. */
 export function camera() {
   /** @type {any} */
-  let mine = null; // what is under way: its stream and video, and the frame that is shown
+  let mine = null; // current session: stream, video, and the displayed frame
 
   async function start() {
     if (mine?.on()) return;
@@ -65,18 +65,18 @@ export function camera() {
     }
   }
 
-  /** One frame after the other: the next, the newest there is, is taken when the last has come back. */
+  /** Sends one frame at a time: when a result arrives, the newest frame is sent. */
   async function run(own) {
     const { video } = own;
     let [last, rate, refused, drawn, frames, age] = [0, 0, 0, 0, 0, 0];
     /** @type {any} */
     let size = [224, 224];
-    // not told of each: while it waits to be, the browser draws the page at every frame of the camera
+    // counted, not listened for: a pending frame callback makes the browser render at every camera frame
     const came = () => video.getVideoPlaybackQuality().totalVideoFrames;
     const another = () => new Promise((resolve) => video.requestVideoFrameCallback(resolve));
-    /** The newest frame, and what the server makes of it. */
+    /** Sends the newest frame and returns the result. */
     const taken = async () => {
-      // a camera that stands still is looked at again
+      // also sends frames of a still camera
       if (came() === last) await Promise.race([another(), pause(STILL)]);
       if (!own.on() || own.kept) return {};
       last = came();
@@ -99,7 +99,7 @@ export function camera() {
         continue;
       }
       [refused, size] = [0, told.size];
-      next = taken(); // under way while this one is drawn
+      next = taken(); // runs while this frame is drawn
       put(`${told.key}/picture/upload`, bitmap);
       const figures = { rate: rate.toFixed(1), age: Math.round(age) };
       const status = t('{rate} frames a second, {age} ms old', figures);

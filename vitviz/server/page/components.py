@@ -1,8 +1,7 @@
-"""The page's components: HTML that scripts draw, whose whole state is its `value`, and Gradio's inputs of
-files with the edges taken off.
+"""Page components: HTML drawn by scripts, whose whole state is `value`, and Gradio's file inputs with fixes.
 
-The templates are static and never filled in, because Gradio evaluates what stands in a template; all text
-reaches the page through `textContent` in modules that the component's own script loads.
+The templates are static and never filled in, because Gradio evaluates template contents. All text reaches the
+page through `textContent`, in modules that the component's own script loads.
 """
 
 from copy import copy
@@ -14,10 +13,10 @@ from vitviz.server.api import modules
 
 
 class Page(gr.Blocks):
-    """Hands on what our components are given, and what stays as it was, without a detour.
+    """Gradio page that passes on our components' values and skipped updates directly.
 
-    Gradio takes every value through a thread and builds a component anew for each that stays: half the time
-    of the one thread that speaks to all visitors.
+    Gradio sends every value through a thread and rebuilds a component for each skipped update. That took half
+    the time of the one thread that serves all visitors.
     """
 
     async def postprocess_data(self, block_fn, predictions, state) -> list:
@@ -47,14 +46,14 @@ class _Static(gr.HTML):
         return {"type": "object"}
 
     def get_block_name(self) -> str:
-        return "html"  # the page has no component of its own for this class
+        return "html"  # Gradio's frontend has no component for this class
 
 
 class Canvas(_Static):
-    """The figure of one view, drawn by its module or by the map that all views share.
+    """Figure of one view, drawn by the view's module or by the shared map.
 
-    One `beside` it is in the page while its value has a key: Gradio's own `visible` takes an update, for
-    which it builds the component anew, for each visitor in the one thread that speaks to all of them.
+    A `beside` figure is mounted while its value has a key. Gradio's own `visible` would need an update that
+    rebuilds the component, for every visitor, in the one thread that serves all of them.
     """
 
     def __init__(self, view: str, beside: bool = False, **options):
@@ -66,9 +65,9 @@ class Canvas(_Static):
 
 
 class PageComponent(_Static):
-    """A part of the page beside the views, drawn by the module of its name, such as `notice`.
+    """Part of the page outside the views, drawn by the module of the same name, such as `notice`.
 
-    `events` are those that its script triggers; Gradio knows an event by its name in quotes.
+    `events` are the events that the module triggers; Gradio finds an event by its quoted name in the script.
     """
 
     def __init__(self, name: str, events: tuple[str, ...] = (), **options):
@@ -87,12 +86,12 @@ def event_data(event: gr.EventData) -> dict[str, Any]:
 class ImageUpload(gr.Image):
     """Image input that passes on the path of the unmodified file.
 
-    Gradio's own flattens transparency onto black, clips 16-bit pictures and fails on a bad file with an error
-    that says nothing; our loader opens the file and speaks. The path is a stranger's: only
+    Gradio's own preprocessing flattens transparency onto black, clips 16-bit images and fails on damaged
+    files without a useful message; our loader handles all three. The path is untrusted: only
     `vitviz.server.security.uploads` may open it.
     """
 
-    is_template = True  # of gr.Image, as which the page draws it
+    is_template = True  # drawn as gr.Image by Gradio's frontend
 
     def preprocess(self, payload):
         return None if payload is None else payload.path
@@ -101,10 +100,10 @@ class ImageUpload(gr.Image):
 class FileInput(gr.File):
     """Input of one or many files that passes on their paths. The paths are untrusted.
 
-    Gradio's own makes an empty temporary file for each whenever they are used, and never removes it.
+    Gradio's own input creates an empty temporary file for each upload at every use, and never removes it.
     """
 
-    is_template = True  # of gr.File
+    is_template = True  # drawn as gr.File
 
     def __init__(self, file_count: str = "single", **options):
         super().__init__(file_count=file_count, **options)
@@ -114,4 +113,4 @@ class FileInput(gr.File):
         return [file.path for file in payload.root] if many else getattr(payload, "path", None)
 
     def get_config(self, cls=None) -> dict:
-        return super().get_config(gr.File)  # the page reads File's own parameters, which ours has not
+        return super().get_config(gr.File)  # the frontend reads File's parameters, which our class lacks

@@ -20,7 +20,7 @@ const patchesBy = () => [
   ['black', t('black')],
 ];
 
-/** A choice of how what is gone is replaced. */
+/** A selection of how ablated parts are replaced. */
 function how(label, options, value, change) {
   const list = selection({ 'aria-label': label, onchange: () => change(list.value) }, options, value);
   return el('label', { class: 'vv-how' }, span(label), list);
@@ -34,7 +34,7 @@ export default function part(element, props, watch, trigger) {
   video();
   let wanted = { ...NOTHING, heads_as: 'mean', patches_as: 'dropped' };
 
-  /** What is taken away as soon as all that was asked for has been answered. */
+  /** The ablation after all pending requests. */
   const coming = () => (!question.open() && props.value?.heads ? props.value : wanted);
 
   function ask(next) {
@@ -106,7 +106,7 @@ export default function part(element, props, watch, trigger) {
     ask({ ...base, ...all, patches_as: patches_as ?? base.patches_as });
   });
 
-  /** All that was taken away, and what was painted. */
+  /** All ablated parts and the edits. */
   function putBack() {
     over.paint('');
     if (props.value.text || question.open()) ask({ ...coming(), ...NOTHING });

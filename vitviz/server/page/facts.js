@@ -6,19 +6,19 @@ import { fixed, scored } from '../../frontend/numbers.js';
 import { awaiting } from '../../frontend/progress.js';
 import { open as openView } from '../../frontend/view_state.js';
 
-const PAUSE = 2000; // ms before what was not answered is asked for again
+const PAUSE = 2000; // ms before an unanswered request is repeated
 const LONGEST = 30000;
 
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-facts');
 
   const main = !root.closest('#vitviz-second-facts');
-  let asked = []; // names of the classes that a view asks about: one, or one rather than another
+  let asked = []; // classes that a view refers to: one, or one compared with another
   let origin = null; // the prediction for this image from which the timeline's slider was moved
-  let live = null; // what is answered to a camera's frame
+  let live = null; // result of a camera's frame
   const given = () => live || props.value;
 
-  /** One class: its share as a bar, over what it was before as a paler one. */
+  /** One class: its probability as a bar, over the previous one in a paler colour. */
   function bar([label, share], before) {
     const was = before?.find(([name]) => name === label)?.[1];
     const { head_type } = given();
@@ -36,13 +36,13 @@ export default function part(element, props, watch, trigger) {
       {},
       el('span', { class: 'vv-answer-label', text: t(label), title: label }),
       el('span', { class: 'vv-answer-number' }, earlier, scored(share, head_type)),
-      head_type === 'value' ? null : bars, // a value is no share of anything
+      head_type === 'value' ? null : bars, // values of a regression head have no bar
     );
   }
 
   /**
-   * What was predicted before something was removed, or before the slider moved over the training of this
-   * model; else null. Two models, or two images, are no before and after.
+   * The prediction before something was removed, or before the timeline's slider moved; otherwise null.
+   * Predictions of two models or two images are not compared.
    */
   function earlier(value) {
     if (value.before || live) return value.before;
@@ -52,9 +52,9 @@ export default function part(element, props, watch, trigger) {
     return origin.checkpoint === checkpoint || origin.head_type !== head_type ? null : origin.top;
   }
 
-  /** By how much one class was ahead of the other before, and is now: the difference of their logits. */
+  /** The logit difference between two classes, before and now. */
   function margin(top, before) {
-    // of a softmax up to what all classes have in common
+    // exact for softmax too: the normalising constant cancels
     const { head_type } = given();
     const logit = (p) => (head_type === 'value' ? p : Math.log(head_type === 'sigmoid' ? p / (1 - p) : p));
     const ahead = (list) => {
@@ -67,16 +67,16 @@ export default function part(element, props, watch, trigger) {
     return now && asked[1] ? t('{one} rather than {other}: {margin}', values) : '';
   }
 
-  /** Puts back all that was taken away; of another training step the one before. */
+  /** Restores all removed parts, or the previous training snapshot. */
   function undo() {
     if (props.value.before) document.dispatchEvent(new CustomEvent('vitviz:put-back'));
     else document.dispatchEvent(new CustomEvent('vitviz:step', { detail: origin.checkpoint }));
   }
 
-  /** The likeliest classes and those that are asked about, with what they were before. */
+  /** The most likely classes and the classes that views refer to, with their previous values. */
   function told(value) {
     const before = earlier(value);
-    const most = value.score ? 8 : 3; // sentences that somebody wrote are few
+    const most = value.score ? 8 : 3; // visitors write few sentences
     const shown = value.top.filter(([label], i) => i < most || (main && asked.includes(label)));
     const back = button(t('Reset'), undo, { class: 'vv-undo' });
     back.classList.toggle('vv-unseen', !before || !main);
@@ -87,7 +87,7 @@ export default function part(element, props, watch, trigger) {
     ].filter(Boolean);
   }
 
-  /** Whether the answer to a sample is right; why a wrong one was given is a lesson. */
+  /** Says whether the prediction for a sample is right; explains a wrong one. */
   function truth({ said, wrong, target }) {
     const why = button(t('Why?'), () => openView('evidence', { target, show: 'account', method: 'ledger' }), {
       class: 'vv-why',
@@ -95,9 +95,9 @@ export default function part(element, props, watch, trigger) {
     return el('p', { class: 'vv-small vv-truth' }, t(said), ' ', wrong ? why : null);
   }
 
-  const [details, summary] = [el('details'), el('summary')]; // they stay as somebody left them
+  const [details, summary] = [el('details'), el('summary')]; // reused, so that they stay open or closed
   const unfolded = (open) => marked(seek('#vitviz-page'), 'unfolded', open);
-  const other = main ? [fold(t('Change'), unfolded)] : []; // the photograph, the checkpoint
+  const other = main ? [fold(t('Change'), unfolded)] : []; // image and checkpoint
   let wait = null;
   let pause = PAUSE;
 
@@ -109,7 +109,7 @@ export default function part(element, props, watch, trigger) {
     wait = value?.awaited ? awaiting(value.awaited) : null;
     if (root.hidden) return;
     marked(document.documentElement, 'opened', true);
-    if (value.asks) trigger('computed', {}); // for the rest of the page
+    if (value.asks) trigger('computed', {}); // requests the rest of the page
     const took = { milliseconds: value.milliseconds, device: value.device };
     const cost = value.first
       ? t('{milliseconds} ms on {device} (first pass)', took)
@@ -124,14 +124,14 @@ export default function part(element, props, watch, trigger) {
     summary.textContent = cost;
     if (!folded.isEqualNode(details.lastChild)) details.replaceChildren(summary, folded);
     const why = value.truth ? [truth(value.truth)] : [];
-    // where it stands already it stays: put there once more, all in it would be styled anew at every frame
+    // left in place: inserted again, all its contents would be restyled at every frame
     if (!root.contains(details)) root.replaceChildren(details);
     while (root.firstChild !== details) root.firstChild.remove();
     details.before(el('h2', { text: title }), ...answer, ...other, ...why);
     root.dataset.checkpoint = value.checkpoint;
   }
 
-  // A full queue takes no question: what is still awaited is asked for again, ever less often.
+  // A full queue refuses requests, so a pending request is repeated at growing intervals.
   document.addEventListener('vitviz:unanswered', () => {
     setTimeout(() => props.value?.asks && root.isConnected && trigger('computed', {}), pause);
     pause = Math.min(2 * pause, LONGEST);

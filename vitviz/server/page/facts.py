@@ -39,7 +39,7 @@ _FAR_VALUES = mark(
     "Computed in {dtype}. On the first image, attention weights differ from float32 by at most "
     "{attention}, values by at most {classes}."
 )
-KNOWN = 50  # likeliest classes that the page can tell of; it shows three, and those that are asked about
+KNOWN = 50  # most likely classes sent to the page; it shows three, and those that the visitor selects
 EARLIER = mark("Previous image")
 TOKENS = "{tokens} ({patches} patches, prefix: {prefix})"
 
@@ -87,7 +87,7 @@ def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
         return None
     fitting, answer = photo.truth(trace.labels), int(trace.logits.argmax())
     if not fitting and trace.classes is not None:
-        return None  # it was asked about something else
+        return None  # the classes are the visitor's own
     if not fitting:
         text = mark("The image shows {what}; this model has no class for it.")
     elif answer in fitting:
@@ -141,8 +141,10 @@ def sentence_field(inspector: Inspector) -> dict[str, Any]:
 def board(
     state: dict, key: str, subject: ViewContext, answer: dict[str, Any], pictures: ImageStore
 ) -> dict[str, Any]:
-    """What the drawing board shows: the strokes over which picture, the answer before and after, and the
-    photographs that a piece can be laid onto: name, what it shows, width, height.
+    """Return the image editor's value.
+
+    Contains the image and its edits, the predictions before and after, and the images that a region can be
+    pasted onto: name, description, width, height.
     """
     told = {"key": key, "picture": state["picture"], "size": list(subject.seen.upload)}
     answers = {"top": answer.get("top", [])[:3], "before": answer.get("before", [])}

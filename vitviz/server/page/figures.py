@@ -12,9 +12,9 @@ AWAITED = mark("This view needs the whole forward pass, which is still running."
 
 
 def figures_of(view: View, studio: AnalysisService, state: dict, soon: bool = False) -> list:
-    """The figure of the first checkpoint, and of the one beside it, which follows the first one's settings.
+    """Return the figures of the first and the second checkpoint; the second follows the first one's settings.
 
-    `soon` asks for what can stand there before a pass, and waits for none.
+    With `soon`, return what is available before a pass and wait for none.
     """
     explained, survey = state.get("explained"), state.get("surveys", {}).get(view.slug)
     key = survey if studio.sets.survey(survey) is not None else state["key"]
@@ -27,7 +27,7 @@ def figures_of(view: View, studio: AnalysisService, state: dict, soon: bool = Fa
     if view.paired or view.sided:
         keys = [studio.runs.pair(key, second), studio.runs.pair(second, key)]
     first, beside = (value(studio, one, view, soon) for one in keys)
-    both = first | still, {**beside, "second": True}  # which may have other classes
+    both = first | still, {**beside, "second": True}  # the second may have other classes
     return [{**one, "heading": one["checkpoint"]} for one in both]
 
 
@@ -42,7 +42,7 @@ def value(studio: AnalysisService, key: str, view: View, soon: bool = False) -> 
             return {**frame, "message": travelling(reason), "paintable": view.misses_patches(subject)}
         found = scripts.declared(view, subject)
         if subject.awaited and view.needs is not Needs.WEIGHTS:
-            found |= {"items": {}}  # before a pass there are only those that the weights alone make
+            found |= {"items": {}}  # before a pass only items computed from the weights exist
         return {
             **frame,
             **found,

@@ -8,7 +8,7 @@ import { align, training } from './training_curve.js';
 
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-film');
-  let over = training; // what the timeline is of
+  let over = training; // what the timeline shows
   let frames = [];
   let wanted = -1;
   let sent = null;
@@ -87,26 +87,26 @@ export default function part(element, props, watch, trigger) {
     slider.setAttribute('aria-valuetext', [said.step, ...rows].join(', '));
   }
 
-  /** Asks for a frame; the views follow when the server has looked at the picture with it. */
+  /** Requests a frame; the views follow when the server has run it. */
   function go(index) {
     clearTimeout(timer);
     wanted = index;
-    step.classList.add('vv-waiting'); // label and knob change with the figures, when the answer is there
+    step.classList.add('vv-waiting'); // label and thumb change with the figures
     if (sent === null) ask();
   }
 
-  /** One question at a time: of many moves of the slider only the last one that waits is asked for. */
+  /** Sends one request at a time: of several slider moves, only the last pending one. */
   function ask() {
     sent = wanted;
     const mine = ++ticket;
     if (over.show) return over.show(sent).then((shown) => shown && answered(mine), stop);
     clearTimeout(patience);
-    // an answer that never comes does not hold the slider for ever
+    // a lost response must not block the slider
     patience = setTimeout(() => (sent = null), 15000);
     trigger('frame', { name: frames[wanted].name, ticket });
   }
 
-  /** A video's frame is in view. */
+  /** Called when a video's frame is visible. */
   function answered(mine) {
     if (mine !== ticket) return;
     const at = sent;
@@ -143,13 +143,13 @@ export default function part(element, props, watch, trigger) {
     over.draw(plot, frames, at);
   }
 
-  /** Whether there is anything to go over. */
+  /** Shows or hides the timeline. */
   function shown(whether) {
     root.hidden = !whether;
     marked(seek('#vitviz-page'), 'film', whether);
   }
 
-  /** Goes over a video from now on, or over the training again. */
+  /** Switches to a video, or back to the training. */
   function turn(to) {
     stop();
     [over, sent, ticket] = [to, null, ticket + 1];
@@ -190,22 +190,22 @@ export default function part(element, props, watch, trigger) {
       tell(at);
       return ask();
     }
-    if (sent !== null) return; // of an earlier question
-    if (answered && at !== wanted) stop(); // it was refused
+    if (sent !== null) return; // of an earlier request
+    if (answered && at !== wanted) stop(); // refused
     wanted = at;
     clearTimeout(timer);
     tell(at);
   }
 
-  /** The label and the curve change with the figures and not before them; then the film may go on. */
+  /** Updates label and curve together with the figures; then playback may continue. */
   async function tell(at) {
     const mine = ++telling;
     if (root.dataset.at && over === training) await settled(frames[at].name);
-    if (mine !== telling || !frames[at]) return; // of an earlier answer
+    if (mine !== telling || !frames[at]) return; // of an earlier response
     told(at);
     draw(at);
     root.dataset.at = frames[at].name ?? at;
-    if (sent !== null) return; // another frame is on its way
+    if (sent !== null) return; // another frame is pending
     slider.value = at;
     step.classList.remove('vv-waiting');
     const ended = at >= last();
@@ -222,7 +222,7 @@ export default function part(element, props, watch, trigger) {
     stop();
     go(at);
   });
-  // a video's timeline, or null at its end
+  // detail: a video's timeline, or null at its end
   document.addEventListener('vitviz:timeline', (/** @type {CustomEvent} */ { detail }) => {
     if (root.isConnected) turn(detail || training);
   });

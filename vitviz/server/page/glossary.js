@@ -29,14 +29,15 @@ const SAID = [
   t('saliency map: A map of how much each patch matters for a prediction.'),
   t('token: A vector that passes through the layers: one for each patch, plus prefix tokens.'),
 ];
-// the longer first: a logit lens is no logit; one Chinese character alone is part of other words
+// Longest first, since "logit lens" contains "logit". A single Chinese character is also part of other words,
+// so such terms are skipped.
 const TERMS = SAID.map((said) => /^(.+?)(?:（.*?）|\(.*?\))?(?:: |：)(.*)$/.exec(said) ?? [])
   .filter(([, term]) => term?.length > 1)
   .sort((one, other) => other[1].length - one[1].length);
 const WHERE = '.vitviz-about [data-testid=markdown]';
 const NOT = '.katex, code, a, button, .vv-term';
 
-/** Where a term begins in a text, as a word of its own where words are told apart by spaces. */
+/** Finds a term in a text; as a whole word in scripts that separate words by spaces. */
 function found(text, term) {
   const plain = term.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
   const word = /^[\x20-\x7e]+$/.test(term) ? `(?<![\\w-])${plain}(?:e?s)?(?![\\w-])` : plain;
@@ -78,6 +79,6 @@ export default function part() {
     }
   };
   marking();
-  // the texts of a view are in the page from when it is first opened
+  // a view's texts enter the page when the view is first opened
   new MutationObserver(marking).observe(document.body, { childList: true, subtree: true });
 }

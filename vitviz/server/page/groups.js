@@ -1,6 +1,6 @@
-// The row of questions above the tabs: each opens the first of its views. CSS from build.py selects the tabs
-// shown for a question. The first visit shows a three-step introduction, once: its button, Escape or a click
-// outside skips it.
+// The row of groups above the tabs: each button opens the first view of its group. CSS from build.py selects
+// the tabs shown for a group. The first visit shows a three-step introduction, once: its button, Escape or a
+// click outside skips it.
 
 import { button, div, el, whenChanged } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
@@ -8,7 +8,7 @@ import { open } from '../../frontend/view_state.js';
 
 const SEEN = 'vitviz-welcomed';
 
-/** Whether this is a visit without a link or a lecture, in a browser that has never been here. */
+/** True on a visit without a link or a presentation, in a browser without a record of an earlier visit. */
 function first() {
   const names = [...new URLSearchParams(window.location.search).keys()];
   if (names.some((name) => name !== 'lang' && !name.startsWith('__'))) return false;
@@ -17,7 +17,7 @@ function first() {
     localStorage.setItem(SEEN, '1');
     return true;
   } catch {
-    return false; // what cannot be kept would be shown again and again
+    return false; // without storage the introduction would appear on every visit
   }
 }
 
@@ -51,7 +51,7 @@ function welcome() {
   const card = div('vv-welcome-card', title, said, el('div', {}, count, skip, next));
   const node = el('dialog', { class: 'vv-welcome', 'aria-label': t('Welcome') }, hole, card);
 
-  /** The frame around what the step is about, wherever that stands by now. */
+  /** Frames the elements of the current step, following their position. */
   function frame() {
     if (!node.isConnected) return;
     const boxes = [...document.querySelectorAll(steps[at][0])].map((one) => one.getBoundingClientRect());
@@ -95,12 +95,12 @@ export default function part(element, props) {
     node: button(t(name), () => open(slugs[0])),
   }));
 
-  /** Says which of them is open. */
+  /** Marks the open group. */
   function light() {
     const chosen = document.querySelector('#vitviz-tabs [role=tab][aria-selected=true]');
     const [, tab = ''] = chosen?.id.match(/^vitviz-tab-(.+)-button$/) || [];
     if (tab === last) return;
-    last = page.dataset.tab = tab; // for the style
+    last = page.dataset.tab = tab; // used by the style sheet
     for (const { slugs, node } of groups) {
       if (slugs.includes(tab)) node.setAttribute('aria-current', 'true');
       else node.removeAttribute('aria-current');

@@ -20,7 +20,7 @@ from vitviz.traces.image_edits import ImageEdits
 from vitviz.traces.localized_text import travelling
 from vitviz.traces.text_classes import plain, with_text
 
-FIRST_SAMPLE = "coffee"  # one of the classes that the shipped checkpoint knows
+FIRST_SAMPLE = "coffee"  # a class of the shipped checkpoint
 AWAY = "Your image is no longer on the server, so a sample is shown instead. Upload it again."
 
 
@@ -34,11 +34,11 @@ class Handlers:
         )
 
     def first(self, state: dict, kept: dict, request: gr.Request, progress=gr.Progress()) -> list:
-        """What the address asks for; where its checkpoint cannot be had, the first one, and the reason.
+        """Open the page that the address asks for; without its checkpoint, the default page and the reason.
 
-        `kept` is what the browser's history has of a page that is loaded again: its `picture`, the `strokes`
-        over it, the key of its `set`, and those of its `averages` over one. Besides `outputs`: the choices of
-        both pickers, the lessons, the tab.
+        `kept` is stored in the browser's history of a reloaded page: its `picture`, the `strokes` over it,
+        the key of its `set`, and the keys of its `averages` over a set. Returns `outputs`, then the choices
+        of both pickers, the lessons, and the tab.
         """
         kept = kept if isinstance(kept, dict) else {}
         painted = {"strokes": kept["strokes"]} if isinstance(kept.get("strokes"), str) else {}
@@ -105,7 +105,7 @@ class Handlers:
 
     def sample(self, state: dict, event: gr.SelectData) -> list:
         """Show a sample of the gallery."""
-        known, index = samples.samples(), event.index  # out of the page, so perhaps anything
+        known, index = samples.samples(), event.index  # comes from the page, so any value is possible
         if whole_number(index, 0, len(known)) is None:
             return self.page.unchanged()
         name = known[index].name
@@ -128,8 +128,8 @@ class Handlers:
         def look(state: dict) -> list:
             film = self.page.checkpoint(state).partition("@")[0]
             if not state.get("key") or name is None or name.partition("@")[0] != film:
-                return [state, *self.page.unchanged(-1)]  # of a film that is not, or no longer, in view
-            # one that plays covers nothing
+                return [state, *self.page.unchanged(-1)]  # the history is not, or no longer, in view
+            # playback never hides the page
             kept = {"soon": False, "explained": self.page.explained(state)}
             return self.page.show(state, state["picture"], name, **kept)
 
@@ -199,7 +199,7 @@ class Handlers:
             return gr.skip()
         newest = self.studio.sessions.newest(state)
         if any(newest.get(name) != state.get(name) for name in ("key", "second")):
-            return gr.skip()  # this form would ask once more what has been answered meanwhile
+            return gr.skip()  # the form would request predictions that have arrived meanwhile
         return form
 
     def resize(self, state: dict, size: str | None) -> list:
@@ -214,7 +214,8 @@ class Handlers:
         def make(state: dict) -> list:
             picture = self.studio.pictures.sample(seen.sample) if seen.sample else str(data.get("picture"))
             own = ImageEdits.parse(seen.strokes or "").own
-            if not all(map(self.studio.pictures.has, filter(None, (picture, own)))):  # but perhaps its traces
+            # traces may still be cached without their image
+            if not all(map(self.studio.pictures.has, filter(None, (picture, own)))):
                 raise ImageError(PUT_AWAY)
             return self._moment(state, seen, picture)
 
@@ -226,7 +227,7 @@ class Handlers:
         return page
 
     def lesson(self, state: dict, path: str | None, progress=gr.Progress()) -> list:
-        """Open a zip or a file of vectors. Besides `outputs`, as `learn`: lessons, tab, the emptied file."""
+        """Open a zip or a file of vectors. Returns `outputs`, lessons, tab, and the emptied file."""
         called, named = Path(str(path)).name, self.studio.checkpoints.vectors.name_with
         if called.lower().endswith(ENDINGS):
             page = self.page.again(state, {}, named=lambda name: named(name, uploads.read(path), called))
@@ -257,7 +258,7 @@ class Handlers:
             return page
 
         page = self.page.attempt(state, make)
-        if page[0] == gr.skip():  # refused: all stays as it was
+        if page[0] == gr.skip():  # refused: the page is unchanged
             return [*page, gr.skip(), gr.skip(), None]
         (lesson, outdated), now = restored, page[0]
         if outdated:

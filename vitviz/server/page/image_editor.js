@@ -7,9 +7,9 @@ import { t } from '../../frontend/i18n.js';
 import { scored } from '../../frontend/numbers.js';
 import { questions } from './requests.js';
 
-const STEPS = 100; // that can be undone
-const LONGEST = 120; // places of one path
-const LARGEST = 4096; // pixels of the sides of a piece that is scaled
+const STEPS = 100; // maximum undo steps
+const LONGEST = 120; // points of one path
+const LARGEST = 4096; // pixels per side of a scaled region
 const TOOLS = ['brush', 'erase', 'move', 'copy'];
 const TITLES = () => [t('Brush'), t('Eraser'), t('Move'), t('Copy')];
 const INKS = () => [
@@ -24,45 +24,45 @@ const CUTS = () => [
 ];
 /** @type {() => [string, string, number[]][]} */
 const SIDES = () => [
-  ['⇆', t('Flip horizontally'), [-1, 1]], // what width and height are multiplied by
+  ['⇆', t('Flip horizontally'), [-1, 1]], // factors of width and height
   ['⇅', t('Flip vertically'), [1, -1]],
   ['−', t('Smaller'), [0.8, 0.8]],
   ['+', t('Larger'), [1.25, 1.25]],
 ];
 const WHOLES = () => [
-  ['brightness', t('Brightness'), 100, ' %'], // as far to both sides
+  ['brightness', t('Brightness'), 100, ' %'], // range, in both directions
   ['contrast', t('Contrast'), 100, ' %'],
   ['hue', t('Hue'), 180, '°'],
   ['rotate', t('Rotation'), 180, '°'],
 ];
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const list = (text) => text.split(' ').filter(Boolean);
-/** Where the last of some tools stands among strokes; -1 for nowhere. */
+/** Index of the last stroke by one of some tools; -1 for none. */
 const last = (each, ...tools) => each.findLastIndex((one) => tools.includes(one.match(/^[a-z]+/)[0]));
 
 /**
- * What is painted over the photograph: `open` shows the board, `paint` asks for other strokes.
- * @param {any} props of the part whose value says what is painted
- * @param {(name: string, data: any) => void} trigger its own
+ * The image editor: `open` shows the dialog, `paint` requests other edits.
+ * @param {any} props of the component whose value holds the edits
+ * @param {(name: string, data: any) => void} trigger of the component
  */
 export function board(props, trigger) {
   const question = questions(trigger, 'retouch');
   let tool = 'brush';
-  let of = ''; // the photograph's key
-  let wanted = ''; // the strokes that were asked for last
+  let of = ''; // the image's key
+  let wanted = ''; // the edits requested last
   let [past, future] = [[], []];
-  let drafts = []; // paths whose strokes are still to be painted
+  let drafts = []; // paths whose strokes are not yet painted
   /** @type {any} */
-  let down = null; // what is under way: a path, or a rectangle from its corner, or one that is moved
+  let down = null; // current gesture: a path, a rectangle from its corner, or a moved region
   /** @type {any} */
   let rect = null; // left, top, width, height
-  let outline = []; // within it, where the piece is cut free hand
-  let landed = null; // that rectangle, as long as it is the piece that was put onto another photograph
+  let outline = []; // in the rectangle, of a region cut free-hand
+  let landed = null; // the rectangle while it holds the region pasted onto another image
   /** @type {any} */
-  let cursor = null; // where the keys are
-  let original = false; // as long as it is shown
+  let cursor = null; // keyboard position
+  let original = false; // while the original is shown
   /** @type {any} */
-  let pictures = {}; // the photograph as it is and was, with its size and the strokes that led there
+  let pictures = {}; // edited and original image, with size and edits
   let scale = 1;
 
   const title = t('Arrow keys move brush or piece (Shift: 10 pixels); Enter lowers or lifts it');
@@ -80,7 +80,7 @@ export function board(props, trigger) {
     button(text, () => carry(0, 0, by), { 'aria-label': label, title: label }),
   );
   const onto = selection({ 'aria-label': t('Paste onto another image'), onchange: land }, [], '');
-  const tells = []; // what says the sliders' numbers
+  const tells = []; // update the sliders' numbers
   const labelled = (text, input, says) => {
     const told = el('output');
     const tell = () => (told.textContent = says());
@@ -117,7 +117,7 @@ export function board(props, trigger) {
     div('vv-board-row', undo, redo, first, back, done),
   );
 
-  /** The strokes with another value of what goes over the whole picture, in its place or as the last. */
+  /** Returns the edits with a new value for a whole-image edit, in its old position or at the end. */
   function changed(name, value) {
     const each = list(wanted);
     const at = said(name);
@@ -125,13 +125,13 @@ export function board(props, trigger) {
     return each.join(' ');
   }
 
-  /** Where that stands; -1 for nowhere: what was done to the photograph before this one is no matter. */
+  /** Index of a whole-image edit; -1 for none. Edits before the last paste do not count. */
   function said(name) {
     const at = last(list(wanted), name, 'onto');
     return list(wanted)[at]?.startsWith(name) ? at : -1;
   }
 
-  /** Whether the photograph that is drawn is the one which the strokes that were asked for end on. */
+  /** True if the displayed image is the one that the requested edits end on. */
   function ready() {
     const [now, then] = [wanted, pictures.strokes ?? ''].map((text) => {
       const each = list(text);
@@ -168,7 +168,7 @@ export function board(props, trigger) {
     draw();
   }
 
-  /** What the controls say of the strokes. */
+  /** Updates the controls from the edits. */
   function furnish() {
     waits();
     tools.forEach((one, i) => one.setAttribute('aria-pressed', TOOLS[i] === tool));
@@ -196,11 +196,11 @@ export function board(props, trigger) {
     return points.filter((_, i) => i % every === 0 || i === points.length - 1);
   }
 
-  /** A path's first place, and steps from there on. */
+  /** Encodes a path as its first point and relative steps. */
   const steps = (points) =>
     points.flatMap(([x, y], i) => (i ? [x - points[i - 1][0], y - points[i - 1][1]] : [x, y]));
 
-  /** The brush in pixels of the photograph; the slider counts thousandths of its longer side, times four. */
+  /** Brush width in pixels of the image; the slider is in units of 1/250 of the longer side. */
   const wide = () => Math.max(1, Math.round((Number(width.value) * Math.max(...props.value.size)) / 250));
   const within = (/** @type {any} */ [x, y]) =>
     rect && x >= rect[0] && y >= rect[1] && x < rect[0] + rect[2] && y < rect[1] + rect[3];
@@ -280,7 +280,7 @@ export function board(props, trigger) {
     draw();
   });
 
-  /** A piece is cut along a path that closes itself. */
+  /** Cuts a region along a path, which closes itself. */
   function enclose(points) {
     const inside = ([x, y]) => [x, y].map((one, i) => Math.min(pictures.size[i] - 1, Math.max(0, one)));
     outline = thinned(points).map(inside);
@@ -289,7 +289,7 @@ export function board(props, trigger) {
     rect = outline.length > 2 ? [left, top, right - left + 1, bottom - top + 1] : null;
   }
 
-  /** The corners of a rectangle, within the photograph. */
+  /** A rectangle from two corners, clipped to the image. */
   function between(/** @type {any} */ [a, b], /** @type {any} */ [c, d]) {
     const [across, down_] = pictures.size;
     const [left, right] = [Math.min(a, c), Math.max(a, c)].map((x) => Math.min(across, Math.max(0, x)));
@@ -297,7 +297,7 @@ export function board(props, trigger) {
     return right > left && bottom > top ? [left, top, right - left, bottom - top] : null;
   }
 
-  /** The piece goes onto another photograph, as large as it was and where it was in shares of both. */
+  /** Pastes the region onto another image, with size and position relative to each image. */
   function land() {
     const [name, , ...size] = props.value.grounds.find(([one]) => one === onto.value);
     const middle = [0, 1].map((i) => rect[i] + rect[i + 2] / 2);
@@ -308,7 +308,7 @@ export function board(props, trigger) {
     carry(across, along, [by, by], `onto.${name}`);
   }
 
-  /** The piece goes to the right and down, or about its middle its sides are multiplied `by` so much. */
+  /** Moves the region right and down, or scales its sides about its centre by the factors `by`. */
   function carry(across, along, by = [1, 1], named = tool) {
     const lands = named !== tool;
     const again = rect === landed && named === 'move';
@@ -323,7 +323,7 @@ export function board(props, trigger) {
     const stroke = [...rect, ...moved, ...(plain ? [] : goal), ...steps(outline)];
     const each = list(wanted);
     if (again) {
-      // it is put there anew, and leaves no hole
+      // pasted again; leaves no hole
       const at = last(each, 'onto');
       const [before, numbers] = each[at].split('_');
       const put = numbers.split('.').map(Number);
@@ -342,7 +342,7 @@ export function board(props, trigger) {
     draw();
   }
 
-  /** The photograph as it is now, or as it was, and over it what is under way. */
+  /** Draws the edited or original image, and the current gesture over it. */
   function draw() {
     const shown = (original && pictures.original) || pictures.upload;
     if (!shown || !plot.clientWidth || !ready()) return;
@@ -378,7 +378,7 @@ export function board(props, trigger) {
       context.drawImage(shown, ...part, ...moved(rect));
       context.restore();
     }
-    // seen on any ground
+    // visible on any background
     Object.assign(context, {
       lineWidth: 2 / scale,
       strokeStyle: '#fff',
@@ -404,7 +404,7 @@ export function board(props, trigger) {
     answers.replaceChildren(...(top || []).map(line));
   }
 
-  /** Takes over what the server says: the answer to a stroke, another photograph, or a step of Back. */
+  /** Applies the server's value: a result, another image, or a step in the browser's history. */
   async function show() {
     const { key, picture: photo, strokes = '', size, grounds } = props.value || {};
     if (!key) return;
@@ -421,7 +421,7 @@ export function board(props, trigger) {
     if (!root.matches(':popover-open')) return;
     const { signal } = new AbortController();
     const asked = ['upload', 'original'].map((one) => picture(`${key}/picture/${one}`, signal));
-    const found = await Promise.all(asked).catch(() => []); // the stage says why
+    const found = await Promise.all(asked).catch(() => []); // the stage shows the error
     if (props.value.key !== key || !found.length) return;
     pictures = { upload: found[0], original: found[1], size, strokes };
     waits();
@@ -457,7 +457,7 @@ export function board(props, trigger) {
     if (detail !== 'retouch' || question.open() || wanted === props.value.strokes) return;
     [wanted, drafts, rect] = [props.value.strokes, [], null]; // refused
     past.pop();
-    root.hidePopover(); // or it would cover the reason
+    root.hidePopover(); // otherwise it would cover the error message
     furnish();
   });
   return {

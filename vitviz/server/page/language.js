@@ -1,12 +1,12 @@
-// The header's switch of languages: each one named in itself.
+// The language switch in the header; each language is named in itself.
 
 import { el, whenChanged } from '../../frontend/elements.js';
 
 const NAMES = { en: 'English', 'zh-CN': '中文', ko: '한국어' };
 
 /**
- * In the same entry of the browser's history, which keeps what is seen, a photograph of one's own too. The
- * page is loaded again because Gradio, told in place, leaves the tabs that are not open as they were.
+ * Reloads the page in another language. The browser's history entry stays, and with it the state and the
+ * visitor's own image. A reload is needed because Gradio, switched in place, does not translate closed tabs.
  */
 function go(tag) {
   const url = new URL(window.location.href);
@@ -33,7 +33,7 @@ export default function part(element) {
     el('nav', { 'aria-label': 'Language / 语言 / 언어' }, ...Object.entries(NAMES).map(link)),
   );
   const follow = () => {
-    // Gradio's own settings, in the footer, changed its language: ours follows
+    // the language was changed in Gradio's own settings, in the footer
     const chosen = document.documentElement.lang;
     if (chosen !== now && Object.hasOwn(NAMES, chosen)) go(chosen);
   };

@@ -1,5 +1,5 @@
-// The lessons of this server, and the view settings of an opened lesson. Also the entry of files: dropped or
-// pasted anywhere on the page; zips of lessons and videos also through the image's upload button.
+// The lessons of this server, and the view settings of an opened lesson. Also handles files dropped or pasted
+// anywhere on the page, and zips of lessons and videos chosen with the image's upload button.
 
 import { button, div, el, origin, typing } from '../../frontend/elements.js';
 import { filmed, hand, vectored, zipped } from '../../frontend/file_drop.js';
@@ -10,14 +10,14 @@ import { questions } from './requests.js';
 const PICTURE = '#vitviz-upload';
 const holds = (event) => [...(event.dataTransfer?.types || [])].includes('Files');
 
-/** A zip or a video where a picture was expected, which Gradio would refuse. */
+/** Handles a zip or video chosen as an image, which Gradio would refuse. */
 function rerouted(event, files) {
   const ours = [zipped, filmed, vectored].some((kind) => kind(files?.[0]));
   if (event.handed || !origin(event).closest?.(PICTURE) || !ours) return;
   event.preventDefault();
   event.stopImmediatePropagation();
   hand(files);
-  if (event.type === 'change') origin(event).value = ''; // or the same one could not be chosen again
+  if (event.type === 'change') origin(event).value = ''; // allows the same file to be chosen again
 }
 
 /** Listens as long as the page is open. */
@@ -29,12 +29,12 @@ function listen() {
     'click',
     (event) => {
       const input = origin(event).closest?.(PICTURE)?.querySelector('input[type=file]');
-      if (input) input.accept = 'image/*,video/*,.zip,.npz,.safetensors'; // what the file dialogue offers
+      if (input) input.accept = 'image/*,video/*,.zip,.npz,.safetensors'; // shown in the file dialog
     },
     before,
   );
   document.addEventListener('dragover', (event) => {
-    if (holds(event)) event.preventDefault(); // else the browser would open the file in place of the page
+    if (holds(event)) event.preventDefault(); // or the browser would open the file in place of the page
   });
   document.addEventListener('drop', (event) => {
     if (event.defaultPrevented || !holds(event)) return;

@@ -8,10 +8,10 @@ import { memory, views } from '../../frontend/view_state.js';
 import names from '../../frontend/views.js';
 import { past } from './navigation_history.js';
 
-const PICTURE = /^[0-9a-f]{40}$/; // the key of one, which means nothing to who opens a link
-const SHORT = 1000; // characters of strokes that a link takes along
-const OWN = /onto\.[0-9a-f]{40}_/; // strokes that lay something onto one's own photograph
-const LEAVING = 10000; // ms that a page may take to be loaded again
+const PICTURE = /^[0-9a-f]{40}$/; // an image's key, which is private to this server
+const SHORT = 1000; // maximum characters of edits in a link
+const OWN = /onto\.[0-9a-f]{40}_/; // edits that paste onto the visitor's own image
+const LEAVING = 10000; // ms that a reload may take
 
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-links');
@@ -29,21 +29,21 @@ export default function part(element, props, watch, trigger) {
     title: t('Data of all figures, images and settings in one zip'),
   });
   const told = past(moment, () => props.value, trigger);
-  let way = null; // what was seen before a view led to a lesson in another
+  let way = null; // state before a view led to a lesson in another view
   const title = t('Back to the previous view');
   const back = button('', () => told.go(way), { class: 'vv-way', hidden: true, title });
   let touched = false;
-  let coming = ''; // the tab that a lesson opens, until it is in view
+  let coming = ''; // the tab that a lesson opens, until it is visible
   let timer = 0;
   let hiding = 0;
-  let leaving = -LEAVING; // when the page was last left, perhaps not for good
+  let leaving = -LEAVING; // when the page was last left, possibly only for a download
 
   function tab() {
     const panels = [...document.querySelectorAll('#vitviz-tabs [role=tabpanel]')];
     return panels.find((panel) => panel.getClientRects().length)?.id.replace('vitviz-tab-', '') || '';
   }
 
-  /** A view's settings as they stand: those of the figure, or what it will begin with. */
+  /** A view's current settings: those of the figure, or those that the view will start with. */
   function settings(slug, second = false) {
     const view = [...views].find(
       ({ name, root, value }) =>
@@ -53,7 +53,7 @@ export default function part(element, props, watch, trigger) {
     return Object.entries(view ? view.settings : kept);
   }
 
-  /** What is seen, as the query of an address; settings at their default are left out. */
+  /** The state as the query of an address; settings at their default are omitted. */
   function query() {
     const { checkpoint, second, size, sample, without, strokes } = props.value;
     const slug = tab();
@@ -74,7 +74,9 @@ export default function part(element, props, watch, trigger) {
     ]).toString();
   }
 
-  /** What is seen, for the browser's history: all views' settings, one's own photograph and averages too. */
+  /**
+   * The state for the browser's history: settings of all views, the visitor's own image, and averages too.
+   */
   function moment() {
     const { checkpoint, second, size, sample, picture, without, strokes } = props.value;
     if (coming === tab()) coming = '';
@@ -88,7 +90,7 @@ export default function part(element, props, watch, trigger) {
     };
   }
 
-  /** The views that show an average over a set. */
+  /** Views that show an average over a set. */
   function averaged() {
     const mine = (view) => view.root.isConnected && names.includes(view.name) && !view.value.second;
     return [...views].filter((view) => mine(view) && view.key && view.key === view.value.scene);
@@ -98,19 +100,19 @@ export default function part(element, props, watch, trigger) {
   function write() {
     clearTimeout(timer);
     if (!props.value?.key || !root.isConnected) return;
-    // an address that changes while it is loaded again takes the entry's state with it, in Chromium
+    // Chromium drops the entry's state if the address changes during a reload
     if (performance.now() < leaving + LEAVING) return later();
     back.hidden = !way || way.tab === tab();
     const url = new URL(window.location.href);
     const staying = [...url.searchParams].filter(
       ([name]) => name.startsWith('__') || name === 'lang' || name === 'present',
-    ); // Gradio's own: theme, and a private Space's key
+    ); // Gradio's theme and a private Space's key; our own `lang` and `present`
     url.search = new URLSearchParams([...staying, ...new URLSearchParams(query())]).toString();
-    // until something is done, the address stays as it was opened
+    // before the first action the address stays unchanged
     told.keep(touched ? url : window.location.href, touched);
   }
 
-  /** What the server was asked for is kept at once, before a reload can come. */
+  /** Stores requested changes at once, before a reload can happen. */
   function arrived() {
     told.answered();
     coming = props.value?.tab || '';
@@ -119,7 +121,7 @@ export default function part(element, props, watch, trigger) {
   }
 
   function later() {
-    // browsers allow a hundred changes of the address in half a minute
+    // browsers allow a hundred address changes in half a minute
     clearTimeout(timer);
     timer = setTimeout(write, 300);
   }

@@ -8,32 +8,32 @@ import { t } from '../../frontend/i18n.js';
 import { addresses } from '../../frontend/requests.js';
 import { views } from '../../frontend/view_state.js';
 
-const PATIENCE = 15000; // ms that a still that was kept may take to become the photograph
+const PATIENCE = 15000; // ms that a kept frame may take to become the image
 /** @type {any} */
 let now = null;
 
 export const stage = () => [...views].find((one) => one.name === 'stage' && one.root.isConnected);
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** The views that are seen, but for averages over a set of pictures. */
+/** Visible views, except averages over an image set. */
 export const seen = () =>
   [...views].filter((one) => {
     const { key, scene } = one.given() || {};
     return one.root.closest('.tabitem')?.checkVisibility() && key && key !== scene;
   });
 
-/** The checkpoint beside, if there is one, and what is seen: what an answer is drawn in. */
+/** The second checkpoint, if any, and the visible views, which a response is drawn in. */
 export const drawnIn = (each = seen()) => ({
   second: [...views].find((one) => one.given()?.second && one.root.isConnected)?.given().key,
   views: [...new Set(each.map((one) => one.name))],
 });
 
-/** The items that views were drawn from last, and will ask for next. */
+/** The items that the views drew last, and will request next. */
 const items = (each) => each.flatMap((one) => (one.given().second ? [] : addresses(one)));
 
-/** Shows an answer to a frame in all that is seen, or null for the photograph again. */
+/** Shows a frame's result in all visible views, or the image again for null. */
 async function show(told, scene, status) {
-  const shows = told ? seen() : [...views]; // asked before anything is changed: it needs the page's layout
+  const shows = told ? seen() : [...views]; // before any change, because the check needs the page's layout
   if (told) for (const one of [...shows, stage()]) one.reread();
   const each = shows.map((one) => {
     const value = told?.figures[one.name]?.[one.given().second ? 1 : 0];
@@ -44,17 +44,18 @@ async function show(told, scene, status) {
   await Promise.all(each);
 }
 
-/** The frames that stand are forgotten everywhere. */
+/** Deletes the session's frames here and on the server. */
 function leave(mine) {
   for (const last of mine.standing.splice(0)) {
     forget(last);
-    asked(`${last}/live`, { last }, true).catch(() => {}); // the server forgets it by itself
+    asked(`${last}/live`, { last }, true).catch(() => {}); // the server also deletes frames by itself
   }
 }
 
 /**
- * Begins: the buttons below the photograph give way to those that keep a frame and stop. `still()` gives the
- * frame in view as a file's bytes; `off()` is called as soon as no other will be asked for.
+ * Starts a camera or video session: the buttons below the image are replaced by Keep and Stop. `still()`
+ * returns the current frame as a file's bytes; `off()` is called as soon as no further frame will be
+ * requested.
  */
 export function begin(still, off) {
   now?.stop();
@@ -71,9 +72,9 @@ export function begin(still, off) {
   /** @type {HTMLElement} */ (row.firstChild).focus();
   const watch = setInterval(() => !mine.kept && stage()?.given().upload !== photo && stop(), 100);
 
-  /** What the server makes of a frame; undefined where all has been stopped meanwhile. */
+  /** Requests a frame's result; undefined if the session has ended meanwhile. */
   async function ask(question) {
-    const last = mine.standing.length > 1 ? mine.standing[0] : ''; // the newest is drawn just now
+    const last = mine.standing.length > 1 ? mine.standing[0] : ''; // the newest frame is being drawn
     const each = seen();
     const asking = { ...drawnIn(each), items: items(each), ...question, last };
     const told = await passed(`${stage().given().key}/live`, asking);
@@ -101,7 +102,7 @@ export function begin(still, off) {
     leave(mine);
   }
 
-  /** The frame in view becomes the photograph, as an upload would. */
+  /** Makes the current frame the image, like an upload. */
   async function keep() {
     if (!mine.drawn || mine.kept) return;
     mine.kept = true;
@@ -116,7 +117,7 @@ export function begin(still, off) {
 }
 
 window.addEventListener('pagehide', () => now?.stop());
-// another photograph, though it be the same once more
+// another image was chosen, possibly the current one again
 document.addEventListener('click', ({ target }) => {
   if (/** @type {any} */ (target).closest?.('#vitviz-samples button')) now?.stop();
 });

@@ -1,26 +1,26 @@
-// The browser's Back and Forward: an entry for every choice of photograph, checkpoint, view and edit, none
-// for the ticks of a slider or the steps of a film. Each entry keeps what was seen, all views' settings with
-// it, so that a reload comes back to it too.
+// Back and Forward of the browser: one history entry per choice of image, checkpoint, view and edit; none for
+// slider ticks and snapshots of a training. Each entry stores the state with all views' settings, so that a
+// reload restores it too.
 
 import { kept, open, put } from '../../frontend/view_state.js';
 
-const ANSWERED = ['checkpoint', 'second', 'size', 'sample', 'picture', 'without', 'strokes']; // by the server
-const PATIENCE = 15000; // ms; an answer that never comes does not hold the address for ever
+const ANSWERED = ['checkpoint', 'second', 'size', 'sample', 'picture', 'without', 'strokes']; // on the server
+const PATIENCE = 15000; // ms; a lost response must not block the address
 
 const same = (one, other, names) => names.every((name) => (one[name] || '') === (other[name] || ''));
 const choice = (moment) => ({ ...moment, checkpoint: moment.checkpoint.split('@')[0] });
 
-/** Whether two moments differ in nothing that somebody chose. */
+/** True if two states differ in nothing that the visitor chose. */
 const alike = (one, other) => same(choice(one), choice(other), [...ANSWERED, 'tab']);
 
 /**
- * @param {() => any} now what is seen: what ANSWERED names, the tab, and all views' settings
- * @param {() => any} value what the server has told of it
+ * @param {() => any} now the current state: the fields of ANSWERED, the tab, and all views' settings
+ * @param {() => any} value the server's value of the links component
  * @param {(name: string, data: any) => void} trigger
  */
 export function past(now, value, trigger) {
-  let waiting = null; // the moment that Back or Forward led to last, until it is in view
-  let sent = null; // the one that the server was asked for
+  let waiting = null; // the state that Back or Forward led to, until it is visible
+  let sent = null; // the state requested from the server
   let ticket = 0;
   let patience = 0;
 
@@ -37,7 +37,7 @@ export function past(now, value, trigger) {
     if (!sent) ask();
   }
 
-  /** One question at a time: Gradio's `always_last` would ask once more what was asked first. */
+  /** Sends one request at a time: Gradio's `always_last` would send the first request's data again. */
   function ask() {
     sent = waiting;
     ticket += 1;
@@ -49,7 +49,7 @@ export function past(now, value, trigger) {
   window.addEventListener('popstate', () => go(kept()));
   return {
     go,
-    /** Keeps what is seen, as an entry of its own if it was chosen; `url` is its address, if it has one. */
+    /** Stores the state, as a new entry if the visitor chose it; `url` is the entry's address. */
     keep(url, chosen) {
       if (waiting) return;
       const moment = now();
@@ -58,16 +58,16 @@ export function past(now, value, trigger) {
       if (chosen && kept() && !alike(kept(), moment)) window.history.pushState(state, '', url);
       else window.history.replaceState(state, '', url);
     },
-    /** Whether the entry in view has what the server was last asked for, but for a step of a film. */
+    /** True if the current entry holds the last request's state, apart from the training snapshot. */
     holds: () => Boolean(waiting || (kept() && same(choice(kept()), choice(now()), ANSWERED))),
-    /** Takes over what the server has answered to `seen`; what it refused is no moment any more. */
+    /** Applies the response to `seen`; a refused state is dropped. */
     answered() {
       const { ticket: asked, refused } = value();
       if (!sent || asked !== ticket) return;
       const moment = sent;
       sent = null;
       clearTimeout(patience);
-      if (moment !== waiting) return ask(); // Back or Forward led on meanwhile
+      if (moment !== waiting) return ask(); // Back or Forward was used meanwhile
       if (!refused) return restore(moment);
       waiting = null;
       window.history.replaceState({ ...window.history.state, vitviz: now() }, '');

@@ -19,7 +19,7 @@ export default function part(element, props, watch) {
   watch('value', () => {
     show();
     if (root.hidden) return;
-    // The action may have been a screen away, and the answer stays at the top of what is scrolled.
+    // The action may be a screen away, and the message is at the top of the scrolled page.
     root.style.scrollMarginTop = `${seek('#vitviz-facts')?.offsetHeight ?? 0}px`;
     root.scrollIntoView({ block: 'nearest' });
   });

@@ -24,7 +24,7 @@ def _ways(view: View) -> list | None:
 
 
 WAYS = {view.slug: _ways(view) for view in AVERAGED}
-NEVER_OF_ONE = [view.slug for view in AVERAGED if view.needs is Needs.SET]  # samples, at least
+NEVER_OF_ONE = [view.slug for view in AVERAGED if view.needs is Needs.SET]  # samples at least
 
 
 def panel_value(studio: AnalysisService, state: Mapping[str, Any], **more: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def panel_value(studio: AnalysisService, state: Mapping[str, Any], **more: Any) 
 
 
 class ImageSetPanel:
-    """Handlers of the panel. Any other choice ends a survey, whose results would overwrite it."""
+    """Handlers of the panel. Any other choice ends a survey, whose results would replace that choice."""
 
     def __init__(self, studio: AnalysisService):
         self._studio = studio
@@ -89,10 +89,10 @@ class ImageSetPanel:
             for key, survey in studio.sets.surveying(state["key"], pictures, view.paired, second, way, given):
                 steps, last = (steps + 1 if survey is last else 0), survey
                 done = [survey.images, len(pictures), ""]
-                if steps:  # the set is through, and the training follows
+                if steps:  # the set is complete; snapshots of the training follow
                     done = [steps, len(studio.sets.steps_of(studio.runs.run(state["key"]))), "steps"]
-                # Not settled: every other choice ends the survey, and what it had yet to say must count for
-                # nothing.
+                # Not settled: every other choice ends the survey, and later results of the survey must not
+                # count.
                 now = {**state, "surveys": {**state.get("surveys", {}), slug: key}}
                 said = travelling(" ".join(map(str, survey.skipped)))
                 yield self._page(now, slug, done=[slug, *done], told=said)

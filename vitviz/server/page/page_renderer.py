@@ -22,7 +22,7 @@ from vitviz.traces.samples import sample_image, samples
 from vitviz.traces.text_classes import plain
 from vitviz.views import VIEWS
 
-PAIRS = (  # what one can learn from two checkpoints on the same picture
+PAIRS = (  # instructive pairs of checkpoints for one image
     ("Before and after training (on disk)", "vitviz-tiny@0|vitviz-tiny"),
     (
         "Trained on 1,000 or on 21,000 classes",
@@ -31,8 +31,8 @@ PAIRS = (  # what one can learn from two checkpoints on the same picture
     ("With labels or without (DINO)", "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.dino"),
     ("Without and with registers", "vit_base_patch14_dinov2.lvd142m|vit_base_patch14_reg4_dinov2.lvd142m"),
 )
-# The lesson of the paper's table 8: twins that were trained alike but for their position embeddings, by those
-# of both, and as `pair` takes them.
+# Twins trained alike except for their position embeddings (table 8 of the paper): the embeddings of both, and
+# the value that `pair` takes.
 TWINS = (
     (mark("none and 1-D"), "vitviz-positions-none-0|vitviz-positions-1d-0"),
     (mark("none and 2-D"), "vitviz-positions-none-0|vitviz-positions-2d-0"),
@@ -43,7 +43,7 @@ NO_SIZE = (
 )
 OWN, SHAPE = "own", "shape"
 _PIXELS = re.compile(r"\s*(\d{1,5})(?:\s*[x×*,]\s*(\d{1,5}))?\s*(?:px)?\s*", re.IGNORECASE)
-# Of a state whose page waits for no pass; else `last` is the state of what was in view before.
+# State of a page that waits for no pass; otherwise `last` is the state shown before.
 WHOLE = {"awaited": False, "last": None}
 
 
@@ -70,14 +70,14 @@ class SidebarComponents:
             elem_id="vitviz-samples",
         )
         self.lessons = PageComponent("lessons", ("learn",), elem_id="vitviz-lessons")
-        # out of sight, as that of a set: scripts hand it what is dropped
+        # hidden, like that of a set: scripts pass dropped files to it
         self.zipped = FileInput(elem_id="vitviz-lesson", show_label=False)
         first = studio.settings.checkpoint
         self.picker = _typed(say("Checkpoint"), "vitviz-picker", [first], first)
         self.sentences = PageComponent("sentences", ("ask",), elem_id="vitviz-sentences")
         self.notice = PageComponent("notice", elem_id="vitviz-notice")
         self.compare = PageComponent("compare", ("compare",), elem_id="vitviz-compare")
-        with gr.Column(elem_id="vitviz-more"):  # what the button of `compare` unfolds
+        with gr.Column(elem_id="vitviz-more"):  # unfolded by the button of `compare`
             beside = say("A second checkpoint, run on the same image")
             self.second = _typed(say("Compare with"), "vitviz-second", [], info=beside)
             self.pairs = gr.Dropdown(
@@ -123,7 +123,7 @@ class PageRenderer:
         return [{"text": text, "pair": pair} for text, pair in TWINS if set(pair.split("|")) <= names]
 
     def again(self, state: dict, change: dict, report=None, named: Callable[[str], str] = str) -> list:
-        """The same picture with something else changed, by the checkpoint `named` after the present one."""
+        """Render the current image with `change`; `named` maps the checkpoint's name to a new one."""
         state = self.studio.sessions.newest(state)
         if not state.get("picture"):
             return self.unchanged()
@@ -140,9 +140,10 @@ class PageRenderer:
         self, state: dict, picture: str, checkpoint: str, progress=None, soon: bool = True,
         explained: int | None = None,
     ) -> list:  # fmt: skip
-        """All on the page for a picture and checkpoints; `soon`, before a long pass, what needs none.
+        """Render the page for an image and checkpoints; with `soon`, first what needs no long pass.
 
-        `explained` is the class that views explain where none was chosen; None for the likeliest.
+        `explained` is the class that views explain if the visitor chose none; None means the most likely
+        class.
         """
         studio, second = self.studio, state.get("second", "")
         if plain(checkpoint) != plain(state.get("checkpoint", checkpoint)):  # another model has other heads
@@ -166,7 +167,7 @@ class PageRenderer:
         """Render a state whose keys are known; while a pass is awaited, only what needs no pass."""
         studio, second, checkpoint = self.studio, state.get("second", ""), state["checkpoint"]
         soon, without = state["awaited"], Ablation.parse(state.get("without", ""))
-        # what is taken away is seen when it is computed
+        # ablations show only after the pass
         drawn = {**state, "key": state["whole"]} if soon else state
         keys = drawn["key"], state["second_key"]
         subjects = [(studio.before if soon else studio.subject)(key) if key else None for key in keys]
@@ -180,7 +181,7 @@ class PageRenderer:
             answer["before"] = facts.answer(studio.subject(state["untouched"]))["top"]
         beside_it = studio.checkpoints.inspector(second) if second else None
         names = [frame["name"] for frame in film.get("frames", ())]
-        before = f"{names[0]}|{names[-1]}" if len(names) > 1 else ""  # the film's ends, as `pair` takes them
+        before = f"{names[0]}|{names[-1]}" if len(names) > 1 else ""  # first and last snapshot, for `pair`
         return [
             state,
             checkpoint,
@@ -201,7 +202,7 @@ class PageRenderer:
         ]
 
     def explained(self, state: dict) -> int | None:
-        """Return the class explained throughout a training history: the likeliest at its first step."""
+        """Return the class explained throughout a training history: the most likely when first shown."""
         if state.get("explained") is None:
             logits = self.studio.subject(state["key"]).trace.logits
             return None if logits is None else int(logits.argmax())
@@ -209,7 +210,7 @@ class PageRenderer:
 
     def averaged(self, page: list, averages: object) -> list:
         """Render the page with the averages that it had before a reload, by view."""
-        had = averages if isinstance(averages, dict) else {}  # out of the page, so perhaps anything
+        had = averages if isinstance(averages, dict) else {}  # comes from the page, so any value is possible
         asked = {view.slug: had.get(view.slug) for view in over_a_set.AVERAGED}
         known = {
             slug: key for slug, key in asked.items() if isinstance(key, str) and self.studio.sets.survey(key)
@@ -249,7 +250,7 @@ class PageRenderer:
         def try_make(state: dict) -> list:
             with self.studio.work.request_turn():
                 page = make(state)
-            if page[0].get("awaited"):  # which may yet fail
+            if page[0].get("awaited"):  # the pass may still fail
                 page[0] = {**page[0], "last": state["last"] if state.get("awaited") else state}
             return page
 
@@ -264,7 +265,7 @@ class PageRenderer:
         """Return the slider's previous value, if a frame failed."""
         try:
             return self.studio.checkpoints.film(self.checkpoint(state)) if state.get("key") else {}
-        except Exception:  # whatever it was, it has been told
+        except Exception:  # the error has already been shown
             return {}
 
 
@@ -307,8 +308,13 @@ def _sizes(inspector, language: str, tokens: int) -> list[tuple[str, str]]:
 
 
 def _pixels(asked: str, inspector, upload: Callable[[], tuple[int, int]]) -> tuple[int, int] | None:
-    """Height and width in px, None for the checkpoint's own; `upload` tells width and height. VitvizError for
-    what is no size; whether the patch divides it is checked by the inspector.
+    """Parse an input size in pixels.
+
+    `upload` returns the image's width and height. Raises VitvizError for an invalid size; the inspector
+    checks whether the size is divisible into patches.
+
+    Returns:
+        (height, width), or None for the checkpoint's own size.
     """
     if asked in ("", OWN):
         return None

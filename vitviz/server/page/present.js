@@ -36,7 +36,7 @@ export default function part(element) {
     wanted ? url.searchParams.set('present', '1') : url.searchParams.delete('present');
     window.history.replaceState(window.history.state, '', url);
     if (full && wanted)
-      page.requestFullscreen?.().catch(() => {}); // the browser may forbid it: the window is used then
+      page.requestFullscreen?.().catch(() => {}); // if the browser forbids full screen, the window is used
     else if (!wanted && document.fullscreenElement) document.exitFullscreen();
     /** @type {HTMLElement | null} */ (document.activeElement)?.blur?.();
   }
@@ -47,7 +47,7 @@ export default function part(element) {
         view.key && !view.value.second && view.name !== 'stage' && view.figure.getClientRects().length,
     );
 
-  /** The view before or after; within the tour the step. */
+  /** Goes to the next or previous view; within the tour, to the next or previous step. */
   function walk(step) {
     const tour = shown()?.root.querySelector(step > 0 ? '.vv-next' : '.vv-back');
     if (tour && !tour.disabled) return tour.click();
@@ -56,7 +56,7 @@ export default function part(element) {
     all[(at + step + all.length) % all.length]?.click();
   }
 
-  /** The next of a setting that counts: of layers those of the rollout too, where 0 is all of them. */
+  /** Steps an integer setting, such as a layer; in rollout, layer 0 means all layers. */
   function count(names, step) {
     const view = shown();
     const name = names.find((one) => view?.control(one));

@@ -1,12 +1,12 @@
-// The questions of one event of a part, one at a time: of those that come while one is under way the newest
-// is asked next, and none is lost.
+// Sends the requests of one component event one at a time. While one is running, only the newest further
+// request is kept; it is sent next.
 //
-// Gradio drops what comes while an event is under way ("once"), or repeats the data of the first when that is
-// answered ("always_last"); several at once ("multiple") are answered in any order. page/build.py tells when
-// one has been answered, refused or not.
+// Gradio drops requests that come while an event is running ("once"), or repeats the first one's data
+// afterwards ("always_last"); several at once ("multiple") finish in any order. page/build.py signals when a
+// request has been answered or refused.
 
 /**
- * @param {(name: string, data: any) => void} trigger the part's own
+ * @param {(name: string, data: any) => void} trigger of the component
  * @param {string} event
  */
 export function questions(trigger, event) {
@@ -25,12 +25,12 @@ export function questions(trigger, event) {
     if (next) ask(next);
   });
   return {
-    /** Asks now, or once what is under way has been answered. */
+    /** Sends a request now, or after the running one. */
     ask(data) {
       if (open) waiting = data;
       else ask(data);
     },
-    /** Whether an answer is still to come. */
+    /** True while a request is running. */
     open: () => open,
   };
 }

@@ -1,14 +1,13 @@
-"""The app's own routes: bulk data of figures, which would be slow as JSON, what passes before a camera or in
-a video, and the browser's modules.
+"""HTTP routes of the app: binary data of figures (slow as JSON), camera and video frames, browser modules.
 
-They lie under /gradio_api because elsewhere server-side rendering would answer with the page. They bypass a
-login of Gradio's, so the only way in is a key that cannot be guessed. What a visitor did wrong is a sentence;
-anything else is a bug of ours: logged with its traceback, and told as such.
+The routes are under /gradio_api, because elsewhere Gradio's server-side rendering would respond with the
+page. They bypass Gradio's login, so access requires an unguessable key. A visitor's mistake gives a sentence;
+any other error is a bug, which is logged with its traceback and reported as such.
 
-A frame that comes is looked at as the photograph on the page is, by the same checkpoints, at the same size,
-without the same heads and patches; only strokes stay behind, which are painted over a photograph. What the
-page shows of it goes back, for the views that are in view. The session knows nothing of it, and so neither do
-links, lessons and zips.
+A frame is traced like the image on the page: by the same checkpoints, at the same size, with the same
+ablations. Only the edits are left out, because they belong to a photograph. The response holds what the page
+shows of the frame for the views in view. The session does not store the frame, so links, lessons and zips do
+not contain it.
 """
 
 import base64
@@ -39,25 +38,25 @@ from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.unicode import parse_json
 from vitviz.views import VIEWS, Needs
 
-CARD = Path(__file__).with_name("card.jpg")  # what a shared link looks like
+CARD = Path(__file__).with_name("card.jpg")  # the preview of a shared link
 KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
-PASSING = {"Cache-Control": "no-store"}  # of a camera's frame
-AT_ONCE = 1_000_000  # bytes that others may wait for
+PASSING = {"Cache-Control": "no-store"}  # for camera frames
+AT_ONCE = 1_000_000  # bytes sent without a thread
 BASE = "/gradio_api/vitviz"
-STATIC = nullcontext  # in place of the turn of a route that computes nothing
-HEADS = {  # what a strip shows of each head: the view, its item, and the settings that it takes
+STATIC = nullcontext  # for routes that compute nothing
+HEADS = {  # per-head values in a video's strip: view, item, and the settings that the item takes
     "distance": ("distance", "distance", ()),
     "entropy": ("tokens", "entropy", ()),
     "share": ("evidence", "heads", ("target",)),
 }
-ITEMS = 64  # that a page has drawn of one frame
-LARGEST = 2048  # pixels of a side that a frame is asked for
-TYPES = {"second": str, "last": str, "views": list, "video": str}  # of a posted question
+ITEMS = 64  # drawn by a page per frame
+LARGEST = 2048  # pixels per side of a requested frame
+TYPES = {"second": str, "last": str, "views": list, "video": str}  # of the fields of a posted request
 NO_FRAME = mark("Not a camera frame: expected a JPEG or PNG file.")
 
 
 def routes(studio: AnalysisService) -> list[APIRoute]:
-    """The routes to hand to Gradio's `launch(app_kwargs={"routes": ...})`."""
+    """Return the routes for Gradio's `launch(app_kwargs={"routes": ...})`."""
 
     def picture(given: dict, key: str, which: str) -> Response:
         with studio.frames.looked_at(key) as passing:
@@ -93,7 +92,7 @@ def routes(studio: AnalysisService) -> list[APIRoute]:
             return binary(studio.item(key, view, name, given), PASSING if passing else KEPT)
 
     def at_hand(given: dict, key: str, view: str, name: str) -> Response | None:
-        # what is wrong with the question is told where it is answered
+        # errors are reported by `item`
         with suppress(VitvizError), studio.frames.looked_at(key) as passing:
             array = studio.at_hand(key, view, name, given)
             if array is not None and array.nbytes <= AT_ONCE:
@@ -131,10 +130,11 @@ def _route(
     path: str, answer: Callable[..., Response], turn: Callable[[], AbstractContextManager],
     at_hand: Callable | None = None, method: str = "GET",
 ) -> APIRoute:  # fmt: skip
-    """A route that answers what is given (as a query, or posted as JSON) and the parts of its path.
+    """Return a route whose `answer` gets the query (or the posted JSON) and the parts of the path.
 
-    `turn` is what its answer holds: a turn with a bound of time, or STATIC for what computes nothing. It is
-    answered in a thread, unless it is at hand: beside others that compute, each change of threads waits.
+    `turn` is held while answering: a scheduler turn with a time limit, or STATIC if nothing is computed.
+    Requests are answered in a thread, unless `at_hand` has the response: beside running computations, every
+    thread switch waits.
     """
 
     async def handle(request: Request) -> Response:
@@ -151,7 +151,7 @@ def _route(
 
 
 def _question(body: bytes) -> Any:
-    """Posted JSON; WrongSetting for none."""
+    """Parse posted JSON; None for an empty body. Raises WrongSetting for invalid JSON."""
     try:
         return parse_json(body) if body else None
     except (ValueError, RecursionError):
@@ -159,13 +159,13 @@ def _question(body: bytes) -> Any:
 
 
 def binary(array: np.ndarray, headers: dict[str, str]) -> Response:
-    """An array's numbers, with shape and type beside them."""
+    """Return an array's bytes, with shape and dtype in the headers."""
     described = {"X-Shape": ",".join(map(str, array.shape)), "X-Dtype": str(array.dtype), **headers}
     return Response(array.tobytes(), media_type="application/octet-stream", headers=described)
 
 
 def download(data: bytes, name: str) -> Response:
-    """A file: never shown in the page's own origin, whatever is in it."""
+    """Return a file as a download, which browsers never render in the page's origin."""
     safe = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
     return Response(data, media_type="application/octet-stream", headers=safe)
 
@@ -173,8 +173,9 @@ def download(data: bytes, name: str) -> Response:
 def answered(
     answer: Callable[[], Response], request: Request, turn: Callable[[], AbstractContextManager] = nullcontext
 ) -> Response:
-    """The answer, made within a turn, or what was wrong with the question; given up where the connection ends
-    meanwhile.
+    """Return the answer, computed within a turn, or an error response.
+
+    The computation is cancelled when the connection closes.
     """
     try:
         with request_context.asking(request), one_answer(), turn():
@@ -187,14 +188,16 @@ def answered(
 
 
 def _short(sentence: str) -> str:
-    """A refusal repeats what was asked for, which may be as long as an address can be."""
+    """Shorten an error message, which may repeat a request as long as an address can be."""
     sentence = re.sub(r"[\r\n]+", " ", sentence)
     return sentence if len(sentence) <= 500 else f"{sentence[:300]} … {sentence[-190:]}"
 
 
 def _passed(studio: AnalysisService, told: dict[str, Any], asked: Any) -> Response:
-    """What is told, as JSON; and behind it the arrays of the `items` that were drawn of the frame before: one
-    answer instead of a dozen. Its first four bytes are how long the JSON is, which names the arrays in turn.
+    """Return a frame's page as JSON, followed by the arrays of the `items` drawn for the previous frame.
+
+    This saves a dozen requests. The body starts with the length of the JSON (4 bytes, little-endian); the
+    JSON lists the arrays in order.
     """
     if not told or not isinstance(asked, dict) or "items" not in asked:
         return JSONResponse(told, headers=PASSING)
@@ -204,7 +207,7 @@ def _passed(studio: AnalysisService, told: dict[str, Any], asked: Any) -> Respon
         for address in dict.fromkeys(map(str, items[:ITEMS])):
             path, _, query = address.partition("?")
             slug, _, name = path.partition("/")
-            with suppress(VitvizError):  # which the view asks for, and is told, by itself
+            with suppress(VitvizError):  # the view requests the item itself and reports the error
                 arrays[address] = studio.item(told["key"], slug, name, dict(parse_qsl(query, True)))
     named = [[name, array.shape, str(array.dtype), array.nbytes] for name, array in arrays.items()]
     head = json.dumps({**told, "arrays": named}, allow_nan=False).encode()
@@ -213,7 +216,11 @@ def _passed(studio: AnalysisService, told: dict[str, Any], asked: Any) -> Respon
 
 
 def decoded(studio: AnalysisService, asked: Any) -> dict[str, Any]:
-    """The video at the `path` of an upload: key, frames, step, and the `most` that a film of it has."""
+    """Decode the video at the `path` of an upload.
+
+    Returns:
+        video (key), frames (number, seconds), step, and `most`, the frame limit of an exported video.
+    """
     key = studio.videos.keep(asked.get("path") if isinstance(asked, dict) else None)
     found = studio.videos.of(key)
     frames = [{"number": number, "seconds": seconds} for number, seconds, _ in found.frames]
@@ -221,12 +228,13 @@ def decoded(studio: AnalysisService, asked: Any) -> dict[str, Any]:
 
 
 def live_page(studio: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
-    """What the page shows of a `frame`, or the one `at` a place in a `video`, instead of the photograph that
-    `key` (and `second`) stand for: key, answers, picture, the figures of `views`; and the size (height,
-    width) that frames should have.
+    """Return the page for one `frame`, or for the frame `at` an index of a `video`.
 
-    The frame before it, `last`, is forgotten once this one stands, or if there is none; a video whose key is
-    asked for no frame too.
+    The frame replaces the image that `key` (and `second`) stand for. The previous frame, `last`, is deleted
+    once this frame is rendered, or if there is none. A video is deleted when a request names it without `at`.
+
+    Returns:
+        key, answers, picture, figures of `views`, and the preferred size of frames (height, width) in px.
     """
     asked = _typed(asked)
     frame, second, last, views = (asked.get(name) or "" for name in ("frame", "second", "last", "views"))
@@ -260,7 +268,7 @@ def live_page(studio: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
 
 
 def _typed(asked: Any) -> dict[str, Any]:
-    """A posted question, of which nothing is null; WrongSetting for a field of another type than TYPES."""
+    """Return a posted request without null fields. Raises WrongSetting if a type differs from TYPES."""
     if not isinstance(asked, dict | None):
         raise WrongSetting(f"Given {quoted(asked)}; expected a JSON object, such as one with a frame.")
     asked = {name: value for name, value in (asked or {}).items() if value is not None or name == "at"}
@@ -274,7 +282,7 @@ def _typed(asked: Any) -> dict[str, Any]:
 
 
 def _video_target(studio: AnalysisService, key: str, asked: dict) -> int | None:
-    """The class that all frames of a video are asked for: the first one's answer, where there is one."""
+    """Return the class explained in all frames of a video: the prediction of the first frame, or None."""
     video = studio.videos.of(asked["video"])
     if key not in video.asked:
         with studio.frames.passing(video.frames[0][2]) as first:
@@ -284,8 +292,10 @@ def _video_target(studio: AnalysisService, key: str, asked: dict) -> int | None:
 
 
 def _row(studio: AnalysisService, photo: str, key: str, first: int | None, asked: dict) -> dict[str, Any]:
-    """A frame's numbers: answer, probability (or value), one for each head, and how much the map of the view
-    that `flickers` has changed since the frame before, if that has been asked about lately.
+    """Return a frame's numbers.
+
+    Contains the prediction, its probability (or value), one number per head, and the change of the map of the
+    view `flickers` since the previous frame, if that map was requested recently.
     """
     trace = studio.subject(key).trace
     answer, score = (trace.top(1) or [(None, None)])[0]
@@ -296,7 +306,7 @@ def _row(studio: AnalysisService, photo: str, key: str, first: int | None, asked
         try:
             target = {one: str(first) for one in given if first is not None}
             found["heads"] = studio.item(key, slug, name, target).astype(float).ravel().tolist()
-        except VitvizError as error:  # what a model has not
+        except VitvizError as error:  # quantities that a model lacks
             found["refused"] = told_of(error)
     view = None
     match asked.get("flickers"):
@@ -307,7 +317,7 @@ def _row(studio: AnalysisService, photo: str, key: str, first: int | None, asked
         question, at = repr((photo, slug, sorted(given.items()))), asked["at"]
         try:
             _, values = map_of(figures.figure(studio, key, slug, given))
-        except VitvizError:  # which the view says itself
+        except VitvizError:  # the view reports the error itself
             values = None
         maps = studio.videos.of(asked["video"]).maps
         before = maps.peek((question, at - 1))
@@ -320,7 +330,7 @@ def _row(studio: AnalysisService, photo: str, key: str, first: int | None, asked
 def _looked_at(studio: AnalysisService, picture: str, keys: list[str], views: Any) -> dict[str, Any]:
     views = [studio.view(slug) for slug in dict.fromkeys(views)]
     keys = [studio.frames.seen_as(key, picture) if key else "" for key in keys]
-    with studio.frames.looked_at(keys[0]):  # a pass may take longer than a frame stands
+    with studio.frames.looked_at(keys[0]):  # a pass may take longer than a frame's lifetime
         subject = studio.subject(keys[0])
     state, crop = {"key": keys[0], "second_key": keys[1]}, subject.inspector.preprocessing.crop_pct
     return {

@@ -11,7 +11,7 @@ export default function part(element, props, watch, trigger) {
   const question = questions(trigger, 'ask');
   const lines = (box) => box.value.split(/\r\n|\r|\n/).map((one) => one.trim());
   const written = () => [box, template].map((one) => lines(one).filter(Boolean));
-  let shown = { of: null, text: '' }; // of which checkpoint, and what its answer was about
+  let shown = { of: null, text: '' }; // checkpoint, and the sentences of its current prediction
 
   function ask() {
     const [sentences, templates] = written();
@@ -22,7 +22,7 @@ export default function part(element, props, watch, trigger) {
   const template = el('textarea', { rows: 1, oninput: fresh, placeholder: 'a photo of a {}.' });
   const go = button(t('Classify'), ask);
   const note = t('Most text encoders were trained on English only. Press Ctrl + Enter to classify.');
-  const chosen = () => hand(file.files).then(() => (file.value = '')); // so that the same can be chosen again
+  const chosen = () => hand(file.files).then(() => (file.value = '')); // permits choosing the same file again
   const file = el('input', { type: 'file', accept: '.npz,.safetensors', onchange: chosen });
   const given = el('span');
   const without = button(t('Remove vectors'), () => question.ask({ sentences: [], templates: [] }));
@@ -47,7 +47,7 @@ export default function part(element, props, watch, trigger) {
   watch('value', show);
   show();
 
-  /** What is being written stays where another answer of the same checkpoint comes meanwhile. */
+  /** Updates the form; text being typed stays when another result of the same checkpoint arrives. */
   function show() {
     const { value } = props;
     root.hidden = !value?.takes;

@@ -9,9 +9,9 @@ import { number } from '../../frontend/numbers.js';
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-set');
   const tabs = document.querySelector('#vitviz-tabs');
-  let on = ''; // the view that is surveyed
-  let asked = ''; // the set and checkpoint whose answers have been asked for
-  const ways = {}; // how a set is to be looked at, by view
+  let on = ''; // the view being surveyed
+  let asked = ''; // set and checkpoint whose predictions were requested
+  const ways = {}; // survey option by view
 
   const fold = button('', () => unfold(body.hidden), { class: 'vv-set-fold' });
   const choose = button('', () => input()?.click(), { class: 'vv-set-choose' });
@@ -47,7 +47,7 @@ export default function part(element, props, watch, trigger) {
     show();
   }
 
-  /** Asks once what the pictures are taken for, when they are seen and nothing else is under way. */
+  /** Requests the predictions once, when the images are visible and nothing else is running. */
   function ask() {
     const { set, answers = [], by } = props.value || {};
     const question = `${set}/${by}`;
@@ -56,7 +56,7 @@ export default function part(element, props, watch, trigger) {
     trigger('answer', {});
   }
 
-  /** A picture out of the strip of all, and what it is taken for. */
+  /** One image, cut from the thumbnail strip, and its prediction. */
   function picture(answer, i) {
     const mark = el('span', { class: 'vv-set-picture' });
     mark.style.background = `url("${address(`${props.value.set}/picture/thumbnails`)}") ${-56 * i}px 0`;
@@ -78,7 +78,7 @@ export default function part(element, props, watch, trigger) {
   function show() {
     const { set, count, own, seen: most, answers = [], over = {}, done, told: said } = props.value || {};
     const name = view();
-    root.dataset.set = set ?? ''; // for who comes back to this page
+    root.dataset.set = set ?? ''; // read by the state of the browser's history
     root.hidden = !(props.value?.ways && name in props.value.ways);
     if (root.hidden) return;
     const looked = over[name];
@@ -128,7 +128,7 @@ export default function part(element, props, watch, trigger) {
   });
   if (tabs) whenChanged(tabs, ['aria-selected'], show);
   watch('value', () => {
-    if (!props.value?.done) on = ''; // something else was chosen, which ends it
+    if (!props.value?.done) on = ''; // another choice has ended the survey
     show();
   });
   show();

@@ -1,4 +1,4 @@
-// What the timeline says of a training, and its curve: accuracy and loss at every snapshot, over its slider.
+// Text and curve of a training in the timeline: accuracy and loss at every snapshot, above the slider.
 
 import { svg } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
@@ -8,14 +8,14 @@ const EDGE = { left: 40, right: 40, top: 8, bottom: 22 };
 const TALL = 110;
 const THUMB = 16;
 
-/** Whether the training was begun anew from this snapshot, an average. */
+/** True if training was restarted from this snapshot, an average of weights. */
 const parted = (frames, frame) => frame.averaged && frame !== frames.at(-1);
 
 const short = (count) => (count < 1000 ? String(count) : `${+(count / 1000).toFixed(1)}k`);
 
 /**
- * Each snapshot's place on the curve stands over its place on the slider, where that is wide enough for a
- * curve.
+ * Aligns each snapshot's point on the curve with its position on the slider, if the slider is wide enough for
+ * a curve.
  */
 export function align(curve, root, slider) {
   const track = slider.getBoundingClientRect();
@@ -27,10 +27,7 @@ export function align(curve, root, slider) {
   curve.style.width = roomy ? `${track.width - THUMB + EDGE.left + EDGE.right + 2 * rim}px` : '';
 }
 
-/**
- * Accuracy and loss over the snapshots, which stand at equal distances as on the slider; the scales are at
- * the sides.
- */
+/** Draws accuracy and loss over equally spaced snapshots, as on the slider; the scales are at the sides. */
 function drawCurve(plot, frames, at) {
   const wide = plot.parentNode.clientWidth - 28;
   if (wide <= 0) return;
@@ -51,9 +48,9 @@ function drawCurve(plot, frames, at) {
     frames[at][key] === null
       ? []
       : [svg('circle', { class: `vv-film-${name}`, cx: x(at), cy: y(frames[at][key] / scale), r: 4.5 })];
-  // every how many steps a label has room
+  // interval of snapshots at which a label fits
   const room = Math.max(1, Math.ceil((34 * frames.length) / (right - EDGE.left)));
-  // the first, and from the last backwards
+  // the first, and every `room`-th from the last backwards
   const labelled = (index) => index === 0 || ((frames.length - 1 - index) % room === 0 && index >= room);
   const ticks = frames.flatMap((frame, index) => [
     svg('line', { class: 'vv-film-tick', x1: x(index), x2: x(index), y1: low, y2: low + 4 }),

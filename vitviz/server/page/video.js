@@ -14,7 +14,7 @@ const EDGE = { left: 40, right: 40 };
 const TALL = 110;
 const LOW = TALL - 22;
 
-/** `rows[frame].heads` has a number for each head of each layer; frames not asked about stay empty. */
+/** `rows[frame].heads` has one number per head of each layer; frames that were not computed stay empty. */
 function drawStrip(plot, frames, rows, at) {
   const wide = plot.parentNode.clientWidth - 28;
   const count = rows.find((row) => row?.heads)?.heads.length ?? 0;
@@ -47,9 +47,9 @@ function drawStrip(plot, frames, rows, at) {
 
 const told = (low, high) => ({ low: number(low), high: number(high) });
 
-const LARGEST = 20; // MB, as Gradio takes on
-const LOOKS = 300; // ms between two looks at whether something else is seen
-const STANDS = 8000; // ms after which a frame is looked at again, or the server would forget it
+const LARGEST = 20; // MB, Gradio's limit
+const LOOKS = 300; // ms between two checks whether the visible views have changed
+const STANDS = 8000; // ms between two uses of a frame, which the server would otherwise delete
 
 const timeline = (detail) => document.dispatchEvent(new CustomEvent('vitviz:timeline', { detail }));
 
@@ -92,11 +92,11 @@ async function open(file) {
 
 const shortly = (seconds) => `${seconds.toFixed(2)} s`;
 
-/** What the timeline goes over. */
+/** The video's timeline. */
 function overFrames(mine, { video, frames, step, most }) {
   let [at, drawn, looked, measuring] = [0, '', 0, false];
   /** @type {any} */
-  let of = {}; // what the numbers are of
+  let of = {}; // what the numbers belong to
   let [rows, flickers] = [[], []];
   const state = () => JSON.stringify([stage()?.given().key, drawnIn()]);
   const more = { class: 'vv-film-more' };
@@ -115,7 +115,7 @@ function overFrames(mine, { video, frames, step, most }) {
   /** @type {AbortController | null} */
   let filming = null;
   const table = button(t('Table (.csv)'), taken, more);
-  /** The numbers that are asked for with a frame; those of other questions are given up. */
+  /** The numbers requested with a frame; numbers of other requests are dropped. */
   const fronted = () =>
     seen().find((one) => one.name !== 'stage' && !one.given().second && one.value.controls);
   function asks() {
@@ -181,7 +181,7 @@ function overFrames(mine, { video, frames, step, most }) {
       document.documentElement.dataset.live = String(index);
       return mine.on();
     },
-    /** Shows the frame anew where something else is seen by now, or the server has forgotten it. */
+    /** Shows the frame again if the visible views have changed, or if the server has deleted the frame. */
     async look() {
       if (drawn && drawn !== state()) return over.again();
       if (performance.now() < looked + STANDS) return;
@@ -194,7 +194,7 @@ function overFrames(mine, { video, frames, step, most }) {
     retell: () => {},
   };
 
-  /** Goes over all frames between both ends, whichever are seen, for their numbers alone; or stops that. */
+  /** Computes the numbers of all frames in the selected range, or stops the computation. */
   async function measure() {
     measuring = !measuring;
     all.setAttribute('aria-pressed', String(measuring));
@@ -214,7 +214,7 @@ function overFrames(mine, { video, frames, step, most }) {
     all.setAttribute('aria-pressed', 'false');
   }
 
-  /** The view in front over the frames between both ends, as a file; or stops that. */
+  /** Exports the selected view over the selected range as a file, or stops the export. */
   async function taking(pressed, form) {
     if (filming) return filming.abort();
     filming = new AbortController();
@@ -231,7 +231,7 @@ function overFrames(mine, { video, frames, step, most }) {
     say(form.toUpperCase());
   }
 
-  /** A row a frame between both ends, of those whose numbers are known. */
+  /** Saves a table with one row per computed frame in the selected range. */
   function taken() {
     const named = rows.find((row) => row?.heads)?.heads ?? [];
     const { heads: count } = stage().value;
@@ -249,7 +249,7 @@ function overFrames(mine, { video, frames, step, most }) {
     save(new Blob([text], { type: 'text/csv' }), 'vitviz-video.csv');
   }
 
-  /** Where playing, and what is taken home, begin and end. */
+  /** Sets the start or end of the range for playback and export. */
   function mark(end, index) {
     over[end] = index;
     if (over.first > over.last) over[end === 'first' ? 'last' : 'first'] = index;

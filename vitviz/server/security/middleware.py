@@ -1,7 +1,7 @@
 """Security middleware: checks requests before Gradio sees them; each refusal is a sentence.
 
-It stands outermost, before Gradio's own CORS answers. What it lets through is checked once more where it is
-used.
+The middleware is outermost, outside Gradio's own CORS handling. Values that pass are checked again where they
+are used.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from vitviz.traces.localized_text import message_of
 from vitviz.traces.unicode import parse_json
 
 _log = logging.getLogger("vitviz")
-LARGEST = 4 * 2**20  # bytes of a question; one that names a thousand uploads has a tenth of it
-# Gradio's that the page does not use: they fetch any address for a stranger, write on the disk, or call
+LARGEST = 4 * 2**20  # bytes of a request body; one that names a thousand uploads takes a tenth
+# Gradio routes that the page does not use: they fetch any URL for a stranger, write to disk, or call
 # components.
 CLOSED = re.compile(
     r"/gradio_api/(proxy=|file=\s*\w{2,}:|deep_link|process_recording|component_server|custom_component/|"
     r"stream/|reset/?$|[\w-]*vibe-)",
     re.IGNORECASE,
 )
-BESIDE = ("x-forwarded-host", "x-gradio-server")  # from which Gradio makes the addresses of a page
+BESIDE = ("x-forwarded-host", "x-gradio-server")  # Gradio builds a page's addresses from these
 STREAM = re.compile(r"/gradio_api/(queue/data/?$|call/(v2/)?[^/]+/(?P<event>[^/]+)/?$)")
 NO_EVENT = "No such event: it was already answered or cancelled."
 NO_SESSION = (
@@ -54,9 +54,9 @@ NO_SESSION = (
 )
 BY_NAME = re.compile(r"/gradio_api/(?P<way>run|api|call/v2|call)/(?P<name>[^/]*)/?$")
 JOIN = re.compile(r"/gradio_api/queue/join/?$")
-MOST_FILES = 1_000  # named by one question
+MOST_FILES = 1_000  # named by one request
 LONGEST = 100  # characters of a session's name; Gradio's have about ten
-THREADS = 256  # that may wait for a turn, or compute, for all visitors together
+THREADS = 256  # that wait for a turn or compute, for all visitors together
 
 NO_FORM = (
     "The upload failed: expected a form with plain file names. Send it again; if it still fails, "
@@ -95,14 +95,14 @@ class SecurityMiddleware:
         if scope["type"] != "http" or not stream or scope["method"] != "GET":
             return await self._app(scope, receive, send)
         name = stream["event"] or QueryParams(scope["query_string"]).get("session_hash", "")
-        if not self._calls.awaited(name):  # Gradio would say so too, but fails over it
+        if not self._calls.awaited(name):  # Gradio's own handler fails for unknown names
             lost = Response(NO_SESSION, media_type="text/event-stream")
             return await (_refusal(NO_EVENT, 404, scope) if stream["event"] else lost)(scope, receive, send)
-        with request_context.listening(name):  # as long as it is open, somebody waits for what is computed
+        with request_context.listening(name):  # results are awaited as long as the stream is open
             await self._app(scope, receive, send)
 
     def _admit(self, scope) -> None:
-        """Takes what only names the site otherwise out of the question; Refused for what has no answer."""
+        """Remove untrusted forwarding headers. Raises Refused for a wrong host, origin or path."""
         headers = Headers(scope=scope)
         host, origin = headers.get("host"), headers.get("origin")
         if not self._hosts.serves(host):
@@ -144,8 +144,9 @@ class SecurityMiddleware:
         return again
 
     async def _upload(self, scope, receive, send) -> None:
-        """Hands an upload on, and says why where Gradio fails over it: its own answer is HTTP 500 without a
-        word. Of one that fails nothing stays on the disk.
+        """Pass on an upload, and explain failures, for which Gradio sends HTTP 500 without a message.
+
+        A failed upload leaves nothing on the disk.
         """
         begun = failed = False
 
@@ -160,7 +161,7 @@ class SecurityMiddleware:
         try:
             with uploads.receiving():
                 await self._app(scope, receive, worded)
-        except ClientDisconnect:  # it was cut short, which is nobody's mistake
+        except ClientDisconnect:  # the client cut the upload short, which is no error
             pass
         except OSError as error:
             full = error.errno in FULL
@@ -175,7 +176,7 @@ class SecurityMiddleware:
                 await _refusal(*told, scope)(scope, receive, send)
 
     def _counted(self, scope, receive) -> Callable:
-        """What hands an upload on as it arrives, counted; none of whoever would be refused its answer."""
+        """Return a receiver that counts an upload's bytes. Raises Refused if the visitor's queue is full."""
         if too_much := self._turns.full(
             request_context.listener_name(HTTPConnection({"query_string": b"", **scope}))
         ):
@@ -202,8 +203,9 @@ class SecurityMiddleware:
 
 
 class _Undescribed(BlocksConfig):
-    """What Gradio begins every session with, less the description of all components, a tenth of a second of
-    Python each time: it is for deep links, which are closed.
+    """Gradio's session state without the description of all components.
+
+    The description takes a tenth of a second of Python per session. It serves deep links, which are disabled.
     """
 
     @staticmethod
@@ -232,7 +234,7 @@ def lifespan(hosts: Hosts, calls: PageCalls, quota: uploads.Quota, turns: FairSc
 def _headed(scope, send) -> Callable:
     """Add headers: no content sniffing, and the session cookie for a page."""
     page = scope["type"] == "http" and scope["path"] == "/"
-    # on a Space the page lies in a frame of another site
+    # on a Space the page is in a frame of another site
     where = "SameSite=None; Secure; Partitioned" if os.environ.get("SPACE_HOST") else "SameSite=Lax"
 
     async def headed(message) -> None:
@@ -251,8 +253,8 @@ def _headed(scope, send) -> Callable:
 def _refusal(sentence: str, status: int, scope) -> JSONResponse:
     """Return a refusal in the visitor's language.
 
-    At the queue Gradio's page and gradio_client take the detail of a 422 for a list of what is wrong with
-    each value; of a plain sentence they would fail.
+    For the queue's 422, Gradio's page and gradio_client expect a list of what is wrong with each value; a
+    plain sentence would make them fail.
     """
     detail: Any = translated(sentence, language_of(HTTPConnection({"query_string": b"", **scope})))
     if status == 422 and JOIN.search(scope["path"]):
@@ -266,8 +268,10 @@ def _short(name: str | None) -> str:
 
 
 class PageMessages(LRUCache):
-    """What pages have yet to be told, of at most so many pages. Gradio's own forgets the oldest page, even
-    one that waits: two hundred new pages of one visitor would cost another his answer.
+    """Pending messages of a bounded number of pages.
+
+    Gradio's own cache evicts the oldest page, even a waiting one: two hundred new pages of one visitor would
+    cost another visitor the result. This class evicts pages without an open stream first.
     """
 
     def __setitem__(self, page: str, told: Any) -> None:
@@ -277,8 +281,9 @@ class PageMessages(LRUCache):
 
 
 class PageCalls:
-    """The listeners of one page: whether a question can be one, by its name, how many values it brings and
-    what files it names. What is refused here would reach the caller as "error: null" or HTTP 500.
+    """Listeners of one page; checks requests by name, number of values, and named files.
+
+    Without these checks the caller would get "error: null" or HTTP 500.
     """
 
     def __init__(self, demo: gr.Blocks):
@@ -312,7 +317,7 @@ class PageCalls:
         _check_files(body)
 
     def _check_named(self, name: str, spelled: bool, body: dict) -> None:
-        if name not in self._public:  # the page's own listeners have names too, but are nobody else's
+        if name not in self._public:  # the page's own listeners have names too, but are private
             known = ", ".join(self._public)
             raise Refused(404, f"There is no endpoint of this name: expected one of {known}.")
         number, parameters = self._public[name]
@@ -334,7 +339,7 @@ class PageCalls:
             expected = f"data of {len(inputs)} values"
             raise Refused(422, f"This listener takes {expected}, but was given {_count(data)}.")
         for block, value in zip(inputs, data, strict=False):
-            model = getattr(block, "data_model", None)  # only inputs of files have one on the page
+            model = getattr(block, "data_model", None)  # on the page, only file inputs have one
             try:
                 if model is not None and value is not None:
                     model.model_validate(value, context={"validate_meta": True})  # as Gradio does
@@ -386,12 +391,12 @@ def _paths(body: Any) -> Iterator[Any]:
 
 
 class Hosts:
-    """The names that are answered: all, where the app is served to a network and nothing else was said.
+    """Host names that the app serves: every name, if served to a network without a list of allowed names.
 
-    A page of another name may not use it through a visitor's browser. A stranger's site can let its own name
-    lead to 127.0.0.1 (DNS rebinding); what its page then asks comes from the same origin in the browser's
-    eyes. Only the name in the request tells. Starlette's TrustedHostMiddleware was tried: it reads
-    `[::1]:7860` as `[`, does not look at the origin, and its refusal does not say what to do.
+    A page of another site must not use the app through a visitor's browser. A foreign site can point its own
+    name to 127.0.0.1 (DNS rebinding); the browser then treats the requests of that site's page as
+    same-origin. Only the Host header reveals the name. Starlette's TrustedHostMiddleware was tried: it reads
+    `[::1]:7860` as `[`, does not check the origin, and its refusal does not say what to do.
 
     >>> hosts = Hosts("127.0.0.1", ["vit.example.org", "*.lab.example"])
     >>> [hosts.serves(name) for name in ("localhost:7860", "[::1]:7860", "vit.example.org", "evil.example")]
@@ -407,16 +412,16 @@ class Hosts:
         if not _local(bound):
             self._allowed.add(bound.lower())
         if share:
-            self._allowed.add("*.gradio.live")  # where Gradio's public links lead
+            self._allowed.add("*.gradio.live")  # addresses of Gradio's public links
 
     def serves(self, host: str | None) -> bool:
         """True if a `Host` header names this app; False for a list of names or an invalid name."""
         return host is None if self._all and not _name(host) else self._all or self._known(_name(host))
 
     def trusts(self, origin: str | None, host: str | None) -> bool:
-        """Whether an `Origin` header names this app; none does, for what no script of a page has sent.
+        """True if an `Origin` header names this app, or if there is none (sent by no page's script).
 
-        Another port of this machine is another program, whose page is not ours.
+        Another port of this machine is another program, whose page is not trusted.
         """
         if self._all or origin is None:
             return True

@@ -1,9 +1,9 @@
-"""The page and its description: the same for everybody, so they are made once for each name of the site.
+"""Cache of the page and its configuration, which are identical for all visitors of one host name.
 
-Gradio makes them anew for every visitor, half a second of Python, which waits for whatever else computes. And
-it tells in them where on the server uploads lie: here that is a word, which stands for the folder in the
-addresses that come back. Before all else stands our script, which chooses the language (Gradio inserts its
-`head=` only after it has chosen its own), and what a link to it looks like where it is shared.
+Gradio builds both anew for every visitor: half a second of Python, which waits for other computations. Both
+also reveal the upload folder's path on the server. This middleware replaces the path by a placeholder, and
+the placeholder by the path in incoming requests. It puts our language script before everything else (Gradio
+inserts `head=` only after it has chosen its own language), and adds metadata for link previews.
 """
 
 import gzip
@@ -18,10 +18,10 @@ from starlette.responses import Response
 
 from vitviz.server import i18n
 
-SAME = ("/", "/config", "/config/")  # without a query: what Gradio makes of one is not asked for by the page
-NAMES = ("host", "x-forwarded-host", "x-forwarded-proto")  # what addresses in them are made from
+SAME = ("/", "/config", "/config/")  # without a query, which the page does not need here
+NAMES = ("host", "x-forwarded-host", "x-forwarded-proto")  # Gradio builds the addresses from these
 FOLDER = "/uploads-of-vitviz"
-MOST = 32  # of one site's names
+MOST = 32  # entries; host names of one site
 CARD = "/gradio_api/vitviz/card.jpg"
 _INSTEAD = {
     b'content="Gradio"': b'content="vitviz"',
@@ -42,7 +42,7 @@ class PageCache:
 
     def __init__(self, app: Any):
         self._app = app
-        self._made: LRUCache[tuple, dict[bool, Response]] = LRUCache(MOST)  # packed, and as it is
+        self._made: LRUCache[tuple, dict[bool, Response]] = LRUCache(MOST)  # gzipped (True) and plain
 
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):

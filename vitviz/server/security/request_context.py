@@ -13,13 +13,13 @@ from starlette.requests import HTTPConnection
 
 from vitviz.errors import Stopped
 
-LOOKS = 0.25  # seconds between two looks at a connection
+LOOKS = 0.25  # seconds between two checks of a connection
 
-COOKIE = "vitviz"  # which page of which browser, of those that have one address
-UNHEARD = 4  # seconds after which an event that nobody listens for is nobody's
+COOKIE = "vitviz"  # tells apart the browsers behind one address
+UNHEARD = 4  # seconds after which an event without a listener is abandoned
 
 _connection: ContextVar[tuple[Request, Callable[[], bool]] | None] = ContextVar("_connection", default=None)
-_listening: Counter[str] = Counter()  # sessions and events whose answers somebody waits for, by their names
+_listening: Counter[str] = Counter()  # open streams per session or event name
 
 
 class PageClosed(Stopped):
@@ -29,8 +29,8 @@ class PageClosed(Stopped):
 def gone() -> bool:
     """True if the visitor of the running listener or route has left; False outside of both."""
     blocks, number = LocalContext.blocks.get(None), LocalContext.event_id.get(None)
-    # Gradio gives up what waits in its queue and generators between two steps, but tells no function that
-    # runs; and what is asked for with a name, to be fetched later, it computes whether anybody does or not.
+    # Gradio cancels queued events, and generators between two steps, but does not notify a running function.
+    # It also computes a named call whose result is to be fetched later, even if nobody fetches the result.
     event = blocks._queue.event_ids_to_events.get(number) if blocks and number else None
     if event is not None:
         unheard = time.monotonic() - event.enqueue_time > UNHEARD
@@ -89,7 +89,7 @@ def direct() -> Request | None:
 
 @contextmanager
 def asking(request: Request | None) -> Iterator[None]:
-    """Context of a computation in a thread: its visitor has left once the connection is closed."""
+    """Bind a computation in a thread to its request; the visitor has left once the connection is closed."""
     last, found = time.monotonic(), False
 
     def broken() -> bool:

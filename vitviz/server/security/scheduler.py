@@ -33,11 +33,11 @@ BUSY = (
     "about {seconds} seconds."
 )
 TOO_LONG = "This took longer than the limit of {seconds} seconds. Choose a smaller input size or checkpoint."
-LOOKS = 0.25  # seconds between two looks whether a visitor who waits is still there
+LOOKS = 0.25  # seconds between two checks whether a waiting visitor is still there
 READING, CHEAP, DEAR = "reading", "cheap", "dear"
-UNDER_WAY, WAITING = 2, 8  # answers of one visitor
-READERS, READINGS = 2, 64  # at once, and of one visitor that wait
-LARGEST = 0.75  # of the room, the most that one is counted as: it would wait for an empty room for ever
+UNDER_WAY, WAITING = 2, 8  # requests of one visitor
+READERS, READINGS = 2, 64  # concurrent readers, and waiting readings of one visitor
+LARGEST = 0.75  # of the memory limit, the most counted for one request, which might else wait forever
 
 
 @dataclass(eq=False)
@@ -54,11 +54,11 @@ class ScheduledRequest:
 @dataclass(eq=False)
 class RequestQueue:
     places: int
-    own: int = 0  # of one visitor; by default all but one
+    own: int = 0  # turns of one visitor; by default all but one
     computing: list[ScheduledRequest] = field(default_factory=list)
-    waiting: list[ScheduledRequest] = field(default_factory=list)  # in the order of their arrival
-    had: dict[str, int] = field(default_factory=dict)  # addresses and visitors who wait on: turns meanwhile
-    took: float = 0.0  # seconds of a turn, lately
+    waiting: list[ScheduledRequest] = field(default_factory=list)  # in order of arrival
+    had: dict[str, int] = field(default_factory=dict)  # turns since waiting, by address and visitor
+    took: float = 0.0  # seconds of recent turns, averaged
 
     def first(self, fits: Callable[[ScheduledRequest], bool]) -> ScheduledRequest | None:
         """Return the next in the queue: fewest turns of the visitor while waiting, then first come."""
@@ -93,12 +93,12 @@ class RequestQueue:
 
 
 class FairScheduler:
-    """Run at most `cheap` and `dear` turns at once in `room` bytes; at most `waiting` expensive queue."""
+    """Run at most `cheap` and `dear` turns at once in `room` bytes; queue up to `waiting` expensive ones."""
 
     def __init__(self, cheap: int = 2, dear: int = 1, waiting: int = 8, room: float = float("inf")):
         self._lines = {READING: RequestQueue(READERS), CHEAP: RequestQueue(cheap), DEAR: RequestQueue(dear)}
         self._most, self._room = waiting, room
-        self._answers: dict[str, RequestQueue] = {}  # of every visitor who has some
+        self._answers: dict[str, RequestQueue] = {}  # by visitor, while there are any
         self._changed = threading.Condition()
         self._mine = threading.local()
 
@@ -118,7 +118,7 @@ class FairScheduler:
                 line.admit(wish)
         try:
             if wish in line.waiting:
-                with self.given_back():  # which those who have places may be waiting for
+                with self.given_back():  # running requests may need the turn
                     self._wait(line, wish)
             yield
         finally:
@@ -137,7 +137,7 @@ class FairScheduler:
     def turn(self, kind: str, visitor: str, nbytes: float = 0, patient: bool = False) -> Iterator[None]:
         """Wait for a turn and hold it.
 
-        A nested turn is the same turn, except that a reading turn is given back before computing. Raises
+        A nested turn is the same turn, except that a reading turn is released before computing. Raises
         TooMuch if too many expensive turns already wait, unless `patient`, and Stopped if the visitor left.
         """
         held = getattr(self._mine, "held", None)
@@ -155,7 +155,7 @@ class FairScheduler:
 
     @contextmanager
     def given_back(self) -> Iterator[None]:
-        """Give the turn back while waiting for another request's result, which may need this turn."""
+        """Release the turn while waiting for another request's result, which may need the turn."""
         held = getattr(self._mine, "held", None)
         if held is None:
             yield
@@ -191,10 +191,10 @@ class FairScheduler:
                 with self._changed:
                     if self._changed.wait_for(lambda: line.first(self._fits) is wish, LOOKS):
                         return line.admit(wish)
-                cancellation.check()  # not while others cannot come or go: it may ask the network
+                cancellation.check()  # outside the lock: the check may use the network
         finally:
             with self._changed:
-                if wish in line.waiting:  # given up
+                if wish in line.waiting:  # cancelled
                     line.waiting.remove(wish)
                 self._changed.notify_all()
 
@@ -203,7 +203,10 @@ class FairScheduler:
         return not taken or taken + wish.nbytes <= self._room
 
     def _standing_back(self, wish: ScheduledRequest) -> Callable[[], bool]:
-        """Let others go first between two steps of an expensive turn, as long as it has computed since."""
+        """Return a check that pauses an expensive turn while others compute.
+
+        A pause lasts at most as long as the turn has computed since the previous one, and at most 2 s.
+        """
         since = time.monotonic()
 
         def others() -> bool:
@@ -282,7 +285,7 @@ def _not_counted() -> Iterator[None]:
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise TooMuch inside a turn once the request's time is over."""
     answer = _answer.get() or AnswerBudget()
-    if answer.began is not None:  # within another turn
+    if answer.began is not None:  # nested in another turn
         yield
         answer.begun = True
         return

@@ -1,7 +1,7 @@
-"""Uploaded files: only files uploaded to this app are opened, and their size is bounded.
+"""Uploaded files: only files uploaded to this app are opened, and their size is limited.
 
-The one check for the page, its private listeners, the endpoints and surveys. Gradio's own covers only those
-payloads that carry its mark (`meta._type`); without it any path on the server would be handed on.
+This is the only check for the page, its private listeners, the endpoints and surveys. Gradio's own check
+covers only payloads that carry its mark (`meta._type`); without the mark, any path on the server would pass.
 """
 
 import contextlib
@@ -23,10 +23,9 @@ from gradio.utils import get_upload_folder
 from vitviz.errors import ImageError
 from vitviz.server.i18n import mark
 
-LIFETIME = 3_600  # seconds that an upload lies on the disk
-NEAR = 8 * 2**20  # free bytes of the disk below which room is made
-# The same whether there is such a file elsewhere or not: the difference would tell a stranger what lies on
-# the server.
+LIFETIME = 3_600  # seconds that an upload is kept
+NEAR = 8 * 2**20  # free bytes of the disk below which space is freed
+# Identical whether or not such a file exists elsewhere: a difference would reveal what is on the server.
 NOT_UPLOADED = mark(
     "This image was not uploaded here or has been removed. Upload it again (on the page, or with "
     "gradio_client's handle_file), or give the name of a sample."
@@ -71,7 +70,7 @@ def read(path: Any) -> bytes:
     """Return an upload's bytes. Raises NotUploaded, or ImageError above the size limit of images."""
     from vitviz.engine.images.opening import MAX_BYTES
 
-    # A link or a pipe that took the file's place since is not followed or waited for.
+    # Don't follow a link, or wait for a pipe, that has replaced the file since the check.
     more = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK"))
     try:
         with open(uploaded(path), "rb", opener=lambda path, flags: os.open(path, flags | more)) as file:
@@ -88,7 +87,7 @@ def read(path: Any) -> bytes:
 
 
 _used: Counter[str] = Counter()  # files that are being received or read
-_lock = threading.Lock()  # around that count
+_lock = threading.Lock()  # guards the count
 _parts: ContextVar[list[Any] | None] = ContextVar("vitviz_parts", default=None)
 
 
@@ -117,8 +116,9 @@ def _release(names: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def receiving() -> Iterator[None]:
-    """Around a request that brings files: what Gradio has not put in its place by the end is removed. Gradio
-    leaves the parts of a request that breaks off, or finds no room, and those under a name of no meaning.
+    """Delete the parts of an upload that Gradio has not moved into place by the end.
+
+    Gradio leaves the parts of aborted requests, of requests that fill the disk, and of unknown form fields.
     """
     parts: list[Any] = []
     token = _parts.set(parts)
@@ -127,7 +127,7 @@ def receiving() -> Iterator[None]:
     finally:
         _parts.reset(token)
         for part in parts:
-            with contextlib.suppress(OSError):  # what was still to be written finds no room
+            with contextlib.suppress(OSError):  # buffered data may not fit on the disk
                 part.close()
             with contextlib.suppress(OSError):
                 Path(part.name).unlink(missing_ok=True)
@@ -135,7 +135,7 @@ def receiving() -> Iterator[None]:
 
 
 def _part(*given: Any, **named: Any) -> Any:
-    """Gradio's temporary file for a part of an upload, registered with its request."""
+    """Return Gradio's temporary file for a part of an upload, registered with the request."""
     part, parts = _temporary(*given, **named), _parts.get()
     if parts is not None:
         parts.append(part)
@@ -148,15 +148,17 @@ route_utils.NamedTemporaryFile = _part  # type: ignore[assignment]
 
 
 class Quota:
-    """Bounds what uploads take on the disk: the oldest go first, and what is older than an hour in any case.
-    Gradio removes only what it has registered, and bounds no sum. `kept` are the page's own files. Where the
-    disk has less room than the limit, that is the limit.
+    """Disk limit of uploads.
+
+    The oldest files are deleted first, and every file after an hour. Gradio deletes only files that it has
+    registered, and has no limit on the total. `kept` are the page's own files. If the disk has less space
+    than the limit, the available space is the limit.
     """
 
     def __init__(self, limit: int, kept: Iterable[str] = ()):
         self.limit = limit
         self._kept = {os.path.realpath(path) for path in kept}
-        self._held = limit  # bytes on the disk as far as is known; the first upload looks
+        self._held = limit  # estimated bytes on the disk; the first upload measures
         self._lock = threading.Lock()
 
     @property
@@ -171,9 +173,7 @@ class Quota:
             return self._held > self.limit or _free() < NEAR
 
     def make_room(self) -> None:
-        """Removes what is too old, and then the oldest until a quarter of the room is free again; never what
-        is in use.
-        """
+        """Delete expired files, then the oldest until a quarter of the limit is free; never files in use."""
         with self._lock:
             files, now = self._files(), time.time()
             held = sum(size for _, size, _ in files)
@@ -191,11 +191,11 @@ class Quota:
         found = []
         for folder, _, names in os.walk(get_upload_folder()):
             for path in (os.path.join(folder, name) for name in names):
-                with contextlib.suppress(OSError):  # gone meanwhile
+                with contextlib.suppress(OSError):  # deleted meanwhile
                     about = os.lstat(path)
                     if os.path.realpath(path) not in self._kept:
                         found.append((about.st_mtime, about.st_size, path))
-            with contextlib.suppress(OSError):  # gone meanwhile, or in use again
+            with contextlib.suppress(OSError):  # deleted meanwhile, or in use again
                 old = not names and time.time() - os.lstat(folder).st_mtime > LIFETIME
                 if old and folder != get_upload_folder():
                     os.rmdir(folder)
@@ -203,8 +203,8 @@ class Quota:
 
 
 def _free() -> int:
-    """Return how many bytes the disk of the uploads has left."""
+    """Return the free bytes of the disk that holds the uploads."""
     try:
         return shutil.disk_usage(get_upload_folder()).free
-    except OSError:  # there is no folder yet
+    except OSError:  # the folder does not exist yet
         return NEAR

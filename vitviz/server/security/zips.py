@@ -1,11 +1,11 @@
-"""Reads a few files from an untrusted zip, each named in advance and bounded in size.
+"""Read a few files from an untrusted zip, each named in advance and limited in size.
 
-Python's zipfile makes an object of every entry that a directory claims, half a million in 20 MB, before
-anything can be counted; and what the end says of its size binds nobody, since a zip64 record before it may
-name another directory. Here it is walked with nothing kept of it; what is inflated is counted as it comes;
-and a name in the zip is only ever compared, never used. A file is read, not mapped into memory: overwritten
-in place meanwhile, it would end the process. Format: PKWARE's APPNOTE 6.3, sections 4.3.7, 4.3.12 and 4.3.16;
-no zip64, several disks or encryption, which a zip of ours never has.
+Python's zipfile creates an object for every entry that a directory claims, half a million in 20 MB, before
+anything can be counted. The directory size in the end record is not reliable either, since a zip64 record
+before it may name another directory. This module walks the directory without storing it, counts bytes while
+inflating, and only compares names from the zip, never uses them. The file is read, not memory-mapped: if
+overwritten in place, a mapped file would end the process. Format: PKWARE's APPNOTE 6.3, sections 4.3.7,
+4.3.12 and 4.3.16; no zip64, multiple disks or encryption, which our own zips never use.
 """
 
 import os
@@ -17,15 +17,15 @@ from typing import BinaryIO
 from vitviz.errors import VitvizError
 from vitviz.traces.localized_text import LocalizedText
 
-MOST_FILES = 2_000  # of two checkpoints with every view there are less than a hundred
+MOST_FILES = 2_000  # two checkpoints with every view have fewer than a hundred
 DAMAGED = "This zip is damaged or of an unsupported kind. Download it again and do not change it."
 TOO_MANY = "This zip has more than {count} files, which is the limit."
 TOO_LARGE = "{name} in this zip is larger than {size}, which is the limit."
 
-_END = struct.Struct("<4s4H2LH")  # the end of the directory: how many entries, its size, where it begins
+_END = struct.Struct("<4s4H2LH")  # end of the directory: number of entries, size, offset
 _ENTRY = struct.Struct("<4s6H3L5H2L")  # one entry of the directory, before its name
-_LOCAL = struct.Struct("<4s5H3L2H")  # the same again before the file's bytes
-_COMMENT = 65_535  # the longest behind the end
+_LOCAL = struct.Struct("<4s5H3L2H")  # local header before the file's bytes
+_COMMENT = 65_535  # maximum length of the comment after the end record
 STORED, DEFLATED = 0, 8
 
 
@@ -34,8 +34,7 @@ class NoZip(VitvizError):
 
 
 def files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
-    """Those files of a zip that are `wanted` (name -> most bytes), as far as they are in it; NoZip says what
-    is wrong with it.
+    """Return the `wanted` files (name -> maximum bytes) that the zip contains. Raises NoZip with the reason.
 
     >>> import io, zipfile
     >>> with zipfile.ZipFile(held := io.BytesIO(), "w") as archive:

@@ -1,8 +1,8 @@
-"""Server state: images, loaded checkpoints, traces and drawn data, each bounded in bytes.
+"""Server state: images, loaded checkpoints, traces and rendered data, each limited in bytes.
 
-A browser holds only a key. It stands for a run (a picture, and what it is looked at with) or a survey; it is
-a salted hash, so that it cannot be guessed, and the same question computes once. What has been put out of a
-cache is made again from its run. What costs a pass waits for a turn, and ends where its visitor is gone.
+A browser holds only a key, which stands for a run (an image and how it is traced) or a survey. The key is a
+salted hash: it cannot be guessed, and equal requests are computed once. Evicted results are recomputed from
+their run. Anything that costs a pass waits for a turn and is cancelled when its visitor leaves.
 """
 
 import io
@@ -32,7 +32,7 @@ from vitviz.traces.text_classes import plain
 from vitviz.views import ModelShape, Needs, View, ViewContext
 
 T = TypeVar("T")
-PASS = "the pass"  # what a run's own pass is counted under; no visitor's ticket has a space
+PASS = "the pass"  # ticket of a run's own pass; visitors' tickets contain no space
 
 
 class AnalysisService:
@@ -50,7 +50,7 @@ class AnalysisService:
         self.videos = VideoStore(self._keys, self.work, settings.picture_cache)
         self._traces: Cache[Any] = Cache(settings.trace_cache, lambda trace: trace.nbytes)
         self._drawn: Cache[Any] = Cache(settings.picture_cache, bytes_of)
-        self._abouts: Cache[ModelShape] = Cache(20_000, lambda about: 1)  # outlive what they are about
+        self._abouts: Cache[ModelShape] = Cache(20_000, lambda about: 1)  # outlive their traces
         self._counts: Cache[list[int]] = Cache(2_000, lambda count: 1)
 
     view = staticmethod(view_called)
@@ -64,7 +64,7 @@ class AnalysisService:
     def subject(self, key: str) -> ViewContext:
         """Return the views' subject for a key: a run's trace (recomputed if evicted) or a survey.
 
-        The model is loaded only where a view asks for it: a trace that is still there outlives it.
+        The model is loaded only if a view needs it, because a cached trace may outlive its model.
         """
         key, second = self.runs.both(key)
         beside, survey = self.subject(second) if second else None, self.sets.survey(key)
@@ -95,7 +95,8 @@ class AnalysisService:
     def before(self, key: str) -> ViewContext:
         """Return a run's subject before its pass: the model's input and the weights.
 
-        `subject` where there is a trace or a survey, or where what is taken away may show in the picture.
+        Returns `subject` if there is a trace or a survey, or if the run has an ablation, which may change the
+        image.
         """
         if self.sets.survey(key) is not None:
             return self.subject(key)
@@ -126,8 +127,9 @@ class AnalysisService:
         return self.runs.inspector(run).demand(run.size).operations > options.DEAR
 
     def far(self, key: str, ticket: str = PASS) -> tuple[int, int]:
-        """How far a long answer is, and of how far: by default a run's own pass, in layers. Unknown for an
-        unknown key; 0 of 0 unless it is being made.
+        """Return (done, total) of a long request; by default of a run's own pass, in layers.
+
+        Returns (0, 0) if nothing is running. Raises Unknown for an unknown key.
         """
         self.runs.run(key)
         done, of = self.counted(key, ticket)
@@ -152,9 +154,8 @@ class AnalysisService:
     def item(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray:
         """Return an item of a view. Raises VitvizError for an unknown or invalid item.
 
-        It is kept under what it depends on and nothing else: an item of the weights alone is the same for all
-        pictures. What has been drawn is handed out even if its checkpoint has been put out since, or is gone
-        from the disk.
+        The cache key holds only what the item depends on: an item of the weights alone is shared by all
+        images. A cached item is returned even if its checkpoint has been evicted or deleted from disk since.
         """
         view = self.view(slug)
         about = self._abouts.peek(key) or self._about(key, view)
@@ -164,7 +165,7 @@ class AnalysisService:
             subject = self._fitting(key, view)
             return self.read(subject, lambda: view.array(subject, name, settings))
 
-        # more than are looked at anyway
+        # computing the item takes passes beyond the run's own
         passes = view.on_request or view.float32_only or view.needs is Needs.SET
         return self._drawn.within(self.work.hold_place if passes else nullcontext, place, make)
 
@@ -220,12 +221,14 @@ class AnalysisService:
         )
 
     def image(self, key: str, which: str, whole: bool = False) -> bytes:
-        """The upload, retouched or as it was, or a set's thumbnails (JPEG); or the model's input (PNG).
+        """Return an image of a run or set as a file's bytes.
 
-        Unless the `whole` is asked for, an upload is no larger than it is drawn.
+        `which` selects the image: "input" is the model's input (PNG); the others are JPEG: the upload with or
+        without edits, or a set's thumbnails. Unless `whole` is True, an upload is no larger than the page
+        draws it.
 
-        Where a piece of it was laid onto another photograph, "original" is that one, "first" the upload, and
-        "other" that one where it is no sample.
+        If a region was pasted onto another image, "original" is that image, "first" the upload, and "other"
+        that image if it is no sample.
         """
         if which == "thumbnails":
             with self.work.drawing(0):
@@ -250,17 +253,17 @@ class AnalysisService:
             return self.pictures.drawn(run.picture, run.strokes)
 
     def _photographed(self, key: str) -> Any:
-        """Return the full-size image, as it was traced."""
+        """Return the full-size image, with edits applied."""
         run = self.runs.run(key)
         with self._painting(run):
             return self.pictures.opened(run.picture, run.strokes)
 
     def _painting(self, run: Run) -> AbstractContextManager[None]:
-        """Around what may have to paint a picture anew, which takes up to a minute of many wide strokes."""
+        """Hold a turn for rendering a run's edits, which takes up to a minute for many wide strokes."""
         return self.work.drawing(0, alone=False) if run.strokes else nullcontext()
 
     def _about(self, key: str, view: View) -> ModelShape:
-        """What the bounds of a view's settings depend on; of weights alone known before the pass."""
+        """Return the shape that bounds a view's settings; views of the weights need no pass."""
         if view.needs is Needs.WEIGHTS:
             return self.before(key).about
         return self._abouts.get(key, lambda: self.subject(key).about)
@@ -286,7 +289,7 @@ class AnalysisService:
         return self.subject(self.look(picture, run.checkpoint, run.size, without=run.without))
 
     def _fitted(self, run: Run, video: str) -> Callable[[str, Callable[[Iterator[ViewContext]], T]], T]:
-        """Who fits what frames of a video have in common, as a run looks at them."""
+        """Return a function that fits, once per run and name, a basis common to sampled frames of a video."""
 
         def frames(of: Video) -> Iterator[ViewContext]:
             for *_, data in of.sampled:
@@ -300,13 +303,13 @@ class AnalysisService:
         return fit_once
 
     def _training(self, run: Run) -> list[ViewContext]:
-        """A run's picture at every step of the training that its checkpoint comes from."""
+        """Return the subjects of a run's image at every snapshot of the checkpoint's training."""
         frames = self.checkpoints.film(run.checkpoint).get("frames", ())
         changes = {"without": run.without, "strokes": run.strokes}
         return [self.subject(self.look(run.picture, one["name"], run.size, **changes)) for one in frames]
 
     def _original(self, run: Run) -> Callable[[], ViewContext] | None:
-        """The picture that a run ends on as it was, with nothing taken away; None where that is the run."""
+        """Return the subject factory of the unedited, unablated image; None if the run is that already."""
         if not (run.strokes or run.without):
             return None
         picture = self.pictures.ground(run.picture, run.strokes)
@@ -314,7 +317,7 @@ class AnalysisService:
 
     def _traced(self, key: str, run: Run):
         inspector = self.runs.inspector(run)
-        if inspector.classes is not None:  # what a picture is asked about changes nothing of its pass
+        if inspector.classes is not None:  # text classes do not affect the pass
             changes = {"without": run.without, "strokes": run.strokes}
             seen = self.look(run.picture, plain(run.checkpoint), run.size, **changes)
             return inspector.answered(self.subject(seen).trace)
@@ -331,11 +334,13 @@ class AnalysisService:
             tell(0, 0)
 
     def _by_passes(self, run: Run, key, make):
-        """`_once` of what costs a batch's passes: in a turn, which is taken before the cache is asked, since
-        who makes something has to have one; no turn for what is known.
+        """Compute once, within a turn for a batch of passes.
+
+        The turn is taken before the cache is queried, since the thread that computes an entry must hold one.
+        A cached entry needs no turn.
         """
         return self._once(key, make, lambda: self.work.computing(self.runs.inspector(run), run.size, BATCH))
 
     def _once(self, key, make, around=nullcontext):
-        # kept as the one part of a tuple: it may be None, or have no size
+        # wrapped in a tuple, because the value may be None or have no size
         return self._drawn.within(around, ("once", key), lambda: (make(),))[0]

@@ -18,7 +18,7 @@ _aside: ContextVar[Callable[[], AbstractContextManager]] = ContextVar("vitviz_as
 
 @contextmanager
 def aside(step: Callable[[], AbstractContextManager]) -> Iterator[None]:
-    """Inside, whoever waits for what another makes steps aside, so that they need not wait for each other."""
+    """Set what callers do while waiting for another's entry: they release resources to avoid a deadlock."""
     token = _aside.set(step)
     try:
         yield
@@ -32,8 +32,7 @@ def making() -> bool:
 
 
 class Cache(Generic[T]):
-    """Puts the least used entries out when their sizes add up to more than `limit` bytes; the newest always
-    stays.
+    """Least-recently-used cache, limited to `limit` bytes in total; the newest entry always stays.
 
     >>> cache = Cache(limit=10, size=len)
     >>> cache.get("a", lambda: b"12345"), cache.get("a", lambda: b"never made")
@@ -68,7 +67,7 @@ class Cache(Generic[T]):
                     break
             with _aside.get()():
                 while not waiting.wait(0.5):
-                    cancellation.check()  # the others go on waiting
+                    cancellation.check()  # other waiting callers continue
         token = _making.set(True)
         try:
             entry = make()
@@ -108,7 +107,7 @@ def names(key: Hashable, among: Collection[str]) -> bool:
 
 
 def bytes_of(value: Any) -> int:
-    """Return a value's size in bytes, at least 1000: of tensors, arrays, and the fields of records."""
+    """Return a value's size in bytes, at least 1000; counts tensors, arrays, and fields of records."""
     if isinstance(value, bytes):
         return len(value)
     size = getattr(value, "nbytes", None)
@@ -120,13 +119,13 @@ def bytes_of(value: Any) -> int:
 
 
 class Keys:
-    """Names of contents, salted per server so that they cannot be computed elsewhere."""
+    """Content keys, salted per server so that they cannot be computed elsewhere."""
 
     def __init__(self) -> None:
         self._salt = secrets.token_bytes(16)
 
     def of(self, *parts: bytes) -> str:
-        """Return the name of some parts; equal parts give the same name."""
+        """Return the key of some parts; equal parts give equal keys."""
         digest = hashlib.blake2b(key=self._salt, digest_size=20)
         for part in parts:
             digest.update(len(part).to_bytes(8, "little") + part)

@@ -25,8 +25,8 @@ from vitviz.traces.text_classes import vectors_of, with_vectors, without_text
 if TYPE_CHECKING:
     from vitviz.engine import Checkpoint, Snapshot
 
-KEPT = 50  # lists of sentences, or of vectors, that one checkpoint is asked about; each has little of its own
-MOST, WRITTEN = 1_000, 100_000  # classes of a file, and the characters of their labels
+KEPT = 50  # sets of text classes or vectors per checkpoint; each takes little memory
+MOST, WRITTEN = 1_000, 100_000  # classes per file, and total characters of their labels
 NBYTES = 16 * 2**20  # of one array
 AWAY = "The vectors of this link are not on this server. Upload their file again."
 
@@ -40,7 +40,7 @@ class CheckpointStore:
             settings.model_cache, lambda one: sum(weight.nbytes for weight in one.model.parameters())
         )
         self.vectors = ClassVectors(settings.picture_cache // 4)
-        # asked about sentences or vectors, by their names, for as long as what they were made of is there
+        # checkpoints with text or vector classes, by name; dropped with the checkpoint that they share
         self._asked: WeakKeyDictionary[Any, LRUCache[str, Any]] = WeakKeyDictionary()
 
     def offered(self) -> list[Checkpoint]:
@@ -67,8 +67,9 @@ class CheckpointStore:
         return frames(self.inspector(checkpoint).checkpoint)
 
     def inspector(self, name: str, progress: Callable[[int, int], None] | None = None):
-        """The checkpoint, loaded once, and again where its files were replaced; an answer looks for that
-        once. CheckpointError, UnsupportedModel or HubError where that cannot be.
+        """Return a loaded checkpoint; load it again if its files were replaced.
+
+        Within one request the files are checked once. Raises CheckpointError, UnsupportedModel or HubError.
         """
         from vitviz import engine
 
@@ -78,7 +79,7 @@ class CheckpointStore:
         if said[0] or vectors_of(name):
             return known().setdefault(name, self._about(name, self.inspector(own, progress), said, progress))
         allowed = self.settings.allowed
-        if allowed and re.split("[@?]", name)[0] not in allowed:  # a step of an allowed film is allowed
+        if allowed and re.split("[@?]", name)[0] not in allowed:  # snapshots of allowed ones too
             raise CheckpointError(
                 f"This site offers only {', '.join(allowed)}; {quoted(name)} was asked for."
             )
@@ -88,7 +89,7 @@ class CheckpointStore:
         def load(again: bool = False):
             with self.work.drawing(0, alone=False):
                 found = engine.find(name, given.weights, trusted=False)
-            # what comes over the network holds no turn meanwhile
+            # downloads hold no turn
             here = found.source != "hub" or found.on_disk
             with self.work.drawing(0, alone=False) if here else self.work.turns.given_back():
                 inspector = zerogpu.lent(engine.load(name, **asked, progress=progress))
@@ -98,13 +99,13 @@ class CheckpointStore:
 
         found = self._inspectors.get(name, load)
         if not engine.unchanged(found.checkpoint):
-            self._inspectors.forget(lambda _, one: one is found)  # but not what took its place since
+            self._inspectors.forget(lambda _, one: one is found)  # another request may have replaced it
             found = self._inspectors.get(name, lambda: load(again=True))
         known()[name] = found
         return found
 
     def _about(self, name: str, inspector, said: Sequence[Sequence[str]], progress) -> Any:
-        """The same with given vectors, or asked about sentences in a turn, before which their tower comes."""
+        """Return the checkpoint with vectors or text classes; the text tower is loaded before the turn."""
         from vitviz.engine.studies.text import asked_about, tower_of
 
         kept, given = self._asked.setdefault(inspector, LRUCache(KEPT)), self.vectors.of(name)
@@ -113,7 +114,7 @@ class CheckpointStore:
                 asked = inspector.with_classes(given[0])
                 asked.placed.checkpoint = replace(asked.checkpoint, name=name)
             else:
-                with self.work.turns.given_back():  # which may come over the network
+                with self.work.turns.given_back():  # the tower may be downloaded
                     tower_of(inspector, progress)
                 with self.work.computing(inspector, None, len(said[0]) * max(1, len(said[1]))):
                     asked = asked_about(inspector, *said, progress)
@@ -127,11 +128,12 @@ class CheckpointStore:
 
 
 def line_of(checkpoint) -> str:
-    """A checkpoint in a line: name, size, and of the hub's data, licence and whether it is on disk; the
-    picker is narrow, and of those in the weights folder the facts say the rest.
+    """Return one line for the picker: name, size, and for the hub also data, licence and availability.
+
+    The picker is narrow; for checkpoints in the weights folder, the facts panel shows the rest.
     """
     hub = checkpoint.source == "hub"
-    count = millions(checkpoint.parameters) if checkpoint.parameters else ""  # a damaged file's is not known
+    count = millions(checkpoint.parameters) if checkpoint.parameters else ""  # unknown for a damaged file
     size = f"≈ {count} parameters" if count and hub else count
     place = "on disk" if checkpoint.on_disk else "to be downloaded"
     more = (checkpoint.trained_on, checkpoint.licence, place)
@@ -151,10 +153,10 @@ def millions(count: int) -> str:
 
 
 class ClassVectors:
-    """Classes by vectors of visitors' own, in files that the page is given: for models without a text tower.
+    """Visitors' class vectors, from uploaded files, for models without a text tower.
 
-    They are kept by the first letters of their digest, which a checkpoint's name then carries; all visitors'
-    together are bounded in bytes.
+    Each set is stored under the first letters of its digest, which the checkpoint's name then contains. The
+    total is limited in bytes.
     """
 
     def __init__(self, limit: int):
@@ -168,7 +170,10 @@ class ClassVectors:
         return name
 
     def of(self, name: str) -> tuple[Classes, bytes] | None:
-        """Those that a checkpoint's name carries, and their file, or None; Unknown once they are gone."""
+        """Return the classes that a checkpoint's name refers to, with their file, or None for a plain name.
+
+        Raises Unknown if they were evicted.
+        """
         key = vectors_of(name)
         found = self._kept.peek(key) if key else None
         if key and found is None:
@@ -177,10 +182,10 @@ class ClassVectors:
 
 
 def classes_in(data: bytes, called: str) -> Classes:
-    """The classes in the bytes of a .npz or .safetensors file; errors as of `ClassVectors.name_with`.
+    """Return the classes in the bytes of a .npz or .safetensors file.
 
-    The file is a stranger's: of a zip only the arrays that are known by name are inflated, and never too much
-    of them.
+    The file is untrusted: of a zip only arrays with known names are inflated, up to a limit. Raises the
+    errors of `ClassVectors.name_with`.
     """
 
     def read():

@@ -1,9 +1,9 @@
-"""Pictures that pass: frames of cameras, and of videos that were dropped in, each looked at as a camera's is.
+"""Frames of cameras and of uploaded videos, each traced like a camera frame.
 
-A frame stands until the next but one does, and all that was made of it goes with it. It is in no other memory
-than this server's caches, under a key that nobody else has. Who closes the page without a word leaves one,
-which is forgotten when nobody has looked at it for a while. A video is decoded once, in a turn; a visitor has
-one, which is gone with the next, with who leaves it, or to make room for others.
+A page keeps its last two frames; everything computed from a frame is deleted with it. Frames exist only in
+this server's caches, under a key that nobody else has. A page closed without notice leaves a frame, which is
+deleted after a while without use. A video is decoded once, in a turn. Each visitor has one video, which is
+removed when the next one arrives, when the visitor ends it, or to free space.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from vitviz.server.services.analysis_service import AnalysisService
 
 T = TypeVar("T")
-MOST = 8  # of one visitor: two of every page that looks through a camera at once
-LASTS = 20.0  # seconds that a frame stands without a look
-SIDE = 640  # pixels of a frame, at most: more than nearly all models are shown
-ROOM = 4_000_000  # pixels that decoding takes room for
-MAPS = 64  # of the frames seen last, for how much they change
-SAMPLED = 16  # frames, evenly over the video, that what all have in common is fitted to
+MOST = 8  # frames of one visitor: two for every page with a running camera
+LASTS = 20.0  # seconds that an unused frame is kept
+SIDE = 640  # maximum pixels per side; more than nearly all models take
+ROOM = 4_000_000  # pixels of memory reserved for decoding
+MAPS = 64  # recent maps, from which the change between frames is computed
+SAMPLED = 16  # frames, evenly spaced over the video, to which common bases are fitted
 LONGEST = 16  # times as many frames as are kept may be decoded
-FITTED = 4  # bases that are kept: two checkpoints, raw tokens and those through the final norm
+FITTED = 4  # cached bases: two checkpoints, raw tokens and tokens after the final norm
 PUT_AWAY = "The server removed this video to free space. Upload it again."
 
 
@@ -50,8 +50,9 @@ class FrameStore:
 
     @contextmanager
     def passing(self, data: bytes, video: str = "", stays: bool = False) -> Iterator[str]:
-        """The name of a picture (the bytes of a file, of a `video`'s frame) that stands within this, and
-        after it only where it `stays` and nothing failed.
+        """Store a frame (a file's bytes, of a `video` if given) inside the context and yield its name.
+
+        With `stays`, the frame remains after the context unless an error occurred.
         """
         picture, whose = self._studio.pictures.stand(data), request_context.name()
         with self._lock:
@@ -68,7 +69,7 @@ class FrameStore:
                 leaving.pop_all()
 
     def seen_as(self, key: str, picture: str) -> str:
-        """The key of a frame looked at as `key`'s picture is: by that checkpoint, and without the same."""
+        """Return the key of a frame traced like `key`'s image: same checkpoint, size and ablation."""
         run = self._studio.runs.run(key)
         return self._studio.runs.known(picture, run.checkpoint, run.size, without=run.without)
 
@@ -78,13 +79,14 @@ class FrameStore:
         return run.picture if run is not None and run.picture in self._standing else None
 
     def video(self, picture: str) -> str:
-        """The key of the video that a frame is of; "" of a camera's, and of any other picture."""
+        """Return the key of the video that a frame belongs to; "" for camera frames and all other images."""
         return self._standing.get(picture, ("", 0.0, ""))[2]
 
     @contextmanager
     def looked_at(self, key: str) -> Iterator[bool]:
-        """Around whatever is asked about a key: whether that is a frame's. It stays while it is looked at; of
-        one that has been forgotten meanwhile nothing is left behind.
+        """Keep a key's frame while the context is open; yields True if the key belongs to a frame.
+
+        If the frame was deleted meanwhile, its results are deleted afterwards.
         """
         picture = self.picture(key)
         self._mark(picture, float("inf"))
@@ -130,18 +132,18 @@ class FrameStore:
 
 @dataclass(frozen=True)
 class Video:
-    """`frames`: number in the file, from 0; second at which it is shown; JPEG of the whole picture."""
+    """Decoded video. `frames` holds (number in the file from 0, seconds, JPEG of the whole image)."""
 
     whose: str
     frames: list[tuple[int, float, bytes]]
-    step: int  # every so many frames of the file
-    maps: Cache[Any] = field(default_factory=lambda: Cache(MAPS, lambda one: 1))  # by question and frame
-    asked: dict[str, int | None] = field(default_factory=dict)  # what a run takes the first frame for
+    step: int  # every step-th frame of the file is kept
+    maps: Cache[Any] = field(default_factory=lambda: Cache(MAPS, lambda one: 1))  # by request and frame
+    asked: dict[str, int | None] = field(default_factory=dict)  # class predicted for the first frame, by run
     fitted: Cache[Any] = field(default_factory=lambda: Cache(FITTED, lambda one: 1))  # by run and name
 
     @property
     def sampled(self) -> list[tuple[int, float, bytes]]:
-        """Return a few of the frames, from the first to the last."""
+        """Return evenly spaced frames, including the first and the last."""
         return thinned(self.frames, SAMPLED)
 
 

@@ -19,10 +19,10 @@ from vitviz.server.services.work import BATCH, WorkQueue
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.runs import Run
 
-TRIED = 100  # passes over all patches that maps on trial on one picture cost, about
-MOST = 1_000  # pictures of a set
-SEEN = 24  # of them are seen on the page, with their answers
-SIDE = 56  # px, as they are seen there
+TRIED = 100  # approximate cost of testing maps on one image, in passes over all patches
+MOST = 1_000  # images of a set
+SEEN = 24  # images shown on the page, with their predictions
+SIDE = 56  # px, their size on the page
 NONE = "Choose images first. The paper averages over 128."
 MANY = (
     "You chose {count} images, but this page accepts at most {most}. Choose fewer, or use "
@@ -31,7 +31,7 @@ MANY = (
 
 
 class TrainingHistory(UserDict):
-    """What is made of each step of a training, when it is asked for."""
+    """Lazy mapping from training step to the result computed for that step's snapshot."""
 
     def __init__(self, steps: Mapping[int, str], make: Callable[[str], Any]):
         super().__init__(steps)
@@ -47,7 +47,7 @@ class ImageSets:
     def __init__(self, keys: Keys, runs: RunStore, checkpoints: CheckpointStore, work: WorkQueue):
         self._keys, self._runs, self._checkpoints, self._work = keys, runs, checkpoints, work
         self._surveys: Cache[Any] = Cache(2_000, lambda survey: 1)
-        self._films: Cache[Any] = Cache(2_000, lambda film: 1)  # of surveys, by their keys
+        self._films: Cache[Any] = Cache(2_000, lambda film: 1)  # by survey key
         self._given: Cache[tuple[str, ...]] = Cache(200_000, lambda paths: 1 + len(paths))
         self._answers: Cache[dict[int, list]] = Cache(2_000, lambda answers: 1)
 
@@ -89,7 +89,7 @@ class ImageSets:
         return encoded(strip, ".jpg")
 
     def answers(self, given: str, key: str) -> list[list | None]:
-        """Of each picture that is seen [answer, score, head type]: [] for no answer, None before a look."""
+        """Return [prediction, score, head type] per visible image: [] for none, None if not yet known."""
         known = self._answers.peek(_cache_key(given, self._runs.run(key))) or {}
         return [known.get(place) for place in range(min(SEEN, self.count(given)))]
 
@@ -113,7 +113,7 @@ class ImageSets:
         return self._surveys.peek(self._runs.both(key)[0]) if key else None
 
     def film(self, key: str) -> Mapping[int, Any]:
-        """What a survey's set was at every step of the training, as far as it was looked at."""
+        """Return the similarity results of a survey's set per training step, as far as computed."""
         return self._films.peek(key) or {}
 
     def surveying(
@@ -125,14 +125,13 @@ class ImageSets:
         protocol: str = "",
         given: str = "",
     ) -> Iterator[tuple[str, Any]]:
-        """The running survey of a set of pictures, each with the key it is kept under: how far heads look,
-        and for a `paired` view all that checkpoints are compared by.
+        """Yield (key, survey) as a survey of an image set grows, with the checkpoint and input size of `key`.
 
-        By the checkpoint and at the input size that `key` stands for; with `second`, the key of a run, by
-        that one's too, so that the key is a pair's. A paired view's set is then looked at by every step of
-        the first one's training. With a `protocol`, the way in which patches are removed, maps are tried
-        instead, picture by picture. Of a set that was `given` the answers are kept. Unknown for an unknown
-        key.
+        By default the survey measures attention distance; for a `paired` view, everything that checkpoints
+        are compared by. With `second`, the key of a run, the second checkpoint is surveyed too and the
+        yielded key is a pair's. A paired view's set then also passes through every snapshot of the first
+        checkpoint's training. With a `protocol` (how patches are removed), the survey tests maps instead,
+        image by image. For a `given` set, the predictions are stored. Raises Unknown for an unknown key.
         """
         surveys, film = (), {}
         runs = [self._runs.run(one) for one in (key, second) if one]
@@ -146,12 +145,12 @@ class ImageSets:
             yield self._kept(surveys, film), surveys[0]
 
     def sampled(self, run: Run, asked: str = "all") -> Any:
-        """The survey of the sample pictures by a run's checkpoint at its size: of all, or what is `asked`."""
+        """Return the samples' survey with a run's checkpoint and size: of all measures, or of `asked`."""
         key = self._keys.of(b"sampled", repr((asked, run.checkpoint, run.weights, run.size)).encode())
         return self._surveys.within(self._work.hold_place, key, lambda: self._of_samples(run, asked))
 
     def film_of(self, run: Run) -> Mapping[int, Any]:
-        """The similarity at every step of the training, surveyed once it is asked for; empty without one."""
+        """Return the similarity per training step, surveyed on first access; empty without snapshots."""
         return TrainingHistory(
             self.steps_of(run), lambda name: self.sampled(self._at(run, name), "similarity")
         )
@@ -162,11 +161,11 @@ class ImageSets:
         return {one["step"]: one["name"] for one in frames if one["step"] is not None}
 
     def _at(self, run: Run, name: str) -> Run:
-        """The run of the same picture by a step of the training, which is loaded for it."""
+        """Return the run of the same image with a training snapshot, which is loaded if necessary."""
         return self._runs.of(run.picture, name, run.size)
 
     def _kept(self, surveys: Sequence[Any], film: Mapping[int, Any]) -> str:
-        """The key of a survey, or of two that stand beside each other; the film belongs to the first."""
+        """Store one survey or two and return the key; the training history belongs to the first."""
         keys = [self._keys.of(b"survey", secrets.token_bytes(16)) for _ in surveys]
         for key, survey in zip(keys, surveys, strict=True):
             self._surveys.get(key, lambda survey=survey: survey)
@@ -183,7 +182,7 @@ class ImageSets:
         from vitviz.surveys import LAYERS, in_batches, surveying
 
         inspector, batch, survey, measures = self._runs.inspector(run), BATCH, None, {}
-        if protocol:  # a set is asked for layers and heads, which the distance says
+        if protocol:  # sets report layers and heads from the distance measure
             batch, measures = 1, {"measures": [_trial(protocol), "distance"]}
         elif asked:
             batch, measures = in_batches(len(pictures)), {"measures": LAYERS if asked == "all" else [asked]}
@@ -192,7 +191,7 @@ class ImageSets:
             while True:
                 begun = survey is not None
                 cost = TRIED if protocol else min(batch, len(pictures))
-                with self._work.computing(inspector, run.size, cost, begun):  # a turn for a batch
+                with self._work.computing(inspector, run.size, cost, begun):  # one turn per batch
                     survey = next(surveys, None)
                 if survey is None:
                     return
@@ -200,7 +199,7 @@ class ImageSets:
 
 
 def _thumbnail(picture: Any) -> np.ndarray:
-    """Return the middle of a picture as a square of SIDE; of a large one nothing else is left in memory."""
+    """Return the central square of an image at SIDE px, without keeping a large image in memory."""
     from vitviz.engine.images.opening import open_image
 
     opened = open_image(picture)

@@ -18,7 +18,7 @@ PUT_AWAY = "The server removed this image to free space. Upload it again."
 
 
 class ImageStore:
-    """Uploads and samples as files in memory, bounded in bytes, each under a salted hash of it."""
+    """Uploads and samples as files in memory, limited in bytes, each under a salted hash of its bytes."""
 
     def __init__(self, keys: Keys, limit: int):
         self._keys = keys
@@ -40,7 +40,7 @@ class ImageStore:
         return key
 
     def stand(self, data: bytes) -> str:
-        """Store bytes that are no upload, and may be no image, under a name of their own."""
+        """Store unchecked bytes, which may be no image, under a random key."""
         key = self._keys.of(secrets.token_bytes(16))
         self._pictures.get(key, lambda: data)
         return key
@@ -69,7 +69,7 @@ class ImageStore:
         return self.sample(name) if name in [one.name for one in samples.samples()] else name
 
     def ground(self, key: str, strokes: ImageEdits) -> str:
-        """Return the key of the final image of the edits: the other image if a piece was pasted onto it."""
+        """Return the key of the final image of the edits: the other image if a region was pasted onto it."""
         return self.called(strokes.ground) if strokes.ground else key
 
     def opened(self, key: str, strokes: ImageEdits = NONE):
@@ -83,7 +83,7 @@ class ImageStore:
         return open_image(self._file(key))
 
     def _file(self, key: str) -> bytes:
-        """Return the bytes of an upload; ImageError for one that has been put away."""
+        """Return the bytes of an upload. Raises ImageError if it was evicted."""
         data = self._pictures.peek(key)
         if data is None:
             raise ImageError(PUT_AWAY)
@@ -104,7 +104,7 @@ class ImageStore:
         return self._pixels.get((key, strokes.text()), make)
 
     def drawn(self, key: str, strokes: ImageEdits = NONE) -> np.ndarray:
-        """Return the same no larger than it is drawn anywhere: no figure or page needs 80 million pixels."""
+        """Return the edited image, no larger than drawn: no figure or page needs 80 million pixels."""
         from vitviz.engine.images.opening import for_drawing
 
         made = partial(self.pixels, key, strokes) if strokes else partial(self.opened, key)
@@ -115,6 +115,6 @@ class ImageStore:
 
 
 def _held(pixels: np.ndarray) -> np.ndarray:
-    """Return pixels that nobody may write into from here on."""
+    """Return the pixels, made read-only."""
     pixels.setflags(write=False)
     return pixels

@@ -10,17 +10,18 @@ GONE = "The server no longer has this image; the server may have restarted. Uplo
 
 
 class RunStore:
-    """Runs and pairs by key. A key that was handed out outlives what has been made of its run."""
+    """Runs and pairs by key. A key outlives the results computed for its run."""
 
     def __init__(self, keys: Keys, checkpoints: CheckpointStore, limits: Limits):
         self._keys, self._checkpoints, self._limits = keys, checkpoints, limits
         self._runs: Cache[Run] = Cache(20_000, lambda run: 1)
         self._pairs: Cache[tuple[str, str]] = Cache(20_000, lambda pair: 1)
-        self._assumed: Cache[str] = Cache(20_000, lambda text: 1)  # outlives its checkpoint
+        self._assumed: Cache[str] = Cache(20_000, lambda text: 1)  # outlives the checkpoint
 
     def known(self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, **changes) -> str:
-        """The key of a picture as a checkpoint sees it, before anything is computed; `changes` are fields of
-        the run, such as `without`. TooMuch for an input that is too large.
+        """Return the key of an image under a checkpoint, without computing anything.
+
+        `changes` are further fields of the run, such as `without`. Raises TooMuch if the input is too large.
         """
         inspector = self._checkpoints.inspector(checkpoint)
         self._limits.require(inspector, size)

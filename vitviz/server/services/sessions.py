@@ -1,13 +1,14 @@
-"""Session states: concurrent actions of one visitor change only their own parts and undo none of the others.
+"""Session states: concurrent actions of one visitor change only their own parts and do not undo each other.
 
-A listener gets the session as it was when it began. One that waits for a download ends long after others that
-began later; its answer, made from what it began with, would take theirs back. So an answer counts only if
-nothing was answered in between; otherwise it is made once more from the newest state, which is quick, because
-what took long is kept by now. It does not order two choices of the same thing: of these the last to end
-stays.
+A listener gets the session as it was when the listener began. A listener that waits for a download ends long
+after others that began later; a result computed from its initial state would undo theirs. So a result counts
+only if no other result was settled in between; otherwise it is computed again from the newest state, which is
+fast, because slow parts are cached by then. Two choices of the same thing are not ordered: the one that ends
+last wins.
 
-Gradio keeps a page's state too, with a copy of every component (up to a megabyte a page), and so only for the
-last pages. A page that it has forgotten comes with an empty state, and is known here by Gradio's name for it.
+Gradio keeps a page's state too, with a copy of every component (up to a megabyte per page), and so only for
+the most recent pages. A page that Gradio has evicted arrives with an empty state; this class finds its state
+by Gradio's session name.
 """
 
 import secrets
@@ -41,9 +42,10 @@ class Sessions:
         return state if state.get("version") == newest.get("version") else newest
 
     def settled(self, state: State, make: Callable[[State], list]) -> list:
-        """`make(state)`, which begins with the state that it leaves, from one that nobody changed meanwhile.
+        """Return `make(state)`, recomputed until nobody else changed the state meanwhile.
 
-        A listener that can be cancelled does not settle: nobody would hear of what it leaves.
+        The first value of the result is the new state. Listeners that can be cancelled must not settle: the
+        page would not receive the state.
         """
         state = self.newest(state)
         while True:

@@ -20,9 +20,9 @@ from vitviz.server.services import cache
 from vitviz.traces import cancellation
 from vitviz.views import ViewContext
 
-BATCH = 8  # pictures of a survey that go through the model at once; maps and removals count as much
-DRAWN = 50  # bytes a pixel that drawing takes: of 1 to 28 million 21 to 50 were measured
-_threads: ContextVar[int] = ContextVar("vitviz_threads", default=0)  # of who spares some; 0: all
+BATCH = 8  # images per forward batch of a survey; also the cost unit of maps and removals
+DRAWN = 50  # bytes per pixel for drawing; 21 to 50 were measured for 1 to 28 million pixels
+_threads: ContextVar[int] = ContextVar("vitviz_threads", default=0)  # of a sparing computation; 0: all
 
 
 class WorkQueue:
@@ -34,9 +34,11 @@ class WorkQueue:
 
     @contextmanager
     def sparing(self) -> Iterator[None]:
-        """Inside, all is computed on half of the cores: what comes again and again, as frames do, leaves the
-        others to the browser that draws it, which may be on this machine, and to other visitors. Torch's
-        threads wait for the slowest of them, so on a core that is taken two are slower than one.
+        """Compute on half of the cores inside the context.
+
+        Used for frequent work such as camera frames; the other cores remain for other visitors and for a
+        browser on the same machine. Torch waits for its slowest thread, so on an occupied core two threads
+        are slower than one.
         """
         half = max(1, self._threads // 2)
         token = _threads.set(half)
@@ -48,10 +50,10 @@ class WorkQueue:
 
     @contextmanager
     def hold_place(self, patient: bool = False) -> Iterator[None]:
-        """Around what costs more than reading: the answer it belongs to has its place from there on.
+        """Hold the request's place for work that costs more than reading; the request keeps it until its end.
 
-        Before a cache is asked, since those who have places may wait for what is being made there; what is
-        within such a making waits for none.
+        Enter before querying a cache, since running requests may be waiting for the cached entry. Work inside
+        the computation of an entry waits for no place.
         """
 
         def place():
@@ -63,20 +65,19 @@ class WorkQueue:
     def computing(
         self, inspector, size: tuple[int, int] | None, pictures: int = 1, patient: bool = False
     ) -> AbstractContextManager[None]:
-        """Around a pass: waits for a turn, then ends with its visitor or its time; Stopped or TooMuch say why
-        it did.
+        """Hold a turn for passes; cancelled when the visitor leaves or the time is over.
 
-        A full line refuses whoever is not `patient`. Not to be held while a cache is asked for what somebody
-        else may be making.
+        Raises Stopped or TooMuch; TooMuch also if the queue is full, unless `patient`. Do not hold the turn
+        while querying a cache for an entry that another thread may be computing.
         """
         demand = inspector.demand(size)
         kind = DEAR if pictures * demand.operations > options.DEAR else CHEAP
         return self._turn(kind, min(pictures, BATCH) * demand.nbytes, patient)
 
     def request_turn(self) -> AbstractContextManager[None]:
-        """Hold a turn of reading around all that one request computes, within one bound of time.
+        """Hold a reading turn around everything that one request computes, within one time limit.
 
-        Passes and what else is expensive have turns of their own inside, for which this one is given back.
+        Passes and other expensive work take their own turns inside, for which this turn is released.
         """
         return self._turn(READING, 0)
 
@@ -86,7 +87,7 @@ class WorkQueue:
         if trace is not None:
             tokens, width = trace.grid.tokens, trace.tokens[0].shape[-1]
             operations = 2 * len(trace.layers) * tokens**2 * width
-            taken = 8 * trace.layers[0].heads * tokens**2  # of a layer, twice
+            taken = 8 * trace.layers[0].heads * tokens**2  # of one layer, twice
         return self._turn(DEAR if operations > options.DEAR else READING, taken)
 
     def drawing(self, pixels: int, alone: bool = True) -> AbstractContextManager[None]:

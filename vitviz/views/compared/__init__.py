@@ -1,4 +1,4 @@
-"""How alike two checkpoints, two depths or two moments of a training are, over a set of pictures."""
+"""Similarity (CKA) of two checkpoints, two depths or two training steps, over a set of images."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,29 +18,23 @@ from vitviz.views.subject import Settings, ViewContext
 
 SKIPS = ("attention_patches", "mlp_patches", "attention_class", "mlp_class")
 CURVES = ("distance", "distance_of_even", "entropy", *SKIPS)
-NO_SET = (
-    "This is over a set of pictures: in Python, hand in a survey with what vitviz.surveys.LAYERS measures."
-)
-TAKEN_AWAY = (
-    "This is over a set of pictures, which the whole model looks at. Put back what was taken away, and it is"
-    " here again."
-)
+NO_SET = "This view needs an image set. In Python, pass a survey with the measures vitviz.surveys.LAYERS."
+TAKEN_AWAY = "This view runs an image set through the full model. Restore removed parts first."
 NO_SECOND = (
-    "There is no second checkpoint. Choose one under “Comparison and input size”, or compare with the same."
+    "There is no second checkpoint. Choose one under “Comparison and input size”, or compare with the same"
+    " checkpoint."
 )
-NO_FILM = (
-    "No steps of this checkpoint's training were kept, or this set has not been looked at by any of them yet."
-)
-NO_CLASS = "{checkpoint} has no class token. Compare the mean of the patches, or all tokens."
-TOO_FEW = "{count} of these pictures are too few to compare: choose four or more, better a hundred."
+NO_FILM = "This checkpoint has no stored training steps, or none of them has processed this image set yet."
+NO_CLASS = "{checkpoint} has no class token. Compare the mean patch tokens, or all tokens."
+TOO_FEW = "{count} images are too few to compare. Choose at least four, ideally a hundred."
 UP = {
-    "distance": "Distance of attention (px)",
-    "distance_of_even": "Distance, of that of even attention",
-    "entropy": "Entropy of attention, all queries (nats)",
-    "attention": "Skip over attention",
-    "mlp": "Skip over MLP",
+    "distance": "Attention distance (px)",
+    "distance_of_even": "Attention distance / uniform attention",
+    "entropy": "Attention entropy, all queries (nats)",
+    "attention": "Skip / attention norm ratio",
+    "mlp": "Skip / MLP norm ratio",
 }
-LOST = "{checkpoint} has no such curve: its blocks are not understood, or it has no class token."
+LOST = "{checkpoint} has no such curve: its block type is not supported, or it has no class token."
 
 
 class SimilarityView(View):
@@ -50,53 +44,58 @@ class SimilarityView(View):
     paired = True
     every_patch = True
     words = ViewTexts.from_text(r"""
-        Layers of two models may tell pictures apart in the same way: a square is bright where two depths do.
+        Bright squares: layers that represent images alike (CKA).
 
-        Choose a second checkpoint, look for blocks of depths that do the same, or follow the training.
+        Choose a second checkpoint, look for ranges of similar layers, or follow the training.
 
-        Every depth gives a matrix $K = X X^T$ of how alike any two pictures are to it, a row of $X$ being a
-        picture's mean patch, class token or all tokens, raw; depth 0 enters block 1, depth $l$ leaves block
-        $l$. Over minibatches $b$ of up to 8 pictures, CKA is $\sum_b H(K_b, L_b) / \sqrt{\sum_b H(K_b, K_b)
-        \sum_b H(L_b, L_b)}$ with the unbiased $H(K, L) = \frac{1}{n(n-3)} (\mathrm{tr}\, \tilde K \tilde L +
-        \frac{1^T \tilde K 1 \; 1^T \tilde L 1}{(n-1)(n-2)} - \frac{2}{n-2} 1^T \tilde K \tilde L 1)$,
-        diagonals of $\tilde K$ and $\tilde L$ set to zero. ± is the standard error by a jackknife over
-        minibatches. *Distance* and *entropy* are means over a layer's heads. *Skip over branch* is $\|t_i\| /
-        \|a_i\|$ for what attention adds and $\|t_i + a_i\| / \|m_i\|$ for what the MLP adds, of the class
-        token or a mean over the patches.
+        Every depth gives a matrix $K = X X^T$ of similarities between images. Each row of $X$ is one image's
+        mean patch token, class token or all tokens, without normalization. Depth 0 is the input of block 1,
+        depth $l$ the output of block $l$. Over minibatches $b$ of up to 8 images, CKA is $\sum_b H(K_b, L_b)
+        / \sqrt{\sum_b H(K_b, K_b) \sum_b H(L_b, L_b)}$ with the unbiased $H(K, L) = \frac{1}{n(n-3)}
+        (\mathrm{tr}\, \tilde K \tilde L + \frac{1^T \tilde K 1 \; 1^T \tilde L 1}{(n-1)(n-2)} - \frac{2}{n-2}
+        1^T \tilde K \tilde L 1)$, where the diagonals of $\tilde K$ and $\tilde L$ are set to zero. ± is the
+        standard error by a jackknife over minibatches. *Attention distance* and *entropy* are means over a
+        layer's heads. The *skip / branch norm ratio* is $\|t_i\| / \|a_i\|$ for the output of attention and
+        $\|t_i + a_i\| / \|m_i\|$ for the output of the MLP, for the class token or as a mean over the
+        patches.
 
         Nguyen, Raghu and Kornblith 2021; Raghu et al. 2021; not in the paper
 
-        CKA does not say what two depths have in common, nor that the model uses it, and a few directions of
-        much variance can decide it alone. The pictures that come with vitviz are 20 parts of four
-        photographs: enough for a first look, too few for a statement about a model.
+        CKA does not tell what two depths have in common or whether the model uses it, and a few directions of
+        large variance can dominate it. The images that come with vitviz are 20 crops of four images: too few
+        to generalise about a model.
     """)
     controls = (
         Choice(
             "tokens",
             "Tokens",
-            "What stands for a picture",
+            "The tokens that represent an image",
             options=(
-                ("patches", "Mean of the patches"),
+                ("patches", "Mean patch token"),
                 ("class", "Only the class token"),
-                ("all", "All of them"),
+                ("all", "All tokens"),
             ),
         ),
         Choice(
             "against",
-            "Compared with",
-            options=(("own", "The same"), ("beside", "The second checkpoint"), ("film", "Its training")),
+            "Compare against",
+            options=(
+                ("own", "The same checkpoint"),
+                ("beside", "The second checkpoint"),
+                ("film", "Its training steps"),
+            ),
         ),
         Choice(
             "curve",
             "Curve",
             options=(
-                ("distance", "How far heads look"),
-                ("entropy", "How widely heads spread"),
-                ("attention", "Skip over attention"),
-                ("mlp", "Skip over MLP"),
+                ("distance", "Mean attention distance"),
+                ("entropy", "Mean attention entropy"),
+                ("attention", "Skip / attention norm ratio"),
+                ("mlp", "Skip / MLP norm ratio"),
             ),
         ),
-        # a step of the training, from 0, that is asked to look at the pictures
+        # training step, from 0, that surveys the images
         IntSetting("frame", passing=True),
     )
     arrays = {
@@ -134,7 +133,7 @@ class SimilarityView(View):
         return tuple(item for item in self.items if item.name not in gone)
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
-        """What is known without any pass."""
+        """Return the facts that need no forward pass."""
         beside, survey, film = subject.beside, subject.survey, subject.film()
         missing = {} if beside else {"beside": NO_SECOND}
         missing |= {} if film else {"film": NO_FILM}
@@ -142,7 +141,7 @@ class SimilarityView(View):
             "pictures": None if survey is None else sum(len(one.pictures) for one in survey.grams),
             "beside": None if beside is None else beside.checkpoint,
             "missing": missing,
-            "steps": len(film) if survey is None else 0,  # of the training, to be gone through one by one
+            "steps": len(film) if survey is None else 0,  # training steps to survey one by one
         }
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
@@ -159,8 +158,10 @@ class SimilarityView(View):
         return np.stack([found[one] for one in CURVES])
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
-        """A line for each checkpoint that has such a curve, and who has none: of different inputs as a share
-        of even attention's distance, of different numbers of blocks over the relative depth.
+        """Return the selected curve with a line per checkpoint; notes name checkpoints without the curve.
+
+        If input sizes differ, distances are relative to those of uniform attention. If numbers of layers
+        differ, the x axis is the relative depth.
         """
         shown = [subject, *([subject.beside] if subject.beside else [])]
         curve = name = settings["curve"]
@@ -186,9 +187,7 @@ class SimilarityView(View):
             series.append(Series(x, values[known], one.checkpoint, colour, **like))
         options = next(dict(control.options) for control in self.controls if control.name == "curve")
         most = max((float(one.y.max()) for one in series), default=0.0)
-        along = LocalizedText(
-            "relative depth (block / number of blocks)" if relative else "number of the block"
-        )
+        along = LocalizedText("relative depth (block / number of blocks)" if relative else "block number")
         ends = (0.0, 1.03) if relative else (0.4, max(map(len, found)) + 0.6), (0.0, 1.08 * most or 1.0)
         title, unit = (
             join_texts(LocalizedText(options[settings["curve"]]), whose),
@@ -198,19 +197,19 @@ class SimilarityView(View):
         return Chart(along, LocalizedText(UP[curve]), *ends, title, tuple(series), **like)
 
     def matrix(self, subject: ViewContext, settings: Settings) -> Matrix:
-        """CKA of any two depths, or of each with itself at every step of the training."""
+        """Return the CKA of every two depths, or of each depth with itself at every training step."""
         values, error = (self.item(subject, name, settings) for name in ("cka", "error"))
         film = settings["against"] == "film"
         other = second(subject) if settings["against"] == "beside" else subject
         steps = self.item(subject, "steps", settings) if film else range(values.shape[1])
-        along = LocalizedText("step of the training") if film else _depth(other)
+        along = LocalizedText("training step") if film else _depth(other)
         down, cols = _depth(subject), tuple(map(str, steps))
         axis, sure = "{name}: {value}", np.isfinite(error) & (subject.survey is not None)
-        none = join_texts(LocalizedText("no CKA"), LocalizedText("all pictures are the same at this depth"))
+        none = join_texts(LocalizedText("no CKA"), LocalizedText("all images are identical at this depth"))
 
         def cell_text(one: float, off: float, known: bool) -> LocalizedText:
             value = f"{one:.3f}" + (f" ± {off:.3f}" if known else "")
-            return LocalizedText("Likeness (CKA) {value}", value=value) if np.isfinite(one) else none
+            return LocalizedText("CKA similarity {value}", value=value) if np.isfinite(one) else none
 
         told = (
             LocalizedText("{said}", said=np.vectorize(cell_text, otypes=[object])(values, error, sure)),
@@ -218,16 +217,16 @@ class SimilarityView(View):
             LocalizedText(axis, name=along, value=[cols]),
         )
         title = LocalizedText(
-            "Each depth with itself during the training" if film else "How alike depths tell pictures apart"
+            "Each depth compared with itself during training" if film else "CKA between depths"
         )
         scale, rows = (
-            Scale("viridis", 0.0, 1.0, LocalizedText("Likeness (CKA)")),
+            Scale("viridis", 0.0, 1.0, LocalizedText("CKA similarity")),
             map(str, range(len(values))),
         )
         return Matrix(values, scale, along, down, title, rows=tuple(rows), cols=cols, told=told)
 
     def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """The matrix; with detail the chosen curve of every checkpoint in view, block by block, beside it."""
+        """Return the matrix; with detail also the selected curve of every checkpoint in view, by layer."""
         matrix, notes = self.matrix(subject, settings), self._notes(subject, settings)
         if not asked.detail:
             return FigureSpec(((matrix,),), notes, width=NARROW, second=settings["against"] == "beside")
@@ -237,17 +236,21 @@ class SimilarityView(View):
         return FigureSpec(((matrix, chart),), notes + chart.notes, ((1.0, 1.1),), WIDE, **more)
 
     def _notes(self, subject: ViewContext, settings: Settings) -> tuple[LocalizedText, ...]:
-        """Over which pictures it is, how sure, and what empty squares are."""
+        """Return the notes on the number of images, the standard error and empty squares."""
         values, error = (np.asarray(self.item(subject, name, settings)) for name in ("cka", "error"))
         notes = [over_which(subject)]
         if np.isfinite(error).any():
             notes.append(LocalizedText("Standard error: at most ± {error}.", error=f"{np.nanmax(error):.3f}"))
         if np.isnan(values).any():
-            notes.append(LocalizedText("Empty squares: no CKA, as all pictures are the same at this depth."))
+            notes.append(
+                LocalizedText(
+                    "Empty squares: CKA is undefined, because all images are identical at this depth."
+                )
+            )
         return tuple(notes)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
-        """The matrix, and those of the curves that there are; of the second checkpoint too."""
+        """Return the matrix and the available curves, also of the second checkpoint."""
         survey = surveyed(subject)
         found = {name: self.item(subject, name, settings) for name in ("cka", "error")}
         found["pictures"] = np.asarray(sum(len(one.pictures) for one in survey.grams))
@@ -272,12 +275,12 @@ class SimilarityView(View):
 
 
 def surveyed(subject: ViewContext) -> Any:
-    """The survey that is shown: of the visitor's set, or of the pictures that come with vitviz."""
+    """Return the survey to show: of the visitor's set, or of the images that come with vitviz."""
     return subject.sampled() if subject.survey is None else subject.survey
 
 
 def second(subject: ViewContext) -> ViewContext:
-    """The checkpoint beside; WrongSetting where there is none."""
+    """Return the context of the second checkpoint; WrongSetting if there is none."""
     if subject.beside is None:
         raise WrongSetting(LocalizedText(NO_SECOND))
     return subject.beside
@@ -288,7 +291,10 @@ def _depth(subject: ViewContext) -> LocalizedText:
 
 
 def curves(subject: ViewContext) -> dict[str, np.ndarray]:
-    """Each of CURVES by layer: px, a share, nats and ratios; NaN where there is no such thing."""
+    """Return each of CURVES by layer; NaN if it is not available.
+
+    Units: px for "distance", nats for "entropy", ratios for the others.
+    """
     survey = surveyed(subject)
     distance, known = survey.mean("distance").mean(axis=1), survey.quantities
     found = {
@@ -301,7 +307,7 @@ def curves(subject: ViewContext) -> dict[str, np.ndarray]:
 
 
 def _survey_next_step(subject: ViewContext, settings: Settings) -> int:
-    """Lets one step of the training look at the pictures, which is kept; how many they were."""
+    """Survey the images with one training step, cache the survey and return the number of images."""
     film, frame = subject.film(), settings["frame"]
     if frame >= len(film):
         raise WrongSetting(f"Given frame={frame}; expected a step of the training, below {len(film)}.")

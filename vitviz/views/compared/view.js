@@ -10,14 +10,12 @@ import { matrix } from '../../frontend/matrix.js';
 const there = (self) => !(self.settings.against in self.summary.missing);
 
 export default () => ({
-  title: 'Compared over a set of pictures',
+  title: 'Similarity over an image set',
   walled: true,
   caption: (self) => said(self),
 
   build(self) {
-    const far = running(t('How many steps of the training have looked at the pictures'), () =>
-      this.toggle(self),
-    );
+    const far = running(t('Training steps processed'), () => this.toggle(self));
     const drawn = matrix(self);
     const over = el('p', { class: 'vv-text' });
     self.figure.append(stack(far.node, drawn.node, over));
@@ -103,4 +101,4 @@ export default () => ({
 
 /** Over which pictures. */
 const said = ({ summary: { pictures } }) =>
-  pictures === null ? t('Over 20 parts of the four sample photographs: a first look.') : ofASet(pictures);
+  pictures === null ? t('Based on 20 crops of four images: too few to generalise.') : ofASet(pictures);

@@ -1,4 +1,4 @@
-"""Why this answer: an account of one logit whose lines add up to it, and the answer forming over depth."""
+"""Attribution: decomposition of one logit into contributions that sum to it, and the logit lens by depth."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,7 @@ _ASKED = ("target", "relative")
 _MAPPED = (*_ASKED, "method", "chosen", "until")
 _TRAIL = (*_ASKED, "chosen", "trail")
 _TRUTH = (("show", "writers"), ("beside", "truth"))
-MAPS = tuple(  # those that a visitor need not wait for; `vitviz.METHODS` has them all
+MAPS = tuple(  # fast methods; `vitviz.METHODS` lists all
     (name, TITLES[name])
     for name in TITLES
     if name not in ("attention_grad_cam", "integrated_gradients", "leave_one_out", "random", "centre")
@@ -37,20 +37,20 @@ _MADE = {
     "likeliest": sentences.likeliest,
     "legend": lambda *asked: json_bytes(to_json(sentences.entries(*asked))),
 }
-CHARTS = {  # beside the map, where it is not the account
+CHARTS = {  # beside the map, except for direct attribution
     "forming": charts.forming,
     "effects": charts.dots,
     "writers": charts.upstream_chart,
     "paths": graph.chart,
     "smallest": sufficiency.chart,
 }
-ARRAYS = {  # numbers of it that are taken home
+ARRAYS = {  # exported numbers of the panel beside the map
     "writers": compute.writer_arrays,
     "paths": graph.arrays,
     "smallest": sufficiency.arrays,
     "sentences": sentences.arrays,
 }
-SHOWN = (  # beside the map
+SHOWN = (  # panels beside the map
     ("account", "Direct logit attribution"),
     ("forming", "Logit lens"),
     ("effects", "Component ablation"),
@@ -101,18 +101,18 @@ class AttributionView(View):
     arrays = {
         "written_by_heads": "layer head",
         "written_by_layers": "kind layer",  # biases, MLPs
-        "written_otherwise": "line",  # share, sum, embedding, positions, constant
-        "edge_writers": "edge",  # into the head that is followed, layers and heads from 1
-        "edge_lines": "edge",  # a writer's share of it
+        "written_otherwise": "line",  # contribution, sum, embedding, positions, constant
+        "edge_writers": "edge",  # sources of edges into the selected head, layers and heads from 1
+        "edge_lines": "edge",  # contribution of the source
         "edge_effects": "edge",
-        "paths": "path",  # whom each passes, to the answer, from 1
+        "paths": "path",  # components along each path, up to the output, from 1
         "path_shares": "path",
-        "path_sums": "line",  # of all heads, what is left out, chains of heads that were opened
-        "path_bound": "line",  # what no unlisted path exceeds; 1 if these are proven the largest, else 0
+        "path_sums": "line",  # total of all heads, total of unlisted paths, chains of heads opened
+        "path_bound": "line",  # bound on unlisted paths; 1 if the listed ones are proven the largest, else 0
         "edges_kept": "count",
-        "margins": "order count",  # by share, then at random
+        "margins": "order count",  # by largest contribution, then in random orders
         "edge_shares": "edge",
-        "likeliest": "row col",  # class of the largest cosine by patch, -1 for none
+        "likeliest": "row col",  # class of the largest cosine of each patch, -1 for none
         "cosines": "row col",
         "class_names": "class",
         "target": "",
@@ -120,7 +120,7 @@ class AttributionView(View):
         "by_source": "layer head token",
         "effects_of_heads": "layer head",
         "effects_of_mlps": "layer",
-        "correlations": "line",  # of effects and shares: of heads, of MLPs
+        "correlations": "line",  # of effects and contributions: over heads, over MLPs
     }
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
@@ -131,17 +131,17 @@ class AttributionView(View):
         Slider("least", "Minimum cosine", minimum=-1, step=0.01, default=-1, only=_LIKELIEST),
         Slider("paths", "Paths", minimum=1, maximum=graph.MOST, default=12, only={"show": ("paths",)}),
         Slider("depth", "Depth", maximum="layers", default="layers", only={"show": ("forming",)}),
-        Choice("part", options=(("heads", "Heads"), ("mlps", "MLPs"))),  # whose effects are in view
-        IntSetting("layer", minimum=1, maximum="layers", default=1),  # whose parts are taken away
+        Choice("part", options=(("heads", "Heads"), ("mlps", "MLPs"))),  # components whose effects are shown
+        IntSetting("layer", minimum=1, maximum="layers", default=1),  # first layer with ablated components
         Text("chosen", fits=r"|\d{1,3}(\.\d{1,3})?"),  # a layer's heads, or one head, both from 1
-        Text("trail", fits=compute.TRAIL),  # heads from the answer back, from 1: what is asked who wrote it
+        Text("trail", fits=compute.TRAIL),  # heads from the output back, from 1; the last one is decomposed
         Choice("beside", options=(("heads", "Every earlier head"), ("truth", "Check by edge ablation"))),
-        Choice("into", options=truth.INTO),  # of what the head reads a part is taken out
+        Choice("into", options=truth.INTO),  # input of the head from which a source is removed
         Choice("parts_as", options=truth.PARTS_AS),
-        Text("writer", fits=compute.WRITER),  # whose part is in view, layers and heads from 1
-        IntSetting("until", maximum="layers"),  # the map of the heads up to this layer, from 1; 0 for all
+        Text("writer", fits=compute.WRITER),  # source whose contribution is mapped, layers and heads from 1
+        IntSetting("until", maximum="layers"),  # map the heads up to this layer, from 1; 0 for all
         IntSetting("tried", minimum=1, maximum=sufficiency.STEPS, default=sufficiency.STEPS, passing=True),
-        IntListSetting("patches", maximum="patches", most=400),  # whose share in every head is in view
+        IntListSetting("patches", maximum="patches", most=400),  # contributions per head count only these
     )
     items = (
         Item("map", "row col", "heads' shares by source patch, logits", depends=_MAPPED, signed=True),
@@ -188,13 +188,13 @@ class AttributionView(View):
     differs = ("map", "explained", "heads", "mlps", "biases", "lines", "sources", "direct")
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
-        """What stands beside the map; what parts taken away cost, of the layers from `layer` on."""
+        """Return the chart beside the map; effects of ablated components cover the layers from `layer` on."""
         show = "account" if settings["difference"] == "on" else settings["show"]
         return CHARTS.get(show, charts.account)(self, subject, settings)
 
     def offered(self, subject: ViewContext) -> tuple[Control, ...]:
         trace, given, offered = subject.trace, sentences.several(subject), []
-        values = trace is not None and trace.head_type == "value"  # which predict no class
+        values = trace is not None and trace.head_type == "value"  # no predicted class
         fits = {"sentences": given, "smallest": not values}
         for one in self.controls:
             if one.name == "show":
@@ -223,7 +223,7 @@ class AttributionView(View):
             "patches": compute.patches_are(subject),
             "refusal": travelling(LocalizedText(WHOLE))
             if subject.trace.without
-            else None,  # of what goes by steps
+            else None,  # reason against panels that compute in steps
             **({} if classes is None else {"scale": classes.scale, "bias": classes.bias}),
         }
 
@@ -270,12 +270,12 @@ class AttributionView(View):
             return np.asarray((*lines, account.norm) if settings["difference"] == "on" else lines)
         if name == "sources":
             by_token = account.sources.double().sum(dim=(0, 1))
-            prefix = subject.grid.prefix  # a patch that was left out is none of the sum
+            prefix = subject.grid.prefix  # dropped patches are NaN and not in the sum
             return np.asarray([by_token[prefix:].nansum().item(), *by_token[:prefix].tolist()])
         return (account.mlps if name == "mlps" else account.projection_biases).numpy()
 
     def item_values(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
-        return self.item(subject, name, settings)  # a difference is an account of its own
+        return self.item(subject, name, settings)  # `compute.account` handles differences
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         account, in_turn = compute.account(subject, settings), {}

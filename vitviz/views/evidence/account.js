@@ -1,5 +1,5 @@
-// The account beside the map: a chart (the waterfall, or the answer forming) and the wall of all heads,
-// layers from left to right, heads from top to bottom, each a cell coloured by its number of logits.
+// The panel beside the map: a chart (waterfall or logit lens) and a grid of all heads, layers from left to
+// right, heads from top to bottom, each cell coloured by its contribution in logits.
 
 import { chartBeside } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
@@ -10,7 +10,7 @@ import { matrix } from '../../frontend/matrix.js';
 import { differs, still } from '../../frontend/shared_scale.js';
 import { asked, either, signed } from './lines.js';
 
-/** A wall whose heads are told by the number in their cell and handed to `pick`, layer and head from 1. */
+/** A grid of heads: the tooltip shows a cell's number; `pick` gets layer and head, counted from 1. */
 export function wall(self, pick) {
   const at = (row, col) => ({ layer: col + 1, head: row + 1 });
   return matrix(self, {
@@ -24,7 +24,7 @@ export function wall(self, pick) {
   });
 }
 
-/** All heads as cells, coloured from -most to most; a number that is none leaves its cell empty. */
+/** Draws all heads as cells, coloured from -most to most; NaN leaves a cell empty. */
 export function drawWall(self, made, { values, most, title, room, width, chosen = self.settings.chosen }) {
   const { layers, heads } = self.value;
   const [layer, head] = chosen.split('.').map(Number);
@@ -48,7 +48,7 @@ export function drawWall(self, made, { values, most, title, room, width, chosen 
   made.draw(figure, { width, height, most: 54 * self.zoom });
 }
 
-/** The parts of the account; `pick(layer, head)` is told of a head, both from 1. */
+/** The elements of the panel; `pick(layer, head)` gets the clicked head, both counted from 1. */
 export function account(self, { pick }) {
   const drawn = chartBeside(self);
   const said = el('p', { class: 'vv-text' });
@@ -57,7 +57,7 @@ export function account(self, { pick }) {
   return { node, drawn, said, shares };
 }
 
-/** The chart, so tall, with a sentence below; `at` is the depth in view. */
+/** Draws the chart, `tall` px high, with a sentence below; `at` is the current depth. */
 export function drawChart(self, made, tall, said, at = null) {
   made.drawn.node.hidden = false;
   const figure = unpacked(self.data.chart);
@@ -66,7 +66,7 @@ export function drawChart(self, made, tall, said, at = null) {
   made.said.textContent = said;
 }
 
-/** The account as a waterfall, and the wall, which alone is of chosen patches: nothing moves. */
+/** Draws the waterfall and the grid. Selected patches change only the grid, so that nothing moves. */
 export function drawAccount(self, made) {
   const room = self.deep || 480;
   const tall = Math.max(140 * self.zoom, Math.min(260 * self.zoom, room * 0.32));
@@ -80,14 +80,14 @@ export function drawAccount(self, made) {
   drawShares(self, made, { values: self.data.heads.values, some, room: room - used, width });
 }
 
-/** The largest paths: the graph has the room of the wall too. */
+/** Draws the largest paths; the graph also uses the space of the grid. */
 export function drawGraph(self, made) {
   const room = self.deep || 560;
   made.shares.node.hidden = true;
   drawChart(self, made, Math.max(220 * self.zoom, Math.min(560 * self.zoom, room - 200 * self.zoom)), '');
 }
 
-/** The largest of numbers that may be none, as far as it has been in this film: walls stand still. */
+/** The largest absolute value so far in this video, ignoring NaN; keeps the grids' scales constant. */
 export function largest(self, name, ...lists) {
   const most = lists
     .flatMap((list) => Array.from(list))
@@ -95,7 +95,7 @@ export function largest(self, name, ...lists) {
   return still(self, `${name}/${asked(self)}`, 0, most)[1] || 1;
 }
 
-/** The direct share of every head, or what the chosen patches gave through it. */
+/** Draws the direct contribution of every head, or the selected patches' contribution through each head. */
 export function drawShares(self, made, { values, room, width, some = false, most = undefined }) {
   const end = most ?? largest(self, some ? 'wall/patches' : 'wall', values);
   const told = { most: either(end) };

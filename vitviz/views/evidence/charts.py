@@ -1,6 +1,4 @@
-"""The charts beside the map: the account as a waterfall, the answer forming by depth, what the answer loses
-without each part, and who wrote what a head reads.
-"""
+"""Charts beside the map: waterfall of the attribution, logit lens, component ablation, upstream sources."""
 
 import math
 
@@ -12,7 +10,7 @@ from vitviz.views.evidence import compute
 from vitviz.views.printing import fixed, join_texts, signed, writer_name
 from vitviz.views.shared import class_name
 
-PALE = {ORANGE: "#e3b78e", BLUE: "#9cc3e2"}  # the same for an MLP
+PALE = {ORANGE: "#e3b78e", BLUE: "#9cc3e2"}  # paler variants for MLPs
 HELD = (
     "{sum} of {share}: patches {embedding}, positions {positions}, heads {heads}, MLPs {mlps}, biases"
     " {biases}; attention and norms frozen."
@@ -28,7 +26,7 @@ MARKED = 3  # dots whose distance from the diagonal is drawn
 
 
 def sum_name(subject, settings) -> LocalizedText:
-    """What the account adds up to: one class's logit or value, or by how much it lies above another's."""
+    """Return the name of the sum: logit or value, of one class or a difference of two, or its change."""
     if subject.trace.head_type == "value":
         if settings.get("difference") == "on":
             pair = "change of the difference of values"
@@ -41,7 +39,7 @@ def sum_name(subject, settings) -> LocalizedText:
 
 
 def account(view, subject, settings) -> Chart:
-    """A waterfall: the start, each layer's attention and MLP, what is left of the biases, and the logit."""
+    """Return the waterfall: start, attention and MLP of each layer, remaining biases, and the logit."""
     heads = np.asarray(view.item(subject, "heads", {**settings, "patches": ()}), float).sum(axis=1)
     mlps, biases = (np.asarray(view.item(subject, name, settings), float) for name in ("mlps", "biases"))
     lines = np.asarray(view.item(subject, "lines", settings), float)
@@ -76,7 +74,7 @@ def account(view, subject, settings) -> Chart:
 
 
 def upstream_chart(view, subject, settings) -> Chart:
-    """Bars of all writers of the head that is followed: patch, place, each layer's heads and MLP, biases."""
+    """Return bars of all sources of the selected head: patch, position, heads and MLP by layer, biases."""
     found, followed = compute.writers(subject, settings), compute.trail(subject, settings)
     heads, mlps, biases = (
         one.double().nan_to_num().numpy() for one in (found.heads, found.mlps, found.biases)
@@ -114,7 +112,7 @@ def upstream_chart(view, subject, settings) -> Chart:
 
 
 def forming(view, subject, settings) -> Chart:
-    """The likeliest classes by depth, if the model ended there."""
+    """Return the logit lens: the most likely classes if the model stopped at each depth."""
     forming = np.asarray(view.item(subject, "forming", settings), float)
     depth = np.arange(len(forming))
     names = [class_name(subject.trace, one) for one in view.summary(subject)["top"]]
@@ -133,7 +131,7 @@ def forming(view, subject, settings) -> Chart:
 
 
 def dots(view, subject, settings) -> Chart:
-    """A dot a head, or an MLP, of every layer from `layer` on: across its share, up the loss without it."""
+    """Return a dot per head, or MLP, of the layers from `layer` on: contribution across, drop upwards."""
     shares, effects = shares_and_losses(view, subject, settings)
     heads = settings["part"] == "heads"
     places = np.argwhere(np.isfinite(shares) & np.isfinite(effects))
@@ -161,13 +159,13 @@ def dots(view, subject, settings) -> Chart:
 
 
 def alike(*values: np.ndarray) -> tuple[Series, tuple[float, float]]:
-    """Where effect and share are the same, and from where to where values and zero lie."""
+    """Return the diagonal of equal contribution and drop, and the range that covers the values and zero."""
     ends = np.array(roomy(np.concatenate(values), 0.06))
     return Series(ends, ends, LocalizedText("drop equals contribution"), GREY, line=True), tuple(ends)
 
 
 def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> LocalizedText:
-    """The correlation, once all are known, and where both disagree most."""
+    """Return the text with the correlation, once all layers are known, and the largest disagreement."""
     alike = []
     if settings["layer"] == 1:
         found = compute.agreement(subject, settings)[0 if settings["part"] == "heads" else 1]
@@ -190,7 +188,7 @@ def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Locali
 
 
 def shares_and_losses(view, subject, settings) -> tuple[np.ndarray, np.ndarray]:
-    """Shares and losses: of heads by layer and head, of MLPs by layer; NaN where there is none."""
+    """Return contributions and drops, of heads by (layer, head) or of MLPs by (layer); NaN if missing."""
     heads = settings["part"] == "heads"
     shares = np.asarray(view.item(subject, "direct" if heads else "mlps", settings), float)
     effects = np.full((len(shares), subject.about.heads + 1), np.nan)

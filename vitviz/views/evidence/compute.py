@@ -1,5 +1,5 @@
-"""The numbers of the Evidence view: the account, other methods' maps, patches' own answers, what happens when
-each part is taken away, and one page deeper who wrote what a head reads, by the trail of heads to the answer.
+"""Numbers of the Attribution view: logit attribution, maps of other methods, predictions of single patches,
+effects of ablated components, and the upstream sources of a head along a trail of heads to the output.
 """
 
 from dataclasses import replace
@@ -22,12 +22,12 @@ from vitviz.views.shared import (
 )
 from vitviz.views.subject import Settings, ViewContext
 
-TRAIL = r"|\d{1,3}\.\d{1,3}(-\d{1,3}\.\d{1,3}){0,11}"  # heads from the answer back, counted from 1
+TRAIL = r"|\d{1,3}\.\d{1,3}(-\d{1,3}\.\d{1,3}){0,11}"  # heads from the output back, counted from 1
 WRITER = r"|embedding|positions|constant|(bias|mlp)\.\d{1,3}|head\.\d{1,3}\.\d{1,3}"
-SHOWN = 5  # likeliest classes that the picker offers at once
-BEST = 3  # of a patch's own answers that are named
+SHOWN = 5  # most likely classes in the picker
+BEST = 3  # most likely classes named per patch
 EDITED = "Gradient maps need the full model. Restore the removed parts, or use direct logit attribution."
-ONE_ONLY = {  # by readout, why a patch alone cannot be read
+ONE_ONLY = {  # by readout: why a patch alone has no prediction
     "attention": (
         "Patches have no predictions of their own here, because the classifier reads attention pooling,"
         " which weighs all patches together."
@@ -40,19 +40,26 @@ ONE_ONLY = {  # by readout, why a patch alone cannot be read
 
 
 def target(subject: ViewContext, settings: Settings) -> ClassTarget:
-    """The class that is asked about, or (a, b): a rather than b."""
+    """Return the target class, or (a, b) for a rather than b."""
     return target_of(subject, settings["target"])
 
 
 def compares_with_mean(trace) -> bool:
-    """Whether classes are compared with their mean: not sigmoids of a model's own, nor values."""
+    """True if logits can be shown relative to the mean class: not for a sigmoid head or a head of values.
+
+    Classes given as vectors can always be compared with their mean.
+    """
     if trace is None:
         return True
     return trace.head_type == "softmax" or trace.classes is not None
 
 
 def of_target(subject: ViewContext, settings: Settings, table):
-    """One target's column of (row, class): of a alone, of a rather than b, or against the mean class."""
+    """Return the target's column of a table (row, class).
+
+    For a pair, the second column is subtracted. If the setting "relative" is on, the mean class is
+    subtracted.
+    """
     asked = target(subject, settings)
     if isinstance(asked, tuple):
         return table[:, asked[0]] - table[:, asked[1]]
@@ -74,7 +81,7 @@ def account(subject: ViewContext, settings: Settings):
 
 
 def map_of(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """The account's map, of all heads, of those up to a layer, of a layer's or of one."""
+    """Return the map of all heads, of those up to a layer, of one layer's or of one head: (row, col)."""
     found, chosen, until = account(subject, settings), settings["chosen"], settings["until"]
     if not chosen and not until:
         return found.patches.numpy()
@@ -90,12 +97,12 @@ def map_of(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 
 def by_patch(subject: ViewContext, sources) -> np.ndarray:
-    """Numbers by token of the patches alone: row, col."""
+    """Return the patches of numbers by token: (row, col)."""
     return sources[subject.grid.prefix :].reshape(subject.grid.rows, subject.grid.cols).numpy()
 
 
 def relevance(subject: ViewContext, settings: Settings):
-    """Another method's map; each makes passes of its own, of the untouched model."""
+    """Return the map of another method, which makes its own passes through the unedited model."""
     if subject.trace.without:
         raise UnsupportedModel(LocalizedText(EDITED))
     found = relevance_of(subject, target(subject, settings), settings["method"])
@@ -109,34 +116,40 @@ def relevance(subject: ViewContext, settings: Settings):
 
 
 def lens(subject: ViewContext, form: str):
-    """The logits (depth, class) of what the classifier reads "now", or the "share" of them so far."""
+    """Return the logit lens of the classifier's input, (depth, class).
+
+    Form "now" recomputes the last norm at each depth; "share" holds its last deviation and accumulates to the
+    logits.
+    """
     return subject.once(
         f"lens {form}", lambda: lazy.attribution.logit_lens(subject.inspector, subject.trace, form)
     )
 
 
 def patches_are(subject: ViewContext) -> str:
-    """What a patch's own answer is: "reading", "probe", or the sentence why there is none."""
+    """Return the kind of a patch's own prediction: "reading", "probe", or the reason why there is none."""
     tail = subject.inspector.tail(subject.grid.pixels)
     return ONE_ONLY.get(tail.pooling.kind) or analyses.lens_kind(tail)
 
 
 def _answers(subject: ViewContext, depth: int):
-    """Every patch's own probabilities, or values, at a depth: class, row, col."""
+    """Return the probabilities, or values, of every patch alone at a depth: (class, row, col)."""
     if patches_are(subject) not in ("reading", "probe"):
         raise UnsupportedModel(LocalizedText(patches_are(subject)))
     return analyses.lens_probabilities(ledger_of(subject), depth)
 
 
 def own(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """Every patch's own probability, or value, of the class that is asked about, at a depth: row, col."""
+    """Return the probability, or value, of the target class for every patch alone at a depth: (row, col)."""
     asked = target(subject, settings)
     return _answers(subject, settings["depth"])[asked[0] if isinstance(asked, tuple) else asked].numpy()
 
 
 def best(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """The likeliest classes of every patch at a depth, each with its probability, or value: row, col, rank,
-    pair. Of a patch that was left out the probability is -1, and the value not a number.
+    """Return the most likely classes of every patch alone at a depth: (row, col, rank, pair).
+
+    A pair is the class and its probability, or value. For a dropped patch, the probability is -1 and a value
+    is NaN.
     """
     found = _answers(subject, settings["depth"])
     found = found if subject.trace.head_type == "value" else found.nan_to_num(nan=-1.0)
@@ -146,12 +159,12 @@ def best(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 
 def effects(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """What the target that is asked about loses without each part of a layer: its heads, then its MLP."""
+    """Return the drop of the target if each component of a layer is ablated alone: heads, then MLP."""
     return of_target(subject, settings, taken_away(subject, settings["layer"] - 1).double()).numpy()
 
 
 def all_effects(subject: ViewContext, settings: Settings):
-    """The effects of all layers as `vitviz.analyses.AblationEffects`."""
+    """Return the effects of all layers as `vitviz.analyses.AblationEffects`."""
     each = (taken_away(subject, layer).double() for layer in range(subject.about.layers))
     found = lazy.torch.stack([of_target(subject, settings, one) for one in each])
     logit, reference = account(subject, settings).logit, subject.inspector.reference().sentence
@@ -159,12 +172,15 @@ def all_effects(subject: ViewContext, settings: Settings):
 
 
 def agreement(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """How well direct shares foretell the effects: Pearson's correlation over heads, over MLPs."""
+    """Return Pearson's correlation of direct contributions and effects: over heads, over MLPs."""
     return np.asarray(analyses.agreement(all_effects(subject, settings), account(subject, settings)))
 
 
 def trail(subject: ViewContext, settings: Settings) -> list[tuple[int, int]]:
-    """The heads that are followed, from the answer back, from 0: as set, as chosen, or that of most share."""
+    """Return the trail of heads from the output back, as (layer, head) from 0.
+
+    The settings "trail" and "chosen" come first; otherwise the head with the largest contribution is used.
+    """
     text = settings["trail"] or (settings["chosen"] if "." in settings["chosen"] else "")
     if not text:
         heads = account(subject, settings).heads
@@ -181,14 +197,14 @@ def trail(subject: ViewContext, settings: Settings) -> list[tuple[int, int]]:
 
 
 def writers(subject: ViewContext, settings: Settings, steps: int | None = None):
-    """The writers of the last head of the trail, or of one that leads there."""
+    """Return the upstream sources of the last head of the trail, or of its first `steps` heads."""
     *via, (layer, head) = trail(subject, settings)[:steps]
     asked, relative = target(subject, settings), settings["relative"] == "yes"
     return writers_of(subject, asked, layer, head, via, relative)
 
 
 def trail_told(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """The trail with the share that flows along it, as JSON: [layer, head, share], from 1."""
+    """Return the trail with the contribution along it, as JSON: [layer, head, contribution], from 1."""
     found = enumerate(trail(subject, settings), 1)
     return json_bytes(
         [[layer + 1, head + 1, writers(subject, settings, n).share] for n, (layer, head) in found]
@@ -196,7 +212,7 @@ def trail_told(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 
 def writer_arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
-    """Positions are not a number where there are none."""
+    """Return the contributions of all sources for export; positions are NaN if the model has none."""
     found = writers(subject, settings)
     positions = np.nan if found.positions is None else found.positions
     others = found.share, found.total, found.embedding, positions, found.constant
@@ -208,7 +224,7 @@ def writer_arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndar
 
 
 def writer_map(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """What one writer gave, by the patch at which the head reads it; of no writer, all together."""
+    """Return the contribution of the selected source, or of all, by the patch that the head attends to."""
     found, chosen = writers(subject, settings).by_token, settings["writer"]
     kind, *numbers = chosen.split(".")
     place = tuple(int(number) - 1 for number in numbers)

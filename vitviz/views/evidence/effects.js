@@ -1,5 +1,5 @@
-// Each part taken away alone: what the answer loses, beside what the part itself had written. The smallest
-// part that answers: how much of the answer is left with some edges alone, begun by a button.
+// Ablates every part alone: the drop of the logit beside the part's own contribution. Sufficient edges: how
+// much of the prediction is left with only some edges; started by a button.
 
 import { button, el } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
@@ -7,7 +7,7 @@ import { drawShares, drawWall, largest, wall } from './account.js';
 import { asked, either } from './lines.js';
 import { stepwise } from './steps.js';
 
-/** The panel; `pick(layer, head)` as for the account. */
+/** The panel; `pick(layer, head)` as in account.js. */
 export function effects(self, { pick }) {
   const made = stepwise(self, { next, draw, pick: ({ layer, head }) => head && pick(layer, head) });
   const parts = ['heads', 'mlps'].map((part) =>
@@ -23,7 +23,7 @@ export function effects(self, { pick }) {
   return made;
 }
 
-/** Layer after layer, the last and cheapest first; as far, once the other part is in view. */
+/** One layer after another, the last and cheapest first; for the other kind of part, up to the same layer. */
 function next(self, made) {
   const { target, relative, part } = self.settings;
   const { layers } = self.value;
@@ -32,7 +32,7 @@ function next(self, made) {
   return { question: { target, relative, part, show: 'effects', layer: layers - done + 1 }, done, part };
 }
 
-/** In view: asks for what is not there yet, and draws what is. */
+/** Requests missing results and draws the available ones. */
 export function drawEffects(self, made) {
   if (made.about(`${self.key}/${asked(self)}`)) made.part = '';
   if (made.part !== self.settings.part) made.run();
@@ -41,7 +41,7 @@ export function drawEffects(self, made) {
 
 function draw(self, made) {
   const { ui, settings, value } = self;
-  // an answer to another question
+  // the result belongs to other settings
   if (settings.show !== 'effects' || made.goal !== `${self.key}/${asked(self)}`) return;
   const { zoom } = self;
   const width = Math.max(260, self.across);
@@ -67,7 +67,7 @@ function draw(self, made) {
   drawShares(self, ui.made, { values: direct, room: walls / 2, width, most });
 }
 
-/** The panel, out of view until it is asked for. */
+/** The panel, hidden until selected. */
 export function smallest(self) {
   const made = stepwise(self, { next: further, draw: paint });
   const said = el('p', {

@@ -1,6 +1,4 @@
-"""The evidence for print: the map over the picture; with detail the account, the answer forming, or each part
-taken away in turn.
-"""
+"""Attribution figure for print: the map over the image, and with detail the panel beside it."""
 
 import numpy as np
 
@@ -16,7 +14,7 @@ HELD = "Change per term at the earlier LayerNorm scale; the scale’s own effect
 
 
 def plate(view, subject, settings, asked) -> FigureSpec:
-    """What spoke for and against the class, patch by patch, and what it all adds up to."""
+    """Return the map of contributions by patch, with their sum; with detail also the panel and all heads."""
     settings = {**settings, "show": "account"} if settings["difference"] == "on" else settings
     if settings["show"] == "sentences":
         return sentences.plate(subject, settings, asked)
@@ -40,7 +38,7 @@ def plate(view, subject, settings, asked) -> FigureSpec:
 
 
 def _upstream_caption(subject, settings) -> str:
-    """The head that reads, and whose part is in view."""
+    """Return the caption with the head that reads and the source whose contribution is mapped."""
     reader = writer_name("head", *(one + 1 for one in compute.trail(subject, settings)[-1]))
     kind, *place = settings["writer"].split(".")
     writer = writer_name(kind, *place) if kind else LocalizedText("all sources")
@@ -48,7 +46,7 @@ def _upstream_caption(subject, settings) -> str:
 
 
 def _writers(view, subject, settings, main, asked) -> FigureSpec:
-    """Who wrote what a head reads: the sum, and with detail all writers, and every earlier head's part."""
+    """Return the upstream sources of a head: the map; with detail also all sources and all earlier heads."""
     heads = np.asarray(view.item(subject, "writer_heads", settings), float)
     chart = view.chart(subject, settings)
     if not asked.detail or not np.isfinite(heads).any():
@@ -74,7 +72,7 @@ def _what(settings) -> str:
 
 
 def _notes(view, subject, settings) -> list[str]:
-    """The balance, and its lines; of another method what it leaves unexplained."""
+    """Return the sum with its terms; for a map of another method, the part that remains unexplained."""
     lines = np.asarray(view.item(subject, "lines", settings), float)
     (start, pooling, norm, head, logit, total), scaled = lines[:6], lines[6:].sum()
     if settings["method"] != "ledger":
@@ -103,7 +101,7 @@ def _notes(view, subject, settings) -> list[str]:
 
 
 def _added(value: float, place: int) -> str:
-    """As it stands in a sum: 5.51, then − 0.07."""
+    """Format a term of a sum: the first as 5.51, a later one as − 0.07."""
     sign = ("−" if value < 0 else "") if not place else "− " if value < 0 else "+ "
     return f"{sign}{abs(value):.2f}"
 
@@ -123,14 +121,18 @@ def _balance(subject, settings, total: float, logit: float) -> LocalizedText:
     told = join_texts(name, LocalizedText("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), by=": ")
     if classes is None or change or settings["relative"] == "yes":
         return told
-    rest = 0.0 if pair else classes.bias  # which two have in common
+    rest = 0.0 if pair else classes.bias  # cancels in the difference of two classes
     cosine = LocalizedText("difference of cosines") if pair else LocalizedText("cosine")
     parts = [f"{classes.scale:.3g} ×", cosine, fixed((logit - rest) / classes.scale, 4)]
     return join_texts(told, join_texts(*parts, *([_added(rest, 1)] if rest else []), by=" "), by=" = ")
 
 
 def _walls(view, subject, settings) -> tuple[Matrix, ...]:
-    """Every head's share, of chosen patches where some are; of heads taken away on one scale with losses."""
+    """Return the contributions of all heads by layer; () for panels without heads.
+
+    If patches are selected, only their contributions count. Drops of ablated heads share one scale with the
+    contributions.
+    """
     if settings["show"] == "account":
         losses, shares = (), np.asarray(view.item(subject, "heads", settings), float)
     elif settings["show"] == "effects" and settings["part"] == "heads":
@@ -151,7 +153,7 @@ def _walls(view, subject, settings) -> tuple[Matrix, ...]:
 
 
 def _cells(values: np.ndarray, settings, most: float, title: str, label: str) -> Matrix:
-    """Numbers by layer and head as cells: layers across, heads down, even about zero."""
+    """Return numbers as cells, layers across and heads down, on a scale symmetric about zero."""
     chosen = None
     if "." in settings["chosen"]:
         layer, head = (int(one) for one in settings["chosen"].split("."))
@@ -161,6 +163,6 @@ def _cells(values: np.ndarray, settings, most: float, title: str, label: str) ->
 
 
 def _share(subject, settings) -> LocalizedText:
-    """The label of a scale of shares of it."""
+    """Return the label of a scale of contributions to the logit."""
     name = charts.sum_name(subject, settings)
     return LocalizedText("Contribution to the {sum}: negative, positive", sum=name)

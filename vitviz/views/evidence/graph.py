@@ -1,5 +1,7 @@
-"""The largest paths into the answer as a graph: layers from the input to the answer across, heads, MLPs and
-what enters the first block one below the other. An edge is as wide as what the paths shown carry along it.
+"""Largest paths to the output as a graph.
+
+Layers run across, from the input to the output. Rows are the embedding, positions, heads, MLPs and biases.
+The width of an edge is the summed contribution of the listed paths along it.
 """
 
 import math
@@ -15,10 +17,10 @@ from vitviz.views.printing import fixed, signed, writer_name, writer_numbers
 from vitviz.views.shared import ensure_recorded
 from vitviz.views.subject import Settings, ViewContext
 
-MOST = 60  # paths that can be asked for
-THICK = (0.25, 1.9)  # mm, of the smallest and the largest edge
-ALONG = np.linspace(0.0, 1.0, 9)  # of an edge, where a pointer finds it
-OPENED, WORK = 3000, 8e9  # chains of heads: at most, and over all numbers of attention
+MOST = 60  # most paths that can be requested
+THICK = (0.25, 1.9)  # widths of the smallest and the largest edge, mm
+ALONG = np.linspace(0.0, 1.0, 9)  # points along an edge that respond to the pointer
+OPENED, WORK = 3000, 8e9  # most chains of heads to open; most chains x attention weights
 SUMS = (
     "These {count} paths add {shown}, all others {rest} (total {total}): large paths of opposite sign cancel."
 )
@@ -33,7 +35,7 @@ HELD = "Paths are not traced through MLPs; attention and norms are frozen."
 
 
 def largest_paths(subject: ViewContext, settings: Settings):
-    """Return the largest paths, as many as are asked for, of a search whose work is bounded."""
+    """Return the requested number of largest paths, from a search with bounded work."""
     asked, relative, trace = compute.target(subject, settings), settings["relative"] == "yes", subject.trace
     opened = min(OPENED, int(WORK // (subject.about.layers * subject.about.heads * trace.length**2)))
     ensure_recorded(subject)
@@ -46,7 +48,7 @@ def largest_paths(subject: ViewContext, settings: Settings):
 
 
 def steps(path) -> list[tuple]:
-    """Whom a path passes, from its writer to the answer: kind, layer and head, from 1."""
+    """Return the components of a path from its source to the output: kind, layer and head, from 1."""
     writer = path.writer and writer_numbers(path.writer)
     heads = [("head", layer + 1, head + 1) for layer, head in reversed(path.heads)]
     return [*([writer] if writer else []), *heads, ("answer",)]
@@ -68,7 +70,7 @@ def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
 
 
 def chart(view, subject: ViewContext, settings: Settings) -> Chart:
-    """The graph of as many paths as are asked for."""
+    """Return the graph of the requested number of paths."""
     paths, about = largest_paths(subject, settings), subject.about
     shown = paths.paths
     edges, nodes, trails = defaultdict(float), defaultdict(float), {}
@@ -119,8 +121,8 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
 
 
 def _edge(ends: tuple, size: float, share: float, begin, end) -> tuple[float, Series]:
-    """A bow from node to node, that passes above what lies between them."""
-    spare = 0.12 / (end[0] - begin[0])  # nodes stand free
+    """Return an edge as (relative width, curve); the curve bows upwards, past the nodes in between."""
+    spare = 0.12 / (end[0] - begin[0])  # gap between edge and node
     at = spare + (1 - 2 * spare) * ALONG
     x, y = (
         one + (two - one) * way

@@ -1,16 +1,16 @@
-// What the account says: its lines summed, the classes by name, what is chosen of it.
+// Texts of the attribution: sums of contributions, names of classes, and the selection.
 
 import { t } from '../../frontend/i18n.js';
 import { fixed, number, total } from '../../frontend/numbers.js';
 import { differs } from '../../frontend/shared_scale.js';
 
-/** Patches out of a setting. */
+/** Patches from a setting. */
 export const listed = (text) => (text ? text.split('.').map(Number) : []);
 
-/** The head, or the layer's heads, that are in view: numbers from 1; [] for all. */
+/** The selected head or layer, [layer, head] or [layer], counted from 1; [] for all. */
 export const chosenOf = (self) => (self.settings.chosen ? self.settings.chosen.split('.').map(Number) : []);
 
-/** All lines of the account, summed into what a reader is told. */
+/** All contributions, summed into the terms that the page shows. */
 export function sums(self) {
   const { lines, sources, mlps, biases } = self.data;
   const [start, pooling, normBias, headBias, logit, sum, norm] = lines.values;
@@ -27,13 +27,13 @@ export function sums(self) {
   };
 }
 
-/** A class by its number, as the visitor reads it. */
+/** The displayed name of a class. */
 export function className(self, index) {
   const known = self.ui.classes?.find((one) => one.class === index);
   return known?.name ?? self.ui.labels?.[index] ?? t('class {number}', { number: index });
 }
 
-/** The class that is asked about, and the one rather than which; null for all others. */
+/** The explained class, and the class it is compared with; null for all others. */
 export function targets(self) {
   const asked =
     self.settings.target === 'top' ? [self.summary.top[0]] : self.settings.target.split('-').map(Number);
@@ -44,21 +44,21 @@ export function targets(self) {
 export const signed = (value) =>
   Number.isNaN(value) ? '–' : (value >= 0 ? '+' : '−') + Math.abs(value).toFixed(2);
 
-/** A number as it stands in a sum: 5.51, then "− 0.07". */
+/** A number as a term of a sum: 5.51, then "− 0.07". */
 export const added = (value, place) =>
   (value < 0 ? (place ? '− ' : '−') : place ? '+ ' : '') + Math.abs(value).toFixed(2);
 
-/** How far a scale goes to both sides of zero: ±0.30. */
+/** Both ends of a symmetric scale: ±0.30. */
 export const either = (value) => `±${value.toFixed(2)}`;
 
-/** The same of a head of values. */
+/** The name of the sum for a regression head. */
 function valueName(self) {
   if (targets(self).rather !== null)
     return differs(self) ? t('change of the difference of values') : t('difference of values');
   return differs(self) ? t('change of the value') : t('value');
 }
 
-/** What the account adds up to, by name: one class's logit, or by how much one's lies above another's. */
+/** The name of the sum: one class's logit, or the difference of two. */
 export function sumName(self) {
   if (self.value.head_type === 'value') return valueName(self);
   if (targets(self).rather !== null)
@@ -66,7 +66,7 @@ export function sumName(self) {
   return differs(self) ? t('change of the logit') : t('logit');
 }
 
-/** The sum beside what it should be, by name. */
+/** The sum of the contributions and the model's own value, with their name. */
 export function balanced(self, sum, logit) {
   const alone = targets(self).rather === null;
   const change = alone ? t('Change of the logit') : t('Change of the difference of logits');
@@ -77,7 +77,7 @@ export function balanced(self, sum, logit) {
   return `${name}: ${t('{sum} of {logit}', { sum: fixed(sum, 3), logit: fixed(logit, 3) })}`;
 }
 
-/** The cosine that a logit of given classes is made of; two have the bias in common. */
+/** A logit as scale × cosine + bias, for class vectors; in a difference of two classes the bias cancels. */
 export function ofCosine(self, logit) {
   const { scale, bias } = self.summary;
   if (!scale || differs(self) || self.settings.relative === 'yes') return '';
@@ -88,12 +88,12 @@ export function ofCosine(self, logit) {
   return [`= ${number(scale)} × ${name} ${cosine} `, ...(rest ? [`${added(rest, 1)} `] : [])].join('');
 }
 
-/** What stands beside the map: of a difference the account. */
+/** The selected panel; a difference always shows direct logit attribution. */
 export const shown = (self) => (differs(self) ? 'account' : self.settings.show);
 
 /**
- * The name of what the account explains: scales stay the same as long as it does. While a training history
- * plays, the likeliest class of its first step stays explained.
+ * Key of the explained quantity; scales stay constant as long as the key does. During a training history, the
+ * explained class is fixed to the most likely class of the first shown step.
  */
 export function asked(self) {
   const { target, relative } = self.settings;

@@ -1,4 +1,4 @@
-// The answer forming: what the classifier would say if the model ended at a depth.
+// Logit lens: the classifier's output if the model ended at a depth.
 
 import { t } from '../../frontend/i18n.js';
 import { bounds, scored } from '../../frontend/numbers.js';
@@ -16,7 +16,7 @@ export function drawForming(self, made) {
   made.shares.node.hidden = true;
 }
 
-/** The other reading, which adds up: the share so far, the norm held as it is in the end. */
+/** The second, additive reading: contributions so far, at the scale of the final norm. */
 function soFar(self) {
   const { values } = self.data.share;
   const told = {
@@ -30,11 +30,11 @@ function soFar(self) {
   );
 }
 
-/** Whether every patch has an answer of its own here; its numbers are then asked for. */
+/** True if every patch has a prediction of its own, whose numbers are then requested. */
 export const forming = (self) =>
   shown(self) === 'forming' && ['reading', 'probe'].includes(self.summary.patches);
 
-/** Every patch's own answer as a map, its three best under the pointer. */
+/** Each patch's own prediction as a map; the tooltip shows the three most likely classes. */
 export function ownAnswers(self, name) {
   const { own } = self.data;
   const { depth } = self.settings;
@@ -57,7 +57,7 @@ export function ownAnswers(self, name) {
   };
 }
 
-/** The best answers of one patch, likeliest first; none where the patch was left out. */
+/** The most likely classes of one patch, in order; [] for a dropped patch. */
 export function bestOf(self, cell) {
   const [, , ranks] = self.data.best.shape;
   return Array.from({ length: ranks }, (_, rank) => {
@@ -69,7 +69,7 @@ export function bestOf(self, cell) {
   }).filter(Boolean);
 }
 
-/** What such an answer is worth: a reading, a probe, or why there is none. */
+/** Explains the patch predictions: a reading, a probe, or the reason why there are none. */
 export function worth(self) {
   const { patches } = self.summary;
   if (patches === 'probe') return t('A probe: the classifier was never trained to read a single patch.');

@@ -1,4 +1,4 @@
-// What is chosen: classes by typing, patches by a click or a rectangle, heads from the wall; and taken away.
+// Selection: classes by typing, patches by a click or a rectangle, heads from the grid; and their ablation.
 
 import { button, el } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
@@ -6,7 +6,7 @@ import { chosenOf, className, listed, targets } from './lines.js';
 
 const pen = document.createElement('canvas').getContext('2d');
 
-/** One of the two pickers: the likeliest classes, and all others by typing. */
+/** One of the two class pickers: lists the most likely classes and accepts any other name. */
 export function picker(self, label) {
   const field = el('input', {
     type: 'text',
@@ -27,7 +27,7 @@ export function picker(self, label) {
   return field;
 }
 
-/** Both pickers with what they may name, each as wide as its name. */
+/** Updates both pickers and their options; each is as wide as its text. */
 export function showPickers(self, of, rather) {
   const { ui } = self;
   const names = [...ui.classes.map((one) => one.name), ...ui.labels];
@@ -41,7 +41,7 @@ export function showPickers(self, of, rather) {
   ui.rather.placeholder = t('– (all others)');
   ui.unknown.hidden = true;
   for (const [i, field] of [ui.of, ui.rather].entries()) {
-    if (field.classList.contains('vv-typing')) continue; // an answer may come in the middle of a word
+    if (field.classList.contains('vv-typing')) continue; // a result may arrive while the visitor is typing
     field.value = chosen[i] && t(chosen[i]);
     field.title = chosen[i];
     pen.font = self.read('font', () => {
@@ -52,7 +52,7 @@ export function showPickers(self, of, rather) {
   }
 }
 
-/** A rectangle drawn over the picture chooses its patches. */
+/** A rectangle drawn over the image selects its patches. */
 export function drags(self, { heat, at }) {
   let from = -1;
   heat.addEventListener('pointerdown', (event) => (from = at(event)));
@@ -72,7 +72,7 @@ export function drags(self, { heat, at }) {
   });
 }
 
-/** Chooses patches, or one more of them; a chosen one is let go. */
+/** Selects patches, or adds one to the selection; a selected patch is deselected. */
 export function toggle(self, cells, only = false) {
   if (self.dragged) {
     // the click that ends a drag
@@ -86,7 +86,7 @@ export function toggle(self, cells, only = false) {
   self.set('patches', next.sort((a, b) => a - b).join('.'));
 }
 
-/** Chooses a head, or all of a layer where head is null. */
+/** Selects a head, or a whole layer if `head` is null. */
 export function chooseHead(self, layer, head) {
   const text = head === null ? String(layer) : `${layer}.${head}`;
   self.settings.patches = self.settings.trail = self.settings.writer = '';
@@ -98,7 +98,7 @@ export function clear(self) {
   self.set('chosen', '');
 }
 
-/** Takes away what is chosen: every view then shows the model without it. */
+/** Ablates the selection; every view then shows the ablated model. */
 export function takeAway(self) {
   const [layer, head] = chosenOf(self);
   const patches = listed(self.settings.patches);
@@ -111,7 +111,7 @@ export function takeAway(self) {
   clear(self);
 }
 
-/** The class that a text names, by its number or by a name of it, large or small; -1 for none. */
+/** The class with this number or name, ignoring case; -1 for none. */
 function classOf(text, classes, labels) {
   const asked = text.trim().toLowerCase();
   const names = (label) =>
@@ -121,7 +121,7 @@ function classOf(text, classes, labels) {
   return found < 0 && number < (labels.length || Infinity) ? number : found;
 }
 
-/** The names that are spelled most alike, by the share of pairs of letters in common; at most three. */
+/** The most similarly spelled names, by the Dice coefficient of letter pairs; at most three. */
 export function nearest(text, names) {
   const pairs = (one) => new Set(Array.from(one.slice(1), (letter, i) => (one[i] + letter).toLowerCase()));
   const asked = pairs(text);
@@ -137,7 +137,7 @@ export function nearest(text, names) {
     .map(([, name]) => name);
 }
 
-/** Takes over what was typed into a picker; of a name that there is not, the nearest ones are offered. */
+/** Applies the text of a picker; for an unknown name, offers the closest names. */
 function chooseClasses(self, field) {
   const { labels, classes, of, unknown } = self.ui;
   const now = targets(self);

@@ -1,4 +1,4 @@
-// Every patch in the colour of its likeliest class, such as a sentence, and the legend that names them.
+// Every patch in the colour of its most likely class, such as a sentence, with a legend.
 
 import { unpacked } from '../../frontend/data.js';
 import { el, span, stack } from '../../frontend/elements.js';
@@ -9,8 +9,8 @@ import { className, shown } from './lines.js';
 export const likeliest = (self) => shown(self) === 'sentences';
 
 /**
- * The place in the legend of every patch, row by row: of its class, of all that have no colour of their own,
- * and last of those whose cosine is below `least`.
+ * Each patch's index in the legend, row by row: the patch's class, the entry of classes without a colour, or
+ * last "none" if the cosine is below `least`.
  */
 export const placesOf = (pairs, named, least) =>
   Array.from({ length: pairs.length / 2 }, (_, cell) => {
@@ -18,18 +18,18 @@ export const placesOf = (pairs, named, least) =>
     return !(pairs[2 * cell + 1] >= least) ? named.length : own < 0 ? named.length - 1 : own;
   });
 
-/** The legend of `entries`, and what is `lit`: under the pointer an entry's patches stand alone. */
+/** The legend of `entries`; `lit` is the hovered entry, which shows only that entry's patches. */
 export function legend() {
   const list = el('ul', { class: 'vv-likeliest' });
   const title = el('p', { class: 'vv-h', text: t('Most likely class of each patch') });
   return { node: stack(title, list), list, lit: -1, places: [], entries: [] };
 }
 
-/** Marks the entry of a patch; none where there is none. */
+/** Marks a patch's legend entry; none for -1. */
 export const markEntry = ({ list, places }, cell) =>
   [...list.children].forEach((one, i) => one.classList.toggle('vv-lit', i === places[cell]));
 
-/** Every class with its share of the patches. */
+/** Draws every class with its fraction of the patches. */
 export function drawLegend(self, made) {
   const { least } = self.settings;
   const named = unpacked(self.data.legend);
@@ -46,7 +46,7 @@ export function drawLegend(self, made) {
       const share = made.places.filter((one) => one === place).length / made.places.length;
       const [on, off] = [() => light(place), () => light(-1)];
       const heard = { onpointerenter: on, onfocus: on, onpointerleave: off, onblur: off };
-      const said = [index === null ? t(name) : name, `${number(100 * share)} %`]; // as it was written
+      const said = [index === null ? t(name) : name, `${number(100 * share)} %`]; // own class names stay
       const mark = el('i', { style: `background:${colour}` });
       return el('li', { tabindex: 0, ...heard }, mark, ...said.map(span));
     }),
@@ -54,7 +54,7 @@ export function drawLegend(self, made) {
   made.list.children[kept]?.focus();
 }
 
-/** The map; of the entry that is lit alone where one is. */
+/** The map; only of the hovered entry, if any. */
 export function likeliestMap(self, { places, entries, lit }) {
   const { values } = self.data.likeliest;
   const bare = (place) => place === entries.length - 1 || (lit >= 0 && place !== lit);
@@ -66,7 +66,7 @@ export function likeliestMap(self, { places, entries, lit }) {
     pixels: places.flatMap((place) => channels(entries[place][2])),
     low: 0,
     high: 1,
-    colours: 'balance', // over the photograph in grey
+    colours: 'balance', // makes the image below grey
     label: '',
     title: t('Most likely class of each patch, by {method}', { method }),
     said: (cell) => `${className(self, values[2 * cell])}: ${number(values[2 * cell + 1])}`,

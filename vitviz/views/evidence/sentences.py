@@ -1,7 +1,7 @@
-"""Every patch in the colour of its likeliest class, such as a sentence: which, its cosine, and the legend.
+"""Most likely class, such as a sentence, of each patch: the class, its cosine and the legend of colours.
 
-The cosines are those of each patch alone (`vitviz.analyses.saliency.dense`). Seven classes have a colour of
-their own: of more those that most patches are of. It does not show whether the likeliest is in the picture.
+The cosines are those of each patch alone (`vitviz.analyses.saliency.dense`). Seven classes have their own
+colour: those with the most patches. The map does not show whether the most likely class is in the image.
 """
 
 from textwrap import wrap
@@ -26,13 +26,13 @@ ADDS = "Cosines of each patch alone with each class; they do not sum to the logi
 
 
 def several(subject: ViewContext) -> bool:
-    """Whether there is a choice: two given classes at least."""
+    """True if the trace has at least two classes given as vectors, such as sentences."""
     classes = subject.trace and subject.trace.classes
     return classes is not None and len(classes.labels) > 1
 
 
 def likeliest(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """Every patch's likeliest class and its cosine: row, col, pair."""
+    """Return the most likely class of every patch and its cosine: (row, col, pair)."""
     classes, method = subject.trace.classes, settings["patchwise"]
     if not several(subject):
         raise UnsupportedModel(not_applicable(subject.checkpoint, LocalizedText(FEW)))
@@ -48,7 +48,7 @@ def likeliest(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 
 def entries(subject: ViewContext, settings: Settings) -> list[tuple[int | None, str, str]]:
-    """The legend: classes with names and colours; last, as None, all that have no colour of their own."""
+    """Return the legend as (class, name, colour); class None, if any, comes last for all other classes."""
     labels, found = subject.trace.labels, likeliest(subject, settings)[..., 0].astype(int)
     most = np.argsort(-np.bincount(found.ravel(), minlength=len(labels)), kind="stable")[: len(COLOURS)]
     named = [(i, labels[i], one) for i, one in zip(sorted(most.tolist()), COLOURS, strict=False)]
@@ -57,14 +57,14 @@ def entries(subject: ViewContext, settings: Settings) -> list[tuple[int | None, 
 
 
 def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
-    """As they are taken home: -1 where the largest cosine is below the threshold."""
+    """Return the arrays for export; the class is -1 where the largest cosine is below the threshold."""
     found, cosines = np.moveaxis(likeliest(subject, settings).astype(float), -1, 0)
     shown = np.where(cosines >= settings["least"], found, -1).astype(int)
     return {"likeliest": shown, "cosines": cosines, "class_names": np.asarray(subject.trace.labels)}
 
 
 def plate(subject: ViewContext, settings: Settings, asked) -> FigureSpec:
-    """The classes over the photograph in grey, and the legend with each one's share of the patches."""
+    """Return the classes over the grey image, and the legend with the percentage of patches per class."""
     named, found = entries(subject, settings), arrays(subject, settings)
     own = [one for one, *_ in named]
     places = [-1 if i < 0 else own.index(i if i in own else None) for i in found["likeliest"].flat]

@@ -1,4 +1,4 @@
-// A chart that is made step by step, each step by passes of its own: how far it is, stop, and on from there.
+// A chart computed step by step, with forward passes for each step: progress, stop, and continue.
 
 import { chartBeside } from '../../frontend/chart.js';
 import { Refusal, unpacked } from '../../frontend/data.js';
@@ -7,11 +7,11 @@ import { t } from '../../frontend/i18n.js';
 import { asText } from '../../frontend/view_state.js';
 
 /**
- * What is made so: `figure` is the chart so far, of `done` steps. `next(self, made)` is the next step's
- * {question, done} with what else is then known, none at the end; `draw(self, made)` draws what there is.
- * `item` is what the chart is asked for as, `pick` the chart's own. `about(goal)` lets go of what is about
- * something else, and says whether it was; `progress(count, told)` shows how far it is, and `halt()` stops;
- * what is there stays.
+ * A stepwise chart: `figure` is the chart after `done` steps. `next(self, made)` returns the next step's
+ * {question, done} and further fields to set, or null at the end; `draw(self, made)` draws the current chart.
+ * `item` is the requested item, `pick` the chart's option. `about(goal)` clears results of another goal and
+ * returns true if there was one; `progress(count, told)` shows the progress; `halt()` stops and keeps the
+ * results.
  */
 export function stepwise(self, { next, draw: drawn, item = 'chart', pick = undefined }) {
   const made = { goal: '', done: 0, figure: null, drawn: chartBeside(self, { pick }) };
@@ -28,7 +28,7 @@ export function stepwise(self, { next, draw: drawn, item = 'chart', pick = undef
     draw();
   }
 
-  /** Why nothing can be computed, where that is known: nothing is asked for then. */
+  /** The reason why nothing can be computed, if known; then nothing is requested. */
   const refusal = () => self.value.summary.refusal;
 
   async function run() {
@@ -46,7 +46,7 @@ export function stepwise(self, { next, draw: drawn, item = 'chart', pick = undef
         draw();
       }
     } catch (failed) {
-      if (flight !== own) return; // stopped, or about something else by now
+      if (flight !== own) return; // stopped, or other settings by now
       problem.textContent = failed instanceof Refusal ? t(failed.sentence) : failed.message;
     }
     if (flight !== own) return;

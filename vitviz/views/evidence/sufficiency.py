@@ -1,4 +1,4 @@
-"""Sufficient edges, step by step: the answer's margin with some edges alone."""
+"""Sufficient edges, step by step: the prediction's margin with only some edges kept."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from vitviz.views.printing import fixed, signed
 from vitviz.views.shared import WHOLE
 from vitviz.views.subject import Settings, ViewContext
 
-STEPS, DRAWS = 11, 3  # counts of edges that are tried, in turn; random orders
+STEPS, DRAWS = 11, 3  # numbers of edges that are tried; random orders
 PRESERVE = (
     "The {count} largest edges ({share} %) preserve the prediction. Of {tried} sizes tried, this is the"
     " smallest that does; from {stable} edges ({part} %) on, all of these do."
@@ -26,7 +26,7 @@ RANDOM = "in {count} random orders"
 
 
 def ranked(subject: ViewContext, settings: Settings):
-    """All edges and what flows along them, the largest first."""
+    """Return all edges and their contributions, the largest first."""
     if subject.trace.without:
         raise UnsupportedModel(LocalizedText(WHOLE))
     lazy.circuits.require_prediction(subject.trace)
@@ -37,7 +37,10 @@ def ranked(subject: ViewContext, settings: Settings):
 
 
 def margins(subject: ViewContext, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
-    """How many edges were kept, and the margins of (order, count): by share, then at random."""
+    """Return the numbers of edges kept, (count), and the margins, (order, count).
+
+    The first order is by largest contribution, the others are random.
+    """
     edges, _ = ranked(subject, settings)
     asked, counts = (
         compute.target(subject, settings),
@@ -59,7 +62,7 @@ def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
 
 
 def chart(view, subject: ViewContext, settings: Settings) -> Chart:
-    """The margin over the share of edges that are kept."""
+    """Return the chart of the margin over the percentage of edges kept."""
     counts, found = margins(subject, settings)
     edges = len(ranked(subject, settings)[0])
     x = 100 * counts / edges
@@ -72,7 +75,7 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
     by_share = line(found[0], LocalizedText("by largest contribution"), BLUE)
     band, name = (found[1:].min(axis=0), found[1:].max(axis=0)), LocalizedText(RANDOM, count=DRAWS)
     chance = line(found[1:].mean(axis=0), name, GREY, band)
-    one = subject.trace.logits.numel() == 1 and subject.trace.head_type == "sigmoid"  # a yes or no
+    one = subject.trace.logits.numel() == 1 and subject.trace.head_type == "sigmoid"  # yes or no
     along, up = LocalizedText("edges kept, in %"), LocalizedText(ONE_AHEAD if one else AHEAD)
     title = LocalizedText("Margin with only some edges kept")
     level = ReferenceLine(
@@ -85,7 +88,7 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
 
 
 def _notes(counts: np.ndarray, found: np.ndarray, edges: int) -> tuple[LocalizedText, ...]:
-    """Return which of the tried sizes preserve the prediction, by share and in each random order."""
+    """Return the texts with the sizes that preserve the prediction, by contribution and in random orders."""
     (smallest, stable), *chance = (
         lazy.sufficient_edges.preserving(counts.tolist(), row.tolist()) for row in found
     )

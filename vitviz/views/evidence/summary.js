@@ -1,18 +1,18 @@
-// The sum that balances, in words: of the account, of another method's map, and of what is chosen.
+// The sums in words: of the contributions, of another method's map, and of the selection.
 
 import { patchName, t } from '../../frontend/i18n.js';
 import { fixed, total } from '../../frontend/numbers.js';
 import { added, balanced, ofCosine, signed, sums } from './lines.js';
 import { likeliest } from './sentences.js';
 
-/** Shows what can be done with what is chosen, and what it adds up to, where room for it was kept. */
+/** Shows the buttons and the sum of the selection, whose space is always kept. */
 function choice(ui, some, said) {
   for (const button of [ui.away, ui.back]) button.classList.toggle('vv-unseen', !some);
   ui.parts.classList.toggle('vv-unseen', Boolean(said));
   ui.picked.textContent = said;
 }
 
-/** What another method's map explains of the logit, and what it leaves unexplained. */
+/** The part of the logit that another method's map explains, and the rest. */
 function tellMap(self, all, picked) {
   const { ui, data } = self;
   const [explained, rest] = data.explained.values;
@@ -28,7 +28,7 @@ function tellMap(self, all, picked) {
   choice(ui, picked.length > 0, '');
 }
 
-/** The sum, and what of it is chosen: both add up before the reader. */
+/** The sum of all contributions, and the selected part. */
 export function tell(self, picked, [layer, head]) {
   const { ui, grid, data } = self;
   const all = sums(self);

@@ -1,5 +1,7 @@
-"""A head's writers held against the truth: what each gave in the held picture, and what the answer loses in a
-real pass in which this head alone does not read that part.
+"""Check by edge ablation: contribution of each source of a head, and the drop in the logit in a real pass.
+
+Contributions hold attention and norms fixed. In the real pass, one source is removed from the input of this
+head alone, and everything else responds.
 """
 
 import math
@@ -16,7 +18,7 @@ from vitviz.views.printing import fixed, signed, writer_name, writer_numbers
 from vitviz.views.shared import WHOLE, json_bytes
 from vitviz.views.subject import Settings, ViewContext
 
-BATCH, MOST = 8, 48  # edges that are run at once, and of one head
+BATCH, MOST = 8, 48  # edges per pass; most edges per head
 INTO = (("value", "the head’s values"), ("query", "the head’s queries"), ("key", "the head’s keys"))
 PARTS_AS = (("mean", "mean over other images"), ("zero", "zero vector"))
 WHY = "Contributions freeze attention and norms; effects let the model respond."
@@ -28,17 +30,18 @@ INDIRECT = "With attention frozen, the inputs to queries and keys have no direct
 
 
 def edges(subject: ViewContext, settings: Settings) -> tuple[list, int]:
-    """The seeded sample of edges into the head that is followed, and how many there are."""
+    """Return a seeded sample of the edges into the selected head, and the number of all edges."""
     if subject.trace.without:
         raise UnsupportedModel(LocalizedText(WHOLE))
     found = compute.writers(subject, settings)
-    positions = found.positions is not None and settings["parts_as"] == "zero"  # their mean is themselves
+    # positions are equal in all images: replacing them by their mean changes nothing
+    positions = found.positions is not None and settings["parts_as"] == "zero"
     every = lazy.effects.edges_into(found.layer, found.head, subject.about.heads, settings["into"], positions)
     return lazy.effects.sampled(every, MOST, 0), len(every)
 
 
 def measured_edges(subject: ViewContext, settings: Settings) -> tuple[list, np.ndarray, np.ndarray]:
-    """The edges that have been run, with their shares (NaN for queries and keys) and effects, in logits."""
+    """Return the edges run so far, their contributions (NaN for queries and keys) and effects, in logits."""
     some, effects = edges(subject, settings)[0], []
     for first in range(0, min(len(some), BATCH * settings["tried"]), BATCH):
         asked = some[first : first + BATCH]
@@ -61,7 +64,7 @@ def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
 
 
 def item(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """The chart as it travels, with how many edges were run, and are to be."""
+    """Return the chart as JSON, with the number of edges run ("done") and to be run ("count")."""
     drawn = to_json(chart(subject, settings))
     return json_bytes(
         {**drawn, "done": len(drawn["series"][-1]["y"]), "count": len(edges(subject, settings)[0])}
@@ -69,7 +72,10 @@ def item(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 
 def chart(subject: ViewContext, settings: Settings) -> Chart:
-    """A dot an edge: its share and effect; of queries and keys, whose writers have no share, who wrote it."""
+    """Return the chart with a dot per edge: contribution and effect.
+
+    Sources of queries and keys have no contribution; their dots are placed by the layer of the source.
+    """
     (run, shares, effects), valued = measured_edges(subject, settings), settings["into"] == "value"
     names = [writer_numbers(one.writer) for one in run]
     x = shares if valued else np.asarray([place[0] if place else 0 for _, *place in names], float)
@@ -94,7 +100,7 @@ def chart(subject: ViewContext, settings: Settings) -> Chart:
 def _notes(
     subject: ViewContext, settings, shares: np.ndarray, effects: np.ndarray
 ) -> tuple[LocalizedText, ...]:
-    """What was run and how it correlates, once all is there."""
+    """Return the texts on the edges that were run and the correlation; () until all have run."""
     from_numpy = lazy.torch.from_numpy
     some, of = edges(subject, settings)
     if len(effects) < len(some):

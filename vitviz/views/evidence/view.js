@@ -1,5 +1,5 @@
-// Why this answer: the map of what spoke for and against a class, the account beside it, and the sum that
-// balances.
+// Attribution: a map of the patches that raise or lower a class's logit, the contributions beside the map,
+// and their sum.
 
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, span, stack } from '../../frontend/elements.js';
@@ -26,7 +26,7 @@ export default () => ({
     ...SUMS,
     'classes',
     'labels',
-    ...(['effects', 'smallest', 'sentences'].includes(shown(self)) ? [] : ['chart']), // step by step, or none
+    ...(['effects', 'smallest', 'sentences'].includes(shown(self)) ? [] : ['chart']), // or stepwise
     ...(forming(self) ? ['own', 'best'] : []),
     ...(likeliest(self) ? ['likeliest', 'legend'] : []),
     ...written(self),
@@ -102,14 +102,14 @@ export default () => ({
     const { of, rather } = targets(self);
     [ui.classes, ui.labels] = [unpacked(data.classes), unpacked(data.labels)];
     showPickers(self, of, rather);
-    ui.pair.forEach((node) => (node.hidden = ui.classes.length < 2)); // a single output has no other
+    ui.pair.forEach((node) => (node.hidden = ui.classes.length < 2)); // a single output has no pair
     const names = [of, rather].filter((one) => one !== null).map((one) => className(self, one));
     if (!self.value.second) document.dispatchEvent(new CustomEvent('vitviz:asked', { detail: names }));
     const values = data.map.values;
     const most = reach(values) || 1;
     const chosen = chosenOf(self);
     const scale = `map/${settings.method}/${settings.chosen}/${asked(self)}`;
-    const shared = still(self, scale, 0, most)[1]; // over a film, and for two checkpoints side by side
+    const shared = still(self, scale, 0, most)[1]; // over a video, and for two checkpoints
     const direct = settings.method === 'ledger';
     const method = self.control('method').options.find(([name]) => name === settings.method)[1];
     const what = !direct
@@ -161,7 +161,7 @@ export default () => ({
     if (alone) return drawSmallest(self, ui.least);
     if (painted) return;
     if (show === 'effects') {
-      ui.made.drawn.node.hidden = true; // the wall stays
+      ui.made.drawn.node.hidden = true; // the grid stays
       ui.made.said.textContent = '';
       return drawEffects(self, ui.tried);
     }

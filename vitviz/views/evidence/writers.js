@@ -1,6 +1,6 @@
-// Who wrote what a head reads: the trail of heads back from the answer, bars of all writers by layer, and the
-// wall of earlier heads. Held against the truth: an edge into a head by its share and by a real pass without
-// it.
+// Upstream sources: what a head's inputs consist of. A trail of heads back from the output, bars of all
+// sources by layer, and a grid of earlier heads. Check by edge ablation: an edge's contribution against a
+// forward pass without the edge.
 
 import { chartBeside } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
@@ -14,7 +14,7 @@ import { stepwise } from './steps.js';
 const held = (self) => self.settings.beside === 'truth';
 const inView = (self) => self.settings.show === 'writers' && held(self);
 
-/** The panel; `pick(writer)` is told of a writer. */
+/** The edge-ablation panel; `pick(writer)` gets the clicked source. */
 function truth(self, pick) {
   const made = stepwise(self, { item: 'truth', next, draw, pick: ({ writer }) => writer && pick(writer) });
   const choice = (name, label) =>
@@ -38,7 +38,7 @@ function next(self, made) {
   return { question: { target, relative, chosen, trail, into, parts_as, tried: done }, done };
 }
 
-/** What there is of this head, so wide and tall, if it was asked for; whether it was. */
+/** Draws the edge ablation of this head in the given size, if selected; returns whether it is selected. */
 function drawTruth(self, made, width, tall) {
   made.open.setAttribute('aria-pressed', String(held(self)));
   for (const node of made.inner) node.hidden = !held(self);
@@ -60,7 +60,7 @@ function draw(self, made) {
   made.progress(count, done ? t('{done} of {count} edges', { done, count }) : '', done);
 }
 
-/** The chart with the writer in view in another colour. */
+/** The chart with the selected source in another colour. */
 function withChosen(figure, writer) {
   const dots = figure.series.at(-1);
   const at = dots.of.writer.indexOf(writer);
@@ -74,7 +74,7 @@ function withChosen(figure, writer) {
 
 const NAMES = { embedding: 'the embedding', positions: 'the positions', constant: 'inner biases' };
 
-/** The panel, out of view until it is asked for. */
+/** The panel, hidden until selected. */
 export function writers(self) {
   const made = {};
   Object.assign(made, {
@@ -98,13 +98,13 @@ export function writers(self) {
 
 const wanted = ['writer_map', 'writer_heads', 'trail'];
 
-/** The items that are asked for while writers are in view. */
+/** The items needed while this panel is shown. */
 export const written = (self) => (shown(self) === 'writers' ? wanted : []);
 
 const path = (steps) => steps.map(([layer, head]) => `${layer}.${head}`).join('-');
 const headName = ([layer, head]) => t('Layer {layer}, head {head}', { layer, head });
 
-/** A writer as the reader is told it, from how the setting names it. */
+/** The displayed name of a source in the setting's notation. */
 function named(writer) {
   const [kind, layer, head] = writer.split('.');
   if (kind === 'head') return headName([layer, head]);
@@ -112,7 +112,7 @@ function named(writer) {
   return kind === 'bias' ? t('Layer {layer}, bias', { layer }) : t(NAMES[kind]);
 }
 
-/** Chooses a writer; a head that is chosen already is opened: who wrote what that one reads? */
+/** Selects a source; a second click on a head follows that head's own sources. */
 function pick(self, made, writer) {
   const [kind, layer, head] = writer.split('.');
   const last = made.steps.at(-1);
@@ -127,7 +127,7 @@ function open(self, made, step) {
   self.set('trail', path([...made.steps, step]));
 }
 
-/** One writer's part as a map, or all of them together. */
+/** The contribution of one source as a map, or of all. */
 export function writtenMap(self) {
   const { values } = self.data.writer_map;
   const last = unpacked(self.data.trail).at(-1);
@@ -168,14 +168,14 @@ export function drawWriters(self, made) {
   });
 }
 
-/** Marks the line of the writer that is in view: a head's is its layer's. */
+/** Marks the bar of the selected source; for a head, that of the head's layer. */
 function mark({ drawn }, writer) {
   const line = writer.replace(/^head\.(\d+).*/, 'heads.$1');
   for (const bar of drawn.plot.querySelectorAll('rect[data-lit]'))
     bar.classList.toggle('vv-chosen', bar.dataset.lit === line);
 }
 
-/** The trail as buttons, the answer first, and the way on. */
+/** The trail as buttons, starting with the output, and the button that follows a head. */
 function crumbs(self, made) {
   const { writer } = self.settings;
   const back = (count) => {

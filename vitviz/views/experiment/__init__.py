@@ -1,8 +1,8 @@
-"""Change one's own picture step by step, and watch the answer: experiments for a classroom.
+"""Perturbations: change the visitor's image step by step and follow the prediction; made for classrooms.
 
-A view of its own rather than a fold of Positions, which is of the weights alone and is there for no picture.
-The page asks for one point of the curves after the other: they grow as they are found, the bar says how far
-it is, and stopping is not asking on.
+This view is separate from Positions, which uses the weights alone and needs no image. The page requests one
+point of the curves after the other: curves grow as points are computed, the bar shows the progress, and a
+visitor stops by requesting no further point.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 NAMES = {"dropped": "left out of the sequence", "black": "painted black", "shuffled": "shuffled"}
 DRAWN = {
     "shift": ("to the right", "to the left", "down", "up"),
-    "turn": ("against the clock", "with the clock"),
+    "turn": ("counterclockwise", "clockwise"),
 }
 PATCHES = ("drop", "shuffle")
-TOLD = 3  # likeliest classes of a draw
-MOST = 16  # the last step of the longest: eighths of two patches
+TOLD = 3  # most likely classes listed per sample
+MOST = 16  # last step of the longest experiment: a shift by two patches in eighths of a patch
 
 
 class PerturbationsView(View):
@@ -45,43 +45,44 @@ class PerturbationsView(View):
     on_request = True
     every_patch = True
     words = ViewTexts.from_text(r"""
-        What does the answer hang on? Patches go or move at random, or the picture is changed step by step.
+        What does the prediction depend on? Remove or shuffle patches, or change the image step by step.
 
-        Choose what is done, draw your guess, press the button, then move along the curve.
+        Choose a change, sketch your guess, run it, explore the curve.
 
-        Draw $d$ of 10 has a random order of the $N$ patches. With the share $p$ dropped, its first $\lfloor p
-        N \rfloor$ are taken away: left out, so that the model computes on the other tokens alone, or painted
-        black. Shuffled, square pieces of whole patches change places by a random order other than their own.
-        Watched is the class that the whole picture is most likely to show: its probability $\bar x$, or the
-        share of draws in which it stays the likeliest. The band is $\bar x \pm 2 s / \sqrt{10}$ with $s$ the
-        standard deviation over draws. Nothing dropped is the plain answer; everything dropped is what the
-        model says to an empty picture: one without patches, of the mean colour where the answer is read from
-        patches, or a black one. The other experiments change the picture as the model gets it: moved by up to
-        two patches to each side, or turned both ways, with its mean colour where nothing is; by the share $a$
-        mixed with its luma $0.299 R + 0.587 G + 0.114 B$, or with the edges of that (Sobel); the $\lfloor a N
-        \rfloor$ patches farthest from the middle from another picture; or in every patch the share $a$ of
-        what differs from its mean colour exchanged for another picture's. There the mean and the error are
-        over the directions, or over the other pictures that come with vitviz.
+        Sample $d$ of 10 uses a random order of the $N$ patches. If a fraction $p$ is dropped, the first
+        $\lfloor p N \rfloor$ patches are removed: left out, so that the model computes on the other tokens
+        alone, or painted black. If patches are shuffled, square pieces of whole patches are permuted at
+        random, never in the original order. The metric is the probability $\bar x$ of the class predicted for
+        the whole image, or the fraction of samples that keep this prediction. The band is $\bar x \pm 2 s /
+        \sqrt{10}$, where $s$ is the standard deviation over samples. With nothing dropped, the result is the
+        usual prediction. With everything dropped, the result is the prediction for an empty image: an image
+        without patches, an image of the mean colour where the classifier reads the patches, or a black image.
+        The other experiments change the model's input image. It is shifted by up to two patches to each side,
+        or rotated both ways, with its mean colour in the empty area; mixed by a fraction $a$ with its luma
+        $0.299 R + 0.587 G + 0.114 B$, or with the edges of the luma (Sobel); the $\lfloor a N \rfloor$
+        patches farthest from the centre come from another image; or in every patch a fraction $a$ of the
+        deviation from the patch's mean colour is exchanged for that of another image. For these experiments,
+        mean and error are over the directions, or over the other images that come with vitviz.
 
         Naseer et al. 2021 (arXiv 2105.10497): random PatchDrop, and shuffled patches; not in the paper
 
-        It is one picture, and another will differ. Random holes are no objects in front of others, and a
-        probability can stay high for a wrong answer. That an answer survives the shuffle does not say that
-        the model ignores places: only that it did not need them here. What is in the middle need not be the
-        object, an edge of a patch is an edge too, and photographs in training were seldom grey or turned.
+        Results for one image need not hold for another. Random holes are not occluding objects, and a
+        probability can stay high for a wrong prediction. If a prediction survives shuffling, the model need
+        not ignore positions: it did not need them for this image. The object need not be in the centre, the
+        border of a patch is an edge too, and training images were seldom grey or rotated.
     """)
     controls = (
         Choice(
-            "kind", "What is done",
+            "kind", "Kind of change",
             options=tuple((name, kind.name) for name, kind in KINDS.items()),
         ),
         Choice(
-            "score", "Watched", options=(("probability", "Probability"), ("kept", "Prediction kept")),
+            "score", "Metric", options=(("probability", "Probability"), ("kept", "Prediction kept")),
             of_values=(("logit", "Value"),),
         ),
-        IntSetting("step", maximum=MOST, default=5),  # the point of the curves that is looked at
+        IntSetting("step", maximum=MOST, default=5),  # selected point of the curves
         IntSetting("draw", minimum=1, maximum=DRAWS, default=1),
-        IntSetting("known", maximum=MOST + 1, passing=True),  # up to which point the chart goes
+        IntSetting("known", maximum=MOST + 1, passing=True),  # number of points that the chart includes
     )  # fmt: skip
     items = (
         Item(
@@ -125,7 +126,7 @@ class PerturbationsView(View):
         return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
 
     def likely(self, subject: ViewContext, name: str) -> tuple[str, ...]:
-        return PATCHES if name == "kind" else ()  # whose pictures a cell's script draws by itself
+        return PATCHES if name == "kind" else ()  # their images are drawn by the exported script
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         return {"answer": likeliest(subject.trace, 1)[0]}
@@ -152,14 +153,14 @@ class PerturbationsView(View):
         return json_bytes(answered(subject, kind, settings["step"]))
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
-        """Mean and band of every way, at as many points as are known."""
+        """Return the mean and band of every protocol at the points computed so far."""
         kind, score, known = settings["kind"], settings["score"], settings["known"]
         told, grid = KINDS[kind], subject.grid
         names, x = step_names(grid, kind), lazy.perturbation.places_of(grid, kind)
         answer, label = int(subject.trace.logits.argmax()), likeliest(subject.trace, 1)[0]["name"]
         of_values = subject.trace.head_type == "value"
         of = LocalizedText("value of {class}" if of_values else "probability of {class}", **{"class": label})
-        of = LocalizedText("draws that keep the answer") if score == "kept" else of
+        of = LocalizedText("samples that keep the prediction") if score == "kept" else of
         done = [done_at(grid, kind, step) for step in range(len(x))]
         series, notes = [], []
         if told.over:
@@ -186,14 +187,14 @@ class PerturbationsView(View):
             series.append(Series(places, mean, way_name(way), colour, True, True, **more))
         wide = grid.patch[1]
         marks = (
-            [(wide, LocalizedText("a patch")), (2 * wide, LocalizedText("two patches"))]
+            [(wide, LocalizedText("one patch")), (2 * wide, LocalizedText("two patches"))]
             if kind == "shift"
             else ()
         )
         shuffle = kind == "shuffle"
         across = (0.7, len(x) + 0.3) if shuffle else (-0.02 * x[-1], 1.06 * x[-1])
         title = LocalizedText(
-            "{name}: {value}", name=LocalizedText("The answer to the whole picture"), value=label
+            "{name}: {value}", name=LocalizedText("Prediction for the whole image"), value=label
         )
         levels = tuple(ReferenceLine(float(at), name, upright=True, colour=GREY) for at, name in marks)
         ticks = tuple(zip(x, names, strict=True))[:: 1 if shuffle else max(1, len(x) // 4)]
@@ -203,7 +204,7 @@ class PerturbationsView(View):
         return Chart(LocalizedText(told.along), of, across, up, title, tuple(series), **like)
 
     def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """The curves; with detail also the pictures of the draw and step in view, with what was answered."""
+        """Return the curves; with detail also the images of the selected sample and step, and predictions."""
         chart = self.chart(subject, {**settings, "known": MOST + 1})
         if not asked.detail:
             return FigureSpec(((chart,),), chart.notes, width=NARROW + 14)
@@ -216,7 +217,7 @@ class PerturbationsView(View):
         maps = tuple(Map(way_name(way), one) for way, one in shown)
         notes = [
             *chart.notes,
-            LocalizedText("Shown: {what}, draw {draw}.", what=done, draw=LocalizedText(draws[draw])),
+            LocalizedText("Shown: {what}, sample {draw}.", what=done, draw=LocalizedText(draws[draw])),
         ]
         for way, answers in zip(ways, answered(subject, kind, step), strict=True):
             if "tops" in answers:
@@ -228,12 +229,12 @@ class PerturbationsView(View):
 
 
 def way_name(way: str) -> LocalizedText:
-    """How patches are taken away, or moved, or what else is done."""
+    """Return the name of a protocol, such as how patches are removed or moved."""
     return LocalizedText(NAMES[way] if way in NAMES else KINDS[way].name)
 
 
 def done_at(grid: Grid, kind: str, step: int) -> LocalizedText:
-    """What was done at a point of the curves."""
+    """Return the text with the change at a point of the curves."""
     if step == 0:
         return LocalizedText("the whole image")
     count, patches = int(lazy.perturbation.steps_of(grid, kind)[step]), grid.patches
@@ -242,13 +243,13 @@ def done_at(grid: Grid, kind: str, step: int) -> LocalizedText:
 
 
 def step_names(grid: Grid, kind: str) -> list[str]:
-    """The points by name: a share, a number of pieces, pixels or degrees."""
+    """Return the labels of the points: percentages, numbers of pieces, pixels or degrees."""
     places = lazy.perturbation.steps_of if kind == "shuffle" else lazy.perturbation.places_of
     return [f"{one}{KINDS[kind].unit}" for one in places(grid, kind)]
 
 
 def draw_names(subject: ViewContext, kind: str) -> tuple[str, ...]:
-    """What the draws of a kind are called: numbers, directions, or the titles of other pictures."""
+    """Return the names of the samples of a kind: numbers, directions or titles of other images."""
     if others := _others(subject, kind):
         return tuple(others)
     if kind in PATCHES:
@@ -258,7 +259,7 @@ def draw_names(subject: ViewContext, kind: str) -> tuple[str, ...]:
 
 
 def _plan(subject: ViewContext, kind: str) -> dict[str, Any]:
-    """What the page needs to know of a kind before anything is asked."""
+    """Return the facts about a kind that the page needs before the first request."""
     names = step_names(subject.grid, kind)
     return {
         "places": lazy.perturbation.places_of(subject.grid, kind),
@@ -271,14 +272,14 @@ def _plan(subject: ViewContext, kind: str) -> dict[str, Any]:
 
 
 def _others(subject: ViewContext, kind: str) -> dict[str, np.ndarray]:
-    """The other pictures by title, where a kind has a use for them."""
+    """Return the other images by title; {} for kinds that do not use them."""
     if kind not in ("ground", "texture"):
         return {}
     return subject.once("others", lambda: lazy.perturbation_study.others_of(subject.inspector, subject.trace))
 
 
 def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndarray:
-    """The picture as the model got it, height width channel: what was left out is see-through."""
+    """Return the changed image as RGBA (height, width, channel); dropped patches are transparent."""
     grid, picture = subject.grid, subject.trace.view.picture
     whole = np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
     if way in lazy.image_changes.CHANGES:
@@ -290,7 +291,7 @@ def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndar
     (tall, wide), kind = grid.patch, "shuffle" if way == "shuffled" else "drop"
     orders = lazy.perturbation.orders_of(grid, kind)
     inside = whole[: grid.pixels[0], : grid.pixels[1]]
-    cells = inside.reshape(grid.rows, tall, grid.cols, wide, 4).swapaxes(1, 2)  # row col: of the same memory
+    cells = inside.reshape(grid.rows, tall, grid.cols, wide, 4).swapaxes(1, 2)  # row col; a view of `whole`
     if way == "shuffled":
         cells[:] = cells.reshape(-1, tall, wide, 4)[orders[step, draw]].reshape(cells.shape)
     else:
@@ -300,7 +301,7 @@ def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndar
 
 
 def _answers(subject: ViewContext, way: str, step: int) -> Tensor | str:
-    """Logits, draw x class, or why this way does not exist; made once and kept with the picture."""
+    """Return the logits (draw, class), cached with the image, or why the protocol is not applicable."""
 
     def logits_at() -> Tensor | str:
         try:
@@ -309,17 +310,17 @@ def _answers(subject: ViewContext, way: str, step: int) -> Tensor | str:
         except UnsupportedModel as reason:
             return message_of(reason)
 
-    once = subject.once_by_passes if step else subject.once  # nothing done is known
+    once = subject.once_by_passes if step else subject.once  # step 0 needs no pass
     return once(_name(way, step), logits_at)
 
 
 def _name(way: str, step: int) -> str:
-    """What the answers at a step are kept under."""
+    """Return the cache key of the logits at a step."""
     return f"experiment {way} {step}"
 
 
 def _known(subject: ViewContext, way: str, step: int) -> Tensor:
-    """The same; UnsupportedModel where there are none."""
+    """Return the logits (draw, class); UnsupportedModel if the protocol is not applicable."""
     found = _answers(subject, way, step)
     if isinstance(found, str):
         raise UnsupportedModel(found)
@@ -327,8 +328,10 @@ def _known(subject: ViewContext, way: str, step: int) -> Tensor:
 
 
 def answered(subject: ViewContext, kind: str, step: int) -> list[dict[str, Any]]:
-    """By way: mean and error of each score, every draw's, and its likeliest classes with their shares; or
-    "refused", why it does not exist.
+    """Return the results at a step, one entry per protocol.
+
+    An entry has the mean and error of each score, the scores of all samples, and the most likely classes of
+    each sample. For a protocol that is not applicable it has only "refused", the reason.
     """
     found, answer = [], int(subject.trace.logits.argmax())
     for way in WAYS[kind]:

@@ -55,7 +55,7 @@ function sketching(self, { plot, at, up }) {
 /** How far the guess lies from what came out, in words; before that how one guesses. */
 function guessed(self, run, { guess, names }) {
   const known = run.points.filter(Boolean).length;
-  const first = t('First draw your guess over the axes; the curve then appears beside it.');
+  const first = t('Draw your guess over the axes first. The measured curve then appears beside it.');
   if (valued(self)) return known ? '' : t(guess); // no axis is known on which a value could be guessed
   if (!known) return run.life ? t(guess) : `${t(guess)} ${first}`;
   const apart = run.points
@@ -69,8 +69,16 @@ function guessed(self, run, { guess, names }) {
   const most = apart.reduce((one, other) => (Math.abs(other.by) > Math.abs(one.by) ? other : one));
   const told = { mean: number(mean, 2), most: number(Math.abs(most.by), 2), place: names[most.step] };
   return most.by > 0
-    ? t('Your guess is off by {mean} percentage points on average; most at {place}, {most} too high.', told)
-    : t('Your guess is off by {mean} percentage points on average; most at {place}, {most} too low.', told);
+    ? t(
+        'Your guess is off by {mean} percentage points on average; worst at {place}, where it was ' +
+          '{most} points too high.',
+        told,
+      )
+    : t(
+        'Your guess is off by {mean} percentage points on average; worst at {place}, where it was ' +
+          '{most} points too low.',
+        told,
+      );
 }
 
 /** A mean with twice its error, both per cent. */
@@ -81,11 +89,11 @@ const valued = (self) => self.value.head_type === 'value';
 /** What a point's draws say together. */
 const overDraws = (self, { means, draws }) =>
   valued(self)
-    ? t('All draws: {class} {value}.', {
+    ? t('All samples: {class} {value}.', {
         class: self.summary.answer.name,
         value: `${number(means.logit[0])} ± ${number(2 * means.logit[1], 2)}`,
       })
-    : t('All draws: {class} {probability}, the answer in {kept} of {count}.', {
+    : t('All samples: {class} {probability}; prediction kept in {kept} of {count}.', {
         class: self.summary.answer.name,
         probability: spoken(means.probability),
         kept: draws.kept.filter(Boolean).length,
@@ -116,7 +124,7 @@ function card(self) {
     else if (order) pieces(self, canvas, { picture: input, width, order });
     canvas.parentElement.hidden = !shown && !order;
     head.textContent = name;
-    canvas.setAttribute('aria-label', `${t('What the model was shown')}: ${t(done)}`);
+    canvas.setAttribute('aria-label', `${t('Model input')}: ${t(done)}`);
     list.replaceChildren(...tops(answer?.tops?.[draw - 1] ?? [], self.value.head_type));
     over.textContent = answer?.refused ? t(answer.refused) : answer ? overDraws(self, answer) : '';
   };
@@ -148,14 +156,14 @@ export default () => ({
   reset: (self) => this_.end(self),
 
   build(self) {
-    const far = running(t('How far the experiment is'), () => this_.toggle(self));
+    const far = running(t('Experiment progress'), () => this_.toggle(self));
     const drawn = chart(self);
     const guess = el('p', { class: 'vv-text vv-guess', role: 'status' });
     self.figure.append(stack(far.node, guess, drawn.node));
     drawn.plot.style.touchAction = 'pan-y';
     sketching(self, drawn);
     const step = range(self, 'step', t('Point on the curve'), 0);
-    const draw = range(self, 'draw', t('Draw'), 1);
+    const draw = range(self, 'draw', t('Sample'), 1);
     const shown = el('p', { class: 'vv-h', role: 'status' });
     const cards = [card(self), card(self)];
     self.below.append(stack(step.node, draw.node, shown, ...cards.map((one) => one.node)));

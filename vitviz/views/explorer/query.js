@@ -1,4 +1,4 @@
-// The map of one query: its weights, what is said of them, the prefix tokens as buttons, the pinned tokens.
+// The map of one query: its weights and text, the prefix tokens as buttons, and the pinned tokens.
 
 import { tinted } from '../../frontend/colours.js';
 import { button, el, sheet, span } from '../../frontend/elements.js';
@@ -12,10 +12,7 @@ import { deeper, distanceOf, entropy, first, put, small, tokensOf } from './toke
 /** True if the map shows attention to the token; rollout has only the direction from a token. */
 const askedBy = (self) => self.settings.direction === 'column' && self.settings.show !== 'rollout';
 
-/**
- * Every token's weight for one query: its row of the attention, or its column; null where it has not been
- * fetched.
- */
+/** Every token's weight for one query: a row of the attention, or a column; null if not fetched. */
 export function weights(self, token) {
   const { layer, line } = self.data;
   const { show, head } = self.settings;
@@ -38,12 +35,12 @@ export function weights(self, token) {
 /** Changes the query, on hover. */
 export function ask(self, token) {
   if (leftOut(self, token - first(self))) return;
-  if (token === self.query || !weights(self, token)) return; // what has not been fetched is not claimed
+  if (token === self.query || !weights(self, token)) return; // never show weights that have not been fetched
   self.query = token;
   paint(self);
 }
 
-/** Makes a token the query, and keeps it; or the key that is asked about, which again lets it go. */
+/** Makes a token the query; in the score panel, selects or deselects the key to decompose. */
 export function chooseToken(self, token) {
   const patch = token - first(self);
   if (leftOut(self, patch)) return;
@@ -58,7 +55,7 @@ export function chooseToken(self, token) {
 
 export const coloursOf = (self) => (differs(self) ? 'balance' : self.settings.colormap || 'viridis');
 
-/** The largest weight of a token's map that was seen over a film. */
+/** The largest weight of a token's map, over the frames of a video. */
 function largest(self, token, values, again = undefined) {
   const { show, layer, head, direction } = self.settings;
   const asked = [token, show, layer, head, direction, differs(self)].join('/');

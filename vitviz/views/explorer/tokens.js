@@ -1,4 +1,4 @@
-// Tokens of the sequence: how many, what they are called, what is known of heads.
+// Tokens of the sequence: their number and names, and per-head numbers.
 
 /** True if a layer is sent whole, so hovering needs no request. */
 export const small = (self) => self.summary.whole;

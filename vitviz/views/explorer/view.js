@@ -17,9 +17,9 @@ import { ask, chooseToken, paint, showChips, showPins, told } from './query.js';
 import { deeper, distanceOf, first, put, small, tokensOf } from './tokens.js';
 import { drawWall } from './wall.js';
 
-const FRAMES = ['var(--vv-orange)', 'var(--vv-blue)']; // of the key, and of that with which it is compared
+const FRAMES = ['var(--vv-orange)', 'var(--vv-blue)']; // of the key, and of the key it is compared with
 
-/** The panel; `slot` is the setting that a click in the picture changes. */
+/** The panel; `slot` is the setting that a click in the image changes. */
 function score(self, plot) {
   const made = { slot: 'key', told: null, frames: FRAMES.map((colour) => outline(plot, '', colour)) };
   const head = (i) => headKey(made.told.heads[i]);
@@ -201,7 +201,7 @@ export default () => ({
     if (leftOut(self, asked)) return self.set('token', nearestShown(self, asked) + first(self));
     self.query = settings.token;
     if (data.rollout) {
-      ui.collected = new Float32Array(tokensOf(self)); // the rollout knows patches alone
+      ui.collected = new Float32Array(tokensOf(self)); // rollout has values for patches only
       ui.collected.set(data.rollout.values, first(self));
     }
     drawWall(self);

@@ -8,9 +8,9 @@ import { coloursOf } from './query.js';
 import { distanceOf } from './tokens.js';
 
 /**
- * All maps as one picture of a number for each patch: a row of maps for each layer, a column for each head,
- * the mean of the heads last. Each is a share of its own largest weight, or of the largest of all where the
- * scale is shared.
+ * All maps as one image with one number per patch: a row of maps per layer, a column per head, the mean of
+ * the heads last. Each map is relative to its own largest weight, or to the largest of all if the scale is
+ * shared.
  */
 export function levelsOf(self) {
   const {
@@ -19,7 +19,7 @@ export function levelsOf(self) {
     settings,
     value: { layers, heads },
   } = self;
-  const change = differs(self); // from -1 to 1, else from 0
+  const change = differs(self); // a difference has values from -1 to 1, else 0 to 1
   const size = rows * cols;
   const peaks = data.wallmax.values;
   const shared = Math.max(...peaks) || 1;
@@ -52,7 +52,7 @@ export function drawWall(self) {
   const absolute = settings.scale === 'shared';
   const name = [self.key, asked, settings.scale, settings.colormap, self.absolute].join('/');
   if (ui.wallName !== name) {
-    // all maps in one picture, a pixel for each patch; the mean of the heads last
+    // all maps in one image, a pixel per patch; the mean of the heads last
     const line = (heads + 1) * cols;
     const lowest = differs(self) ? -1 : 0;
     [ui.wallName, ui.atlas] = [name, tinted(levelsOf(self), layers * rows, line, coloursOf(self), lowest, 1)];
@@ -75,7 +75,7 @@ export function drawWall(self) {
   const tw = pitch - gap;
   const th = tw * aspect;
   const down = th + gap;
-  const fallen = (place) => top + place * down + (place === heads ? 8 : 0); // the mean stands apart
+  const fallen = (place) => top + place * down + (place === heads ? 8 : 0); // the mean is set apart
   const slot = (place, layer) => [left + layer * pitch, fallen(place), tw, th];
   const drawn = [ui.wallName, pitch, self.density, settings.order, self.colour('color')].join('/');
   if (ui.wallDrawn !== drawn) {

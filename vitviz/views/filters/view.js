@@ -1,4 +1,4 @@
-// Filters of the patch embedding: principal components as in figure 7, or every raw filter as a wall.
+// Filters of the patch embedding: principal components as in figure 7, or a grid of all raw filters.
 
 import { chartBeside } from '../../frontend/chart.js';
 import { ramp } from '../../frontend/colours.js';
@@ -8,7 +8,10 @@ import { t } from '../../frontend/i18n.js';
 import { bounds, number, percent } from '../../frontend/numbers.js';
 import { cells, plotted, rowByRow } from '../../frontend/pointer.js';
 
-/** Filters, each scaled alone to [0, 1], in one picture of `across` a row; with the bounds of each. */
+/**
+ * All filters, each scaled separately to [0, 1], in one image with `across` per row; returns their bounds
+ * too.
+ */
 function atlas(values, count, height, width, across, order) {
   const canvas = sheet(across * width, Math.ceil(count / across) * height);
   const context = canvas.getContext('2d');
@@ -34,10 +37,10 @@ function atlas(values, count, height, width, across, order) {
   return { canvas, across, ends };
 }
 
-/** A share as a percentage of two digits or so. */
+/** A fraction as a percentage with about two digits. */
 const rough = (share) => percent(share, share >= 0.0995 ? 0 : share >= 0.00995 ? 1 : 2);
 
-/** The filters in view: the raw ones or the components. */
+/** The displayed filters: raw or components. */
 const pictures = (self) => self.data.raw || self.data.components;
 
 export default () => ({
@@ -76,7 +79,7 @@ export default () => ({
     return { note, canvas, big, name, said, low, high, chart, count: 0, tile: [0, 0] };
   },
 
-  // the other kind when it is asked for
+  // raw filters and components are fetched only when selected
   items: (self) => (self.settings.kind === 'raw' ? ['raw', 'norms'] : ['components', 'variance', 'chart']),
 
   draw(self) {
@@ -93,7 +96,7 @@ export default () => ({
         ? 6
         : 7;
     const rows = Math.ceil(count / cols);
-    const lowest = self.room ? ((self.tall / rows - gap - text) * pw) / ph : Infinity; // as tall as the cell
+    const lowest = self.room ? ((self.tall / rows - gap - text) * pw) / ph : Infinity; // to fit the height
     const pitch = Math.floor(Math.max(10, Math.min((room + gap) / cols, lowest + gap)));
     const side = pitch - gap;
     const [tw, th] = [side, Math.round((side * ph) / pw)];

@@ -1,4 +1,4 @@
-// The picked patch: its pixels, its three planes of numbers, its vector, the norms of its embedding.
+// The selected patch: its pixels, its three channels of numbers, its vector, and the norms of its embedding.
 
 import { tinted } from '../../frontend/colours.js';
 import { div, fit, span, track } from '../../frontend/elements.js';
@@ -6,7 +6,7 @@ import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { normalised } from '../../frontend/normalisation.js';
 import { still } from '../../frontend/shared_scale.js';
 
-/** What a patch is called, and its place in the sequence. */
+/** A patch's name and its position in the sequence. */
 export function described(self, patch) {
   const { grid } = self;
   const prefix = grid.prefix.length;
@@ -61,11 +61,11 @@ export function inspect(self) {
   if (data.norms) showNorms(self, patch, count);
 }
 
-/** The patch as a vector: a strip of its numbers. */
+/** Draws the patch as a vector: a strip of its numbers. */
 function drawVector(self, values, low, high) {
   const [ph, pw] = self.grid.patch;
   const room = self.width;
-  let lines = ph; // whole rows of pixels in a line, as many as find room
+  let lines = ph; // whole pixel rows per line, as many as fit
   while (lines > 1 && (values.length / lines) * 2 * 3.5 <= room && lines % 2 === 0) lines /= 2;
   const fits = values.length / lines;
   const cell = Math.max(1, Math.min(10, room / fits));
@@ -87,8 +87,8 @@ function drawVector(self, values, low, high) {
 }
 
 /**
- * The norm of a patch's embedding before and after the position embedding is added (not-a-number where none
- * is), and the largest of all. `norms` has all patches before, then all after.
+ * The norm of a patch's embedding before and after the position embedding is added (NaN if there is none),
+ * and the largest of all. `norms` has all patches before, then all after.
  */
 export function normsOf({ values }, patch, count) {
   const most = values.reduce((a, b) => Math.max(b, a), 0) || 1;

@@ -1,5 +1,5 @@
-// The model's input cut into its patches, in the picture, spread apart, or as a row of tokens wrapped like
-// text; one of them picked, with the numbers it is made of.
+// The model's input cut into patches: in the image, spread apart, or as a row of tokens wrapped like text.
+// One patch is selected and shown with its numbers.
 
 import { colourbar } from '../../frontend/colours.js';
 import { pixels } from '../../frontend/data.js';
@@ -13,7 +13,7 @@ import { described, inspect } from './detail.js';
 
 const inputSize = ({ grid }) => [grid.cols * grid.patch[1], grid.rows * grid.patch[0]];
 
-/** Where patch i lies, CSS px: in the picture, spread apart, or as a row of tokens wrapped like text. */
+/** Layout of the patches in CSS px: in the image, spread apart, or as a row of tokens wrapped like text. */
 function layout(self) {
   const { grid, settings } = self;
   const [w, h] = inputSize(self);
@@ -28,7 +28,7 @@ function layout(self) {
     const aspect = grid.patch[0] / grid.patch[1];
     const label = count <= 400 ? 14 * self.zoom : 0;
     let across = Math.max(6, Math.ceil(Math.sqrt((count * room * aspect) / limit)));
-    if (across === grid.cols) across += 1; // a sequence that does not happen to look like the picture
+    if (across === grid.cols) across += 1; // keeps the sequence from looking like the image
     const pitch = room / across;
     const gap = Math.max(1, pitch * (0.12 + 0.3 * apart));
     const size = pitch - gap;
@@ -52,7 +52,7 @@ function layout(self) {
   return { at, ...whole, ...steps, prefix: 0, label: 0, sequence: false, spread };
 }
 
-/** A token that is no patch. */
+/** Draws a prefix token. */
 function drawChip(self, context, goal, i) {
   const [x, y, w, h] = goal.at(i - goal.prefix);
   context.fillStyle = self.colour('--vv-accent');
@@ -69,7 +69,7 @@ function drawChip(self, context, goal, i) {
   context.fillText(short, x + w / 2, y + h / 2, w - 4);
 }
 
-/** Grid lines, and the numbers of columns and rows. */
+/** Draws grid lines, and the numbers of columns and rows. */
 function drawFrame(self, context, goal, ink, font) {
   const { grid } = self;
   if (goal.spread === 0) {
@@ -183,7 +183,7 @@ export default () => ({
   patch: (self, cell) => cell - self.ui.layout.prefix,
 
   pictures: () => ['input'],
-  items: (self) => (self.value.items.norms ? ['norms'] : []), // they come with the pass
+  items: (self) => (self.value.items.norms ? ['norms'] : []), // available after the pass
 
   draw(self) {
     const { ui, grid, data } = self;
@@ -232,7 +232,7 @@ export default () => ({
       ? t('{sum} patches of {height} × {width} pixels + {prefix} ({names}) = {tokens} tokens', told)
       : t('{sum} patches of {height} × {width} pixels: {tokens} tokens', told);
     inspect(self);
-    // before the pass nothing is known of the norms, and nothing is missing
+    // before the pass there are no norms and no removed patches
     if (self.value.items.norms) ui.framed.draw(goal, goal.at);
   },
 });

@@ -1,4 +1,4 @@
-// Cosine similarity of the position embeddings: tile by tile as in the paper's figure 7, or as one matrix.
+// Cosine similarity of the position embeddings: tiles as in the paper's figure 7, or one matrix.
 
 import { colourbar, tinted } from '../../frontend/colours.js';
 import { div, el, fit } from '../../frontend/elements.js';
@@ -7,7 +7,7 @@ import { leads } from '../../frontend/lesson_links.js';
 import { fixed, number } from '../../frontend/numbers.js';
 import { cells, outline, plotted, rowByRow, tip } from '../../frontend/pointer.js';
 
-/** The numbers patch by patch as a tile of the grid, each tile where its patch lies. */
+/** Rearranges the matrix into one tile per patch, each tile at its patch's position in the grid. */
 export function tilesOf(values, { rows, cols }) {
   const count = rows * cols;
   const tiles = new Float32Array(values.length);
@@ -22,7 +22,7 @@ export function tilesOf(values, { rows, cols }) {
   return tiles;
 }
 
-/** The numbers as a picture of a pixel each: row patch, column patch; or a tile of the grid a patch. */
+/** The numbers as an image with one pixel each: row patch × column patch, or one tile per patch. */
 function picture(self, form, low, high) {
   const { values } = self.data.similarity;
   const { rows, cols } = self.grid;
@@ -38,7 +38,7 @@ function picture(self, form, low, high) {
   return self.ui.picture;
 }
 
-/** Both ends of the colours: of the film's whole training; of two checkpoints side by side, of both. */
+/** Both ends of the scale: over the whole training history, and shared by two checkpoints side by side. */
 export function ends(self) {
   if (self.settings.scale !== 'data') return [-1, 1];
   const beside = self.beside();
@@ -51,7 +51,7 @@ export function ends(self) {
 }
 
 function axis(context, labels, size, horizontal, unit, scale) {
-  // numbers along one side, as many as find room
+  // numbers along one side, as many as fit
   context.textAlign = horizontal ? 'center' : 'right';
   context.textBaseline = horizontal ? 'top' : 'middle';
   const room = (horizontal ? 26 : 16) * scale;
@@ -83,7 +83,7 @@ export default () => ({
     const tile = () => ({ rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...self.ui.detailSize });
     const cosine = (a, b) => self.data.similarity.values[a * self.grid.rows * self.grid.cols + b];
     const within = (event, p, cell) => {
-      // the pixel of the tile that lies under the pointer
+      // the tile's pixel under the pointer
       const box = canvas.getBoundingClientRect();
       const [left, top, w, h] = rowByRow(p, p)(cell);
       const x = (event.clientX - box.left - left) / w;
@@ -192,7 +192,7 @@ export default () => ({
     context.globalAlpha = 0.8;
     context.save();
     context.translate(pad.left - 6, 0);
-    // a matrix is numbered where rows of the grid begin
+    // a matrix is numbered at the starts of the grid's rows
     axis(context, down, height, false, form === 'tiles' ? 1 : cols, self.zoom);
     context.restore();
     context.save();

@@ -1,4 +1,4 @@
-// Attention rollout over the upload, at the upload's own resolution; each layer's own attention beside it.
+// Attention rollout over the upload, at the upload's resolution; the attention of each layer beside it.
 
 import { colourbar, enlarged, tinted } from '../../frontend/colours.js';
 import { button, div, el, fit, sheet, stack, thumb } from '../../frontend/elements.js';
@@ -9,7 +9,7 @@ import { cells, outline, plotted, rowByRow, tip } from '../../frontend/pointer.j
 import { drawMissing } from '../../frontend/removed_patches.js';
 import { differs, labelled, reach, still } from '../../frontend/shared_scale.js';
 
-/** The map in view: the rollout, or one layer's mean attention. */
+/** The selected map: rollout, or one layer's mean attention. */
 function chosen(self) {
   const { map, layers } = self.data;
   const size = self.grid.rows * self.grid.cols;
@@ -17,7 +17,7 @@ function chosen(self) {
   return alone ? layers.values.subarray((alone - 1) * size, alone * size) : map.values;
 }
 
-/** Whether it is drawn as in the paper: map / max as brightness, which a difference has not. */
+/** True if drawn as in the paper: map / max as brightness; not available for differences. */
 const asPaper = (self) => self.settings.overlay === 'paper' && !differs(self);
 
 const coloursOf = (self) => (differs(self) ? 'balance' : asPaper(self) ? 'grey' : self.settings.colormap);
@@ -31,16 +31,16 @@ function scale(self, values) {
   return [
     self.settings.scale === 'data' && self.settings.overlay !== 'paper' && low < high ? low : 0,
     high || 1,
-  ]; // the paper's form is map / max
+  ]; // the paper draws map / max
 }
 
-/** Where the crop lies, with `s` pixels for each pixel of the upload. */
+/** The crop's rectangle, with `s` pixels per pixel of the upload. */
 function cropOf({ photo }, s) {
   const [x, y, right, bottom] = photo.box.map((edge) => edge * s);
   return { x, y, width: right - x, height: bottom - y };
 }
 
-/** Lays the map over a picture drawn on `context` with `s` pixels for each pixel of the upload. */
+/** Draws the map over an image on `context` with `s` pixels per pixel of the upload. */
 function lay(self, context, s, width, height) {
   const values = chosen(self);
   const paper = asPaper(self);
@@ -48,7 +48,7 @@ function lay(self, context, s, width, height) {
   const [low, high] = scale(self, values);
   const smooth = self.settings.smooth !== 'off';
   const { x, y, width: w, height: h } = cropOf(self, s);
-  const fine = Math.min(420, Math.max(w, h) * self.density); // numbers along it
+  const fine = Math.min(420, Math.max(w, h) * self.density); // samples along the longer side
   const source = smooth
     ? enlarged(values, rows, cols, Math.max(2, Math.ceil(fine / Math.max(rows, cols))))
     : { values, rows, cols };
@@ -82,7 +82,7 @@ function sentence(self) {
   });
 }
 
-/** How well it foretells what the model needs, as docs/trial.md has it from the trial's table. */
+/** How faithful rollout is, with the numbers of docs/trial.md. */
 const fares = (self) =>
   el(
     'p',
@@ -106,7 +106,7 @@ const fares = (self) =>
 export default () => ({
   title: 'Attention rollout',
   side: true,
-  edged: true, // the layers in a narrow column beside the picture
+  edged: true, // the layers are in a narrow column beside the image
   caption: (self) => (self.settings.alone ? t('Layer {layer} alone', { layer: self.settings.alone }) : ''),
   beside: (self) => [fares(self)],
   idle: (self) => (differs(self) ? ['overlay', 'colormap', 'scale'] : []),
@@ -156,7 +156,7 @@ export default () => ({
     const height = h * s;
     const base = `${self.key}/${width}/${self.density}`;
     if (ui.base !== base) {
-      // the picture scaled once for this size
+      // the image, scaled once for this size
       [ui.base, ui.scaled] = [base, sheet(width * self.density, height * self.density)];
       const context = ui.scaled.getContext('2d');
       context.imageSmoothingQuality = 'high';

@@ -1,4 +1,4 @@
-"""What patches become: likeness, components and lengths of tokens at any depth, and what heads share."""
+"""Representations: similarity, components and norms of tokens at any depth, and similarity of heads."""
 
 from typing import Any
 
@@ -27,9 +27,9 @@ from vitviz.views.shared import json_bytes
 from vitviz.views.subject import Settings, ViewContext
 from vitviz.views.tokens import compute
 
-WHOLE = 1025  # tokens up to which the cosines of all pairs are handed out, so that hovering asks for nothing
-LONG = "Patches of two photographs are compared up to {count} tokens. Choose a smaller input size."
-BINS, FEW = 36, 4  # of the histogram; prefix tokens that it names
+WHOLE = 1025  # up to this number of tokens the cosines of all pairs are sent, so hovering needs no request
+LONG = "Two images can be compared up to {count} tokens. Choose a smaller input size."
+BINS, FEW = 36, 4  # bins of the histogram; prefix tokens marked in it
 HEAD, BLOCK = LocalizedText("head"), LocalizedText("block")
 _TOKENS = ("depth", "norm", "mean")
 _BASIS = ("norm", "basis", "other")
@@ -40,27 +40,26 @@ class RepresentationsView(View):
     title = "Representations"
     sided = True
     words = ViewTexts.from_text(r"""
-        Every layer rewrites each patch’s vector: those that mean the same come close, and a few grow far
-        longer.
+        Every layer updates each patch’s vector. Similar patches converge; a few vectors grow very long.
 
-        Move over the picture to see which patches are alike, click to hold one, and step through the depths.
+        Point at a patch to see similar patches. Click to lock, then change the depth.
 
-        Depth 0 is what enters block 1, depth $l$ the raw output of block $l$; *through the final norm*
-        applies the model's own last LayerNorm to each token. *Similarity* is $\cos(t_i, t_p)$, without the
-        mean patch of $t - \bar t$. *Components* are the principal components of the centred patches, prefix
-        tokens left out, each with the sign that makes its largest loading positive; shares are of the whole
-        variance. Colours are $\sigma(2 z)$ of three scores whitened for the colours alone; unless they stand
-        for the components one by one, the three are turned together to look like the depth before, and depth
-        0 like the picture's own colours. *Norms* are $\|t_i\|_2$ before the final norm; the limit is median +
-        $k$ · MAD over the patches of the depth. *Heads*: entropy $-\sum_j A_{ij} \ln A_{ij}$, mean over the
-        patches as queries, and $e^H$, the tokens looked at; likeness of two heads by the cosine of their
-        attention, or by Jensen-Shannon divergence.
+        Depth 0 is the input of block 1, depth $l$ the raw output of block $l$; *through the final norm*
+        applies the model's own last LayerNorm to each token. *Similarity* is $\cos(t_i, t_p)$, or the same of
+        $t - \bar t$ if the mean patch is subtracted. *Components* are the principal components of the centred
+        patches, without prefix tokens. The sign of each makes its largest loading positive. Percentages are
+        of the total variance. Colours are $\sigma(2 z)$ of three scores, whitened for the colours only. If
+        colours are aligned across depths, the three scores are rotated together to match the previous depth;
+        depth 0 is matched to the image's own colours. *Norms* are $\|t_i\|_2$ before the final norm; the
+        limit is median + $k$ · MAD over the patches of the depth. *Heads*: entropy $-\sum_j A_{ij} \ln
+        A_{ij}$, mean over the patches as queries, and $e^H$, the effective number of tokens attended. The
+        similarity of two heads is the cosine of their attention, or their Jensen-Shannon divergence.
 
         Caron et al. 2021; Oquab et al. 2023; Darcet et al. 2024; Sun et al. 2024; not in the paper
 
-        Likeness of vectors does not say that the model uses it, and no colour means foreground. Clean maps of
-        models with registers need not reflect how well local information is integrated, and heads that attend
-        alike may still do different things with what they read.
+        Similar vectors do not show that the model uses the similarity, and no colour means foreground. Clean
+        maps of models with registers need not show how well local information is integrated. Heads with
+        similar attention may still process the attended tokens differently.
     """)
     arrays = {"basis": "component width", "mean": "width", "grid": "side"}
     controls = (
@@ -72,22 +71,22 @@ class RepresentationsView(View):
             ),
         ),
         Slider(
-            "depth", "Depth", "0 is what enters block 1, 1 the output of block 1",
+            "depth", "Depth", "Depth 0 is the input of block 1, depth 1 its output",
             maximum="layers", default="layers",
         ),
         Choice("norm", "Tokens", options=(("raw", "Raw"), ("final", "Through the final norm"))),
-        Choice("mean", "Mean patch", options=(("out", "Taken out"), ("in", "Left in"))),
+        Choice("mean", "Mean patch", options=(("out", "Subtracted"), ("in", "Kept"))),
         Choice(
             "basis", "Basis",
             options=(
-                ("own", "Of this depth"), ("all", "Of all depths"), ("photo", "Of both photographs"),
-                ("beside", "Of both checkpoints"), ("film", "Of all training steps"),
+                ("own", "Of this depth"), ("all", "Shared by all depths"), ("photo", "Shared by both images"),
+                ("beside", "Shared by both checkpoints"), ("film", "Shared by all training steps"),
             ),
         ),
         Choice(
             "tint", "Colours",
             options=(
-                ("steady", "Steady from depth to depth"), ("plain", "Components 1, 2, 3 as red, green, blue"),
+                ("steady", "Aligned across depths"), ("plain", "Components 1, 2, 3 as red, green, blue"),
             ),
         ),
         Slider("k", "Limit: median + k · MAD", maximum=30, step=0.5, default=5),
@@ -95,15 +94,18 @@ class RepresentationsView(View):
             "mark", "Patches above the limit",
             options=(("off", "Not marked"), ("on", "Marked"), ("all", "Marked in every view")),
         ),
-        Choice("measure", "Heads by", options=(("looked", "Tokens looked at"), ("nats", "Entropy in nats"))),
         Choice(
-            "alike", "Likeness of heads", options=(("cosine", "Cosine"), ("divergence", "Jensen-Shannon"))
+            "measure", "Head measure",
+            options=(("looked", "Effective tokens attended"), ("nats", "Entropy in nats")),
+        ),
+        Choice(
+            "alike", "Head similarity", options=(("cosine", "Cosine"), ("divergence", "Jensen-Shannon"))
         ),
         Slider("opacity", "Opacity", step=0.05, default=0.8),
         IntSetting("token", maximum="tokens", default="middle", tokens=True),
         IntListSetting("pins", maximum="tokens", tokens=True),
-        Text("other", fits=r"[a-z]{0,20}|[0-9a-f]{40}"),  # the second photograph: a sample, a picture's key
-        IntSetting("partner", maximum="patches"),  # the patch of it that is held
+        Text("other", fits=r"[a-z]{0,20}|[0-9a-f]{40}"),  # the second image: name of a sample or key
+        IntSetting("partner", maximum="patches"),  # selected patch of the second image
     )  # fmt: skip
     items = (
         drawing_item("cosines", "query key", "cosine of every two tokens", *_TOKENS, dtype="float16"),
@@ -189,7 +191,10 @@ class RepresentationsView(View):
         return compute.of_trace(subject)[name]
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart | None:
-        """How many patches have which norm, and the prefix tokens'; without the limit, which is dragged."""
+        """Return the histogram of the patches' norms, with those of prefix tokens.
+
+        The limit is not included: the page draws it, and visitors drag it.
+        """
         if settings["show"] != "norms":
             return None
         grid = subject.grid
@@ -197,7 +202,7 @@ class RepresentationsView(View):
         low, high = ends(norms)
         spare = 0.03 * (high - low) or 1.0
         patches = norms[grid.prefix :]
-        patches = patches[np.isfinite(patches)]  # some may have been left out
+        patches = patches[np.isfinite(patches)]  # dropped patches are NaN
         counts, edges = np.histogram(patches, BINS, (max(0.0, low - spare), high + spare))
         middle, across = (edges[1:] + edges[:-1]) / 2, LocalizedText("Norm of the token")
         between = [f"{number(one)} – {number(other)}" for one, other in zip(edges, edges[1:], strict=False)]
@@ -218,7 +223,7 @@ class RepresentationsView(View):
         return Chart(*axes, title, bars=bars, levels=levels, whole=False, aspect=0.75)
 
     def over_layers(self, settings: Settings, about: ModelShape) -> FrameSettings:
-        # all heads are in one figure
+        # the heads of all layers are in one figure
         return () if settings["show"] == "heads" else each("depth", settings, about)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
@@ -238,7 +243,7 @@ class RepresentationsView(View):
 
 
 def matrices(view, subject, settings) -> tuple[Matrix, ...]:
-    """What heads have in common, or beside the norms which are sinks; none of similarity and components."""
+    """Return the matrices of the heads or, beside the norms, of the attention sinks; () for other panels."""
     if settings["show"] == "heads":
         return _widths(view, subject, settings), _pairs(view, subject, settings)
     return (_sinks(view, subject, settings),) if settings["show"] == "norms" else ()
@@ -248,14 +253,18 @@ def _widths(view, subject, settings) -> Matrix:
     looked, tokens = settings["measure"] == "looked", subject.grid.tokens
     nats, own = (np.asarray(view.item(subject, f"{one}entropy", settings)).T for one in ("", "prefix_"))
     if looked:
-        text, low, high = LocalizedText("Tokens that each head looks at"), 1.0, float(tokens)
-        label = LocalizedText("Tokens looked at, of {count}", count=tokens)
+        text, low, high = (
+            LocalizedText("Effective number of tokens attended by each head"),
+            1.0,
+            float(tokens),
+        )
+        label = LocalizedText("Effective tokens attended, of {count}", count=tokens)
     else:
         text, low = LocalizedText("Entropy of each head’s attention, patches as queries"), 0.0
         high = float(np.log(tokens))
-        label = LocalizedText("Entropy in nats; even attention has {most}", most=number(high))
+        label = LocalizedText("Entropy in nats; uniform attention has {most}", most=number(high))
     counted = {"count": table(np.exp(nats), number), "value": table(nats, number)}
-    told = [_cell_names(nats), LocalizedText("{count} tokens looked at, entropy {value} nats", **counted)]
+    told = [_cell_names(nats), LocalizedText("{count} effective tokens, entropy {value} nats", **counted)]
     for token, one in enumerate(own[:2]):
         like = {"token": token_name(subject.grid, token), "value": table(one, number)}
         told.append(LocalizedText("{token} as the query: {value} nats", **like))
@@ -268,17 +277,17 @@ def _pairs(view, subject, settings) -> Matrix:
     alike = np.asarray(view.item(subject, settings["alike"], settings), float)
     if settings["alike"] == "cosine":
         title = LocalizedText(
-            "Likeness of the heads of block {block}: cosine of their attention", block=block
+            "Similarity of the heads in block {block}: cosine of their attention", block=block
         )
         scale = Scale("viridis", 0.0, 1.0, LocalizedText("Cosine"))
         said = LocalizedText("cosine {value}", value=table(alike, lambda one: f"{one:.3f}"))
     else:
         title = LocalizedText(
-            "Difference of the heads of block {block}: Jensen-Shannon divergence", block=block
+            "Difference of the heads in block {block}: Jensen-Shannon divergence", block=block
         )
         most = float(np.log(2))
         scale = Scale("magma", 0.0, most, LocalizedText("Nats, at most {most}", most=number(most)))
-        said = LocalizedText("{value} nats apart", value=table(alike, number))
+        said = LocalizedText("divergence {value} nats", value=table(alike, number))
     both = LocalizedText("Heads {one} and {other}", one=[[one] for one in heads], other=[heads])
     return Matrix(alike, scale, HEAD, HEAD, title, told=(both, said))
 
@@ -287,14 +296,14 @@ def _sinks(view, subject, settings) -> Matrix:
     shares, tokens = np.asarray(view.item(subject, "sinks", settings), float).transpose(2, 1, 0)
     share = table(100 * shares, lambda one: f"{number(one)} %")
     at = table(tokens, lambda one: token_name(subject.grid, int(one)))
-    even = LocalizedText("an even share is {even}", even=f"{number(100 / subject.grid.tokens)} %")
-    told = (_cell_names(shares), LocalizedText("{share} arrives at {token}", share=share, token=at), even)
-    label = LocalizedText("Largest share of attention at one token")
+    even = LocalizedText("uniform: {even}", even=f"{number(100 / subject.grid.tokens)} %")
+    told = (_cell_names(shares), LocalizedText("{share} to {token}", share=share, token=at), even)
+    label = LocalizedText("Largest fraction of attention on one token")
     scale, column = Scale("viridis", 0.0, float(shares.max()) or 1.0, label), settings["depth"] - 1
     return Matrix(shares, scale, BLOCK, HEAD, told=told, column=column)
 
 
 def _cell_names(values: np.ndarray) -> LocalizedText:
-    """What each cell of a matrix (head, layer) is called."""
+    """Return the names of the cells of a matrix (head, layer)."""
     heads, layers = (range(1, count + 1) for count in values.shape)
     return LocalizedText("Layer {layer}, head {head}", layer=[layers], head=[[one] for one in heads])

@@ -31,14 +31,14 @@ export function drawComponents(self) {
   });
   const turned =
     settings.tint === 'steady'
-      ? t('Colours: the three together, turned to look like the depth before.')
+      ? t('Colours: all three components, rotated to match the previous depth.')
       : t('Red, green, blue: components 1, 2, 3.');
   ui.facts.hidden = false;
   const shares = { first: share(0), second: share(1), third: share(2) };
   const of = self.value.basis
-    ? ` ${t('The basis is of {count} of the video’s {of} frames.', self.value.basis)}`
+    ? ` ${t('The basis is fitted to {count} of the video’s {of} frames.', self.value.basis)}`
     : '';
-  ui.facts.textContent = `${t('Shares of the variance: {first}, {second}, {third}.', shares)} ${turned}${of}`;
+  ui.facts.textContent = `${t('Explained variance: {first}, {second}, {third}.', shares)} ${turned}${of}`;
   if (ui.single.childElementCount !== 3) {
     ui.single.replaceChildren(...[0, 1, 2].map(() => el('figure', {}, el('canvas'), el('figcaption'))));
   }
@@ -57,8 +57,8 @@ export function drawComponents(self) {
   if (used) ui.second.colour();
   const bases = { own: t('Every depth, each in its own basis'), all: t('Every depth, one basis for all') };
   const text = self.value.basis
-    ? t('Every depth, at each one basis for the whole video')
-    : (bases[settings.basis] ?? t('Every depth, at each a basis in common'));
+    ? t('Every depth, one basis each for the whole video')
+    : (bases[settings.basis] ?? t('Every depth, one common basis each'));
   ui.depths.draw({
     text,
     width,

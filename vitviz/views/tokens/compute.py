@@ -1,8 +1,8 @@
-"""The numbers of the view as arrays over the whole grid, not-a-number where a patch was withheld.
+"""Numbers of the Representations view, as arrays over the whole grid; NaN for dropped patches.
 
-A basis may be of several: a second photograph, the second checkpoint, all steps of a training. They are
-fitted as one set, depth by depth, so that a colour means the same in each; the turn of the colours is found
-for all at once, too.
+A basis may be shared with a second image, the second checkpoint or all steps of a training. It is then fitted
+to all of them as one set, depth by depth, so a colour has the same meaning in each. The rotation of the
+colours is computed for all together, too.
 """
 
 from __future__ import annotations
@@ -24,22 +24,21 @@ if TYPE_CHECKING:
     from vitviz.traces.trace import Trace
     from vitviz.views.subject import Settings, ViewContext
 
-LARGEST = 3  # numbers listed at each depth
+LARGEST = 3  # largest activations listed per depth
 VIDEO = (
-    "Components of a video have one basis for all of its frames: choose the basis of this depth (own), and"
-    " the components one by one as colours (plain)."
+    "The components of a video use one basis for all frames. Choose the basis of this depth (own) and"
+    " plain colours (plain)."
 )
-NO_SECOND = "There is no second checkpoint. Choose one under “Comparison and input size”, or another basis."
-NO_PHOTO = "There is no second photograph. Choose one under Similarity, or another basis."
-NO_STEPS = "{checkpoint} is no step of a training that was kept, so its steps have no basis in common."
-APART = (
-    "{checkpoint} has {own}, {other} has {others}, so they have no basis in common: it needs the same depth"
-    " and width."
+NO_SECOND = (
+    "There is no second checkpoint. Choose one under “Comparison and input size”, or choose another basis."
 )
+NO_PHOTO = "There is no second image. Choose one under “Patch similarity”, or choose another basis."
+NO_STEPS = "{checkpoint} has no stored training steps, so no basis can be shared by its steps."
+APART = "{checkpoint} has {own}, {other} has {others}. A common basis needs the same depth and width."
 
 
 def members(subject: ViewContext, settings: Settings) -> list[ViewContext]:
-    """Those that share the basis, this one among them; WrongSetting where there is no other to be had."""
+    """Return all contexts that share the basis, including `subject`; WrongSetting if another is missing."""
     basis = settings["basis"]
     if basis == "beside":
         if subject.beside is None or subject.beside.trace is None:
@@ -61,17 +60,17 @@ def members(subject: ViewContext, settings: Settings) -> list[ViewContext]:
 
 
 def patches(subject: ViewContext, depth: int, settings: Settings) -> Tensor:
-    """Of one depth, raw or through the final norm of its own checkpoint."""
+    """Return the patch tokens of one depth, raw or through the final norm of the context's checkpoint."""
     return analyses.patches_at(subject.trace, depth, norm_of(subject, settings))
 
 
 def norm_of(subject: ViewContext, settings: Settings) -> Inspector | None:
-    """Through which final norm tokens go; None for raw ones."""
+    """Return the checkpoint whose final norm is applied to the tokens; None for raw tokens."""
     return subject.inspector if settings["norm"] == "final" else None
 
 
 def basis_key(subject: ViewContext, settings: Settings) -> str:
-    """What a basis is kept under: all that it depends on besides the run."""
+    """Return the cache key of a basis: everything that it depends on besides the run."""
     other = {"photo": settings["other"]}.get(settings["basis"], "")
     if settings["basis"] == "beside" and subject.beside is not None and subject.beside.trace is not None:
         trace = subject.beside.trace
@@ -80,14 +79,14 @@ def basis_key(subject: ViewContext, settings: Settings) -> str:
 
 
 def second(subject: ViewContext, settings: Settings) -> ViewContext:
-    """The second photograph; WrongSetting where none has been chosen."""
+    """Return the context of the second image; WrongSetting if none has been chosen."""
     if not settings["other"]:
         raise WrongSetting(LocalizedText(NO_PHOTO))
     return subject.another(settings["other"])
 
 
 def across(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """Every patch with every patch of the second photograph: patch, other."""
+    """Return the cosine of every patch with every patch of the second image: (patch, other)."""
     if not settings["other"]:
         return np.zeros((subject.grid.patches, 0))
     other, centred = second(subject, settings), settings["mean"] == "out"
@@ -97,12 +96,12 @@ def across(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 
 def photo(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """The second photograph as the model gets it; empty where there is none."""
+    """Return the second image as the model receives it; an empty array if there is none."""
     return second(subject, settings).trace.view.picture if settings["other"] else np.zeros((0, 0, 3))
 
 
 def facing(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """Every patch with the chosen one of the second photograph; not a number where there is none."""
+    """Return the cosine of every patch with the selected patch of the second image; NaN if there is none."""
     grid = subject.grid
     if not settings["other"]:
         return np.full((grid.rows, grid.cols), np.nan)
@@ -118,11 +117,11 @@ def _shape(subject: ViewContext) -> tuple[int, int]:
 
 def _norm_texts(subject: ViewContext) -> LocalizedText:
     depths, width = _shape(subject)
-    return LocalizedText("{depths} depths of tokens {width} numbers wide", depths=depths, width=width)
+    return LocalizedText("{depths} depths and token width {width}", depths=depths, width=width)
 
 
 def cosines(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """Every token with every other."""
+    """Return the cosine of every two tokens: (query, key)."""
     trace, centred = subject.trace, settings["mean"] == "out"
 
     def make() -> np.ndarray:
@@ -135,7 +134,7 @@ def cosines(subject: ViewContext, settings: Settings) -> np.ndarray:
 def lines(
     subject: ViewContext, settings: Settings, tokens: Sequence[int], depth: int | None = None
 ) -> np.ndarray:
-    """Some tokens with every other, by their places in the whole sequence."""
+    """Return the cosines of some tokens with all tokens, by position in the whole sequence: (query, key)."""
     trace, depth = subject.trace, settings["depth"] if depth is None else depth
     if not tokens:
         return np.zeros((0, trace.grid.tokens), np.float32)
@@ -147,14 +146,14 @@ def lines(
 
 
 def by_depth(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """The chosen token with every patch at every depth."""
+    """Return the cosine of the selected token with every patch at every depth: (depth, row, col)."""
     grid, depths = subject.grid, range(len(subject.trace.tokens))
     found = [lines(subject, settings, [settings["token"]], depth)[0] for depth in depths]
     return np.stack(found)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
 
 
 def components(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """The scores at one depth, in the basis that was asked for; 0 for a component that there is not."""
+    """Return the scores at one depth, (row, col, component); 0 for missing components."""
     trace, depth = subject.trace, settings["depth"]
     basis = _bases(subject, settings)[depth]
     scores = basis.scores(patches(subject, depth, settings))
@@ -162,25 +161,28 @@ def components(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 
 def shares(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """Of the variance, depth by depth; the same at each where they share a basis."""
+    """Return the fraction of the variance of each component: (depth, component).
+
+    The rows are equal for basis "all".
+    """
     return np.stack([_three(basis.shares.float().numpy()) for basis in _bases(subject, settings)])
 
 
 def tints(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """Red, green and blue of every depth; black for a patch that was withheld."""
+    """Return the colours at every depth: (depth, row, col, RGB); black for dropped patches."""
     checkpoints = [one.checkpoint for one in members(subject, settings)]
     return _tints(subject, settings)[checkpoints.index(subject.checkpoint)]
 
 
 def other_tints(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """The same of the second photograph, where it shares the basis; empty where it does not."""
+    """Return the colours of the second image if it shares the basis; else an array without channels."""
     if settings["basis"] != "photo" or not settings["other"]:
         return np.zeros((len(subject.trace.tokens), subject.grid.rows, subject.grid.cols, 0), np.uint8)
     return _tints(subject, settings)[1]
 
 
 def _tints(subject: ViewContext, settings: Settings) -> list[np.ndarray]:
-    """Of each that shares the basis."""
+    """Return the colours of each context that shares the basis."""
 
     def make() -> list[np.ndarray]:
         found, scores = members(subject, settings), []
@@ -190,7 +192,7 @@ def _tints(subject: ViewContext, settings: Settings) -> list[np.ndarray]:
         own = [analyses.own_colours(one.trace) for one in found]
         if settings["tint"] == "steady" and settings["basis"] != "all":
             scores = analyses.steady(scores, lazy.torch.cat(own))
-        elif settings["tint"] == "steady":  # one basis turns as a whole
+        elif settings["tint"] == "steady":  # a single basis needs a single rotation
             turn = analyses.aligned(scores[0], lazy.torch.cat(own))
             scores = [one @ turn for one in scores]
         parts = zip(*(one.split(list(map(len, own))) for one in scores), strict=True)
@@ -200,19 +202,19 @@ def _tints(subject: ViewContext, settings: Settings) -> list[np.ndarray]:
 
 
 def _laid(trace: Trace, scores: Sequence) -> np.ndarray:
-    """Colours over the grid, depth by depth."""
+    """Return the colours of scores over the grid: (depth, row, col, RGB)."""
     laid = [analyses.over_grid(trace, analyses.colours_of(one)).numpy() for one in scores]
     return np.nan_to_num(np.round(255 * np.stack(laid))).astype(np.uint8)
 
 
 def basis_taken(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
-    """What scores are made with: score = (token - mean) · direction."""
+    """Return directions and mean of the basis: score = (token - mean) · direction."""
     basis = _bases(subject, settings)[settings["depth"]]
     return {"basis": basis.directions.float().numpy(), "mean": basis.mean.float().numpy()}
 
 
 def of_trace(subject: ViewContext) -> dict[str, np.ndarray]:
-    """What needs no setting: lengths and largest numbers at every depth."""
+    """Return the arrays that depend on no setting: norms and largest activations at every depth."""
 
     def make() -> dict[str, np.ndarray]:
         trace = subject.trace
@@ -230,7 +232,7 @@ def of_trace(subject: ViewContext) -> dict[str, np.ndarray]:
 
 
 def of_block(subject: ViewContext, name: str, block: int) -> np.ndarray:
-    """Of one block's attention, counted from 0."""
+    """Return an item of one layer's attention; layers count from 0."""
     if name == "received":
         return analyses.over_sequence(subject.trace, _received(subject)[block]).numpy()
     made = subject.once(f"redundancy {block}", lambda: analyses.head_redundancy(subject.trace, block))
@@ -238,13 +240,13 @@ def of_block(subject: ViewContext, name: str, block: int) -> np.ndarray:
 
 
 def sinks(subject: ViewContext) -> np.ndarray:
-    """The largest share that arrives in each head, and at which token of the sequence."""
+    """Return the largest fraction of attention that one token receives in each head, and that token."""
     found = [one.max(dim=-1) for one in _received(subject)]
     return np.stack([np.stack([one.values, _tokens(subject.trace)[one.indices]], axis=-1) for one in found])
 
 
 def entropies(subject: ViewContext, name: str) -> np.ndarray:
-    """Of every block's heads: the mean of the patches, or each prefix token's own."""
+    """Return the entropies of all heads by layer: the mean over patch queries, or of each prefix token."""
     found = _by_block(subject, "entropies", analyses.head_entropy)
     return np.stack([(one.patches if name == "entropy" else one.prefix).numpy() for one in found])
 
@@ -259,7 +261,7 @@ def _by_block(subject: ViewContext, name: str, of: Callable) -> list:
 
 
 def _bases(subject: ViewContext, settings: Settings) -> list[analyses.Basis]:
-    """One for each depth, of all that are looked at together, or the same one for all depths."""
+    """Return one basis per depth, fitted to all that share it; for basis "all", one for all depths."""
     if subject.fitted is not None:
         return subject.fitted(f"bases {settings['norm']}", lambda frames: _bases_over(frames, settings))
 
@@ -276,7 +278,11 @@ def _bases(subject: ViewContext, settings: Settings) -> list[analyses.Basis]:
 
 
 def _bases_over(frames: Iterable[ViewContext], settings: Settings) -> list[analyses.Basis]:
-    """One basis a depth over a video's frames, one held at a time; WrongSetting for another basis or tint."""
+    """Return one basis per depth for all frames of a video, with one frame in memory at a time.
+
+    Raises:
+        WrongSetting: For a basis other than "own" or a tint other than "plain".
+    """
     if settings["basis"] != "own" or settings["tint"] != "plain":
         raise WrongSetting(LocalizedText(VIDEO))
     scatters: list[analyses.Scatter] = []
@@ -289,7 +295,7 @@ def _bases_over(frames: Iterable[ViewContext], settings: Settings) -> list[analy
 
 
 def _tokens(trace: Trace) -> np.ndarray:
-    """The place in the whole sequence of every token that there is."""
+    """Return the position of every remaining token in the whole sequence."""
     return np.arange(trace.grid.tokens)[trace.places]
 
 

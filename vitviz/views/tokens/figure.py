@@ -1,4 +1,4 @@
-"""Tokens for print: likeness, components or norms over the picture, or what heads look at."""
+"""Representations figure for print: similarity, components or norms over the image, or the heads."""
 
 from dataclasses import replace
 
@@ -42,7 +42,11 @@ def _similarity(view, subject, settings, asked) -> FigureSpec:
 
 
 def _cosines(view, subject, settings) -> Scale:
-    """About zero without the mean patch; else from the smallest cosine of any two tokens, as on the page."""
+    """Return the scale of the cosines, as on the page.
+
+    Without the mean patch, it runs from -1 to 1. Otherwise it starts at the smallest cosine of any two
+    tokens.
+    """
     every = view.item_values(subject, "cosines" if view.summary(subject)["whole"] else "line", settings)
     if settings["difference"] == "on":
         return scaled(settings, every, Scale("", 0.0, 1.0, LocalizedText("Cosine")))
@@ -64,16 +68,16 @@ def _components(view, subject, settings, asked) -> FigureSpec:
     )
     turned = LocalizedText("Red, green, blue: components 1, 2, 3.")
     if settings["tint"] == "steady":
-        turned = LocalizedText("Colours: the three together, turned to look like the depth before.")
+        turned = LocalizedText("Colours: all three components, rotated to match the previous depth.")
     said = dict(zip(("first", "second", "third"), shares, strict=True))
-    notes = (LocalizedText("Shares of the variance: {first}, {second}, {third}.", **said), turned)
+    notes = (LocalizedText("Explained variance: {first}, {second}, {third}.", **said), turned)
     bases = {
         "own": LocalizedText("Every depth, each in its own basis"),
         "all": LocalizedText("Every depth, one basis for all"),
     }
-    text = bases.get(settings["basis"], LocalizedText("Every depth, at each a basis in common"))
+    text = bases.get(settings["basis"], LocalizedText("Every depth, one common basis each"))
     if subject.fitted is not None:
-        text = LocalizedText("Every depth, at each one basis for the whole video")
+        text = LocalizedText("Every depth, one basis each for the whole video")
         notes += (text,)
     if not asked.detail:
         return FigureSpec(((main,),), notes, width=NARROW)
@@ -113,19 +117,19 @@ def _norms(view, subject, settings, asked) -> FigureSpec:
         return FigureSpec(((main,),), tuple(notes), width=NARROW)
     laid = norms[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
     each = np.stack([tinted(one, Scale("magma", *ends(one), "")) for one in laid])
-    strip = _strip(each, LocalizedText("Every depth, each scaled by itself"), grid, settings)
+    strip = _strip(each, LocalizedText("Every depth, each on its own scale"), grid, settings)
     chart = _limited(view.chart(subject, settings), limit)
     return FigureSpec(((main, chart), (strip, *matrices(view, subject, settings))), tuple(notes), width=WIDE)
 
 
 def _heads(view, subject, settings, asked) -> FigureSpec:
-    """How much each head spreads over; with detail how alike the heads of a block are."""
+    """Return the spread of each head's attention; with detail also the similarity of a layer's heads."""
     both = matrices(view, subject, settings)
     return FigureSpec((both,), width=WIDE) if asked.detail else FigureSpec((both[:1],), width=NARROW)
 
 
 def _limited(chart: Chart, limit: float) -> Chart:
-    """The histogram with the limit, and what lies above it in orange."""
+    """Return the histogram with the limit and the bars above it in orange."""
     said = {"value": number(limit)}
     name = LocalizedText("limit: {value}", **said)
     level = ReferenceLine(limit, name, True, beyond=LocalizedText("limit: {value}, beyond this axis", **said))
@@ -135,7 +139,7 @@ def _limited(chart: Chart, limit: float) -> Chart:
 
 
 def _strip(pictures: np.ndarray, title: str, grid, settings, scale: Scale | None = None) -> Tiles:
-    """A small map for every depth, the one in view with a frame; `scale` is that of the large map."""
+    """Return a small map per depth with the selected one framed; `scale` is that of the large map."""
     names = tuple(str(depth) for depth in range(len(pictures)))
     across = int(np.ceil(np.sqrt(len(pictures))))
     like = {"gap": 0.1, "aspect": shape_of(grid), "scale": scale, "unscaled": True}
@@ -143,7 +147,7 @@ def _strip(pictures: np.ndarray, title: str, grid, settings, scale: Scale | None
 
 
 def _outliers(view, subject, settings) -> tuple[PatchFrame, ...]:
-    """Frames for the patches whose norm is above the limit."""
+    """Return frames for the patches whose norm exceeds the limit."""
     depth = settings["depth"]
     norms = np.asarray(view.item(subject, "norms", settings), float)[depth, subject.grid.prefix :]
     median, mad = np.asarray(view.item(subject, "usual", settings), float)[depth]

@@ -53,7 +53,7 @@ export function paint(self) {
   ui.facts.hidden = true;
   if (of !== null && facing(self, of)) {
     const name = patchName(of);
-    const title = `${t('Similarity to {patch} of the second photograph', { patch: name })} · ${where(self)}`;
+    const title = `${t('Similarity to {patch} of the second image', { patch: name })} · ${where(self)}`;
     ui.drawn.show({ values: facing(self, of), ...scale(self), label, title, held: -1 });
     return;
   }

@@ -131,12 +131,12 @@ export function drawNorms(self) {
     const told = { value: number(value), channel, token: shortOf(self, token) };
     return t('{value} in channel {channel} of {token}', told);
   };
-  const title = t('Largest numbers, beside a median of {typical}', { typical: number(typical) });
+  const title = t('Largest activations (median {typical})', { typical: number(typical) });
   const text = Array.from({ length: ranks }, one).join(' · ');
   ui.largest.replaceChildren(el('p', { class: 'vv-h', text: title }), el('p', { class: 'vv-text', text }));
   const [sinks] = unpacked(data.matrices);
   const [, most] = still(self, 'sinks', 0, sinks.scale.high);
-  const said = t('Sinks: attention at one token, up to {most} %', { most: (100 * most).toFixed(0) });
+  const said = t('Sinks: attention on one token, up to {most} %', { most: (100 * most).toFixed(0) });
   const titled = { ...sinks, title: said, unscaled: true }; // there is no room for a scale
   ui.sinks.draw(titled, { width, height: height * 0.3, most: 34 });
   const used = ui.counted.node.offsetHeight + ui.sinks.node.offsetHeight + ui.largest.offsetHeight + 36;
@@ -144,7 +144,7 @@ export function drawNorms(self) {
   ui.depths.node.hidden = left < 60;
   if (left >= 60)
     ui.depths.draw({
-      text: t('Every depth, each scaled by itself'),
+      text: t('Every depth, each on its own scale'),
       width,
       height: left,
       most: 96,

@@ -25,7 +25,7 @@ export function second(self, paint) {
     self.facing = null;
     self.set('other', choice.value);
   };
-  const choice = el('select', { 'aria-label': t('Second photograph'), onchange: chosen });
+  const choice = el('select', { 'aria-label': t('Second image'), onchange: chosen });
   const base = el('canvas');
   const heat = el('canvas', { class: 'vv-heat' });
   const plot = div('vv-plot', base, heat);
@@ -33,7 +33,7 @@ export function second(self, paint) {
   const held = outline(plot, 'vv-pinned');
   spot.node.dataset.export = 'no';
   const said = el('p', { class: 'vv-text' });
-  const named = el('span', { class: 'vv-label', text: t('Second photograph') });
+  const named = el('span', { class: 'vv-label', text: t('Second image') });
   const label = el('label', { class: 'vv-row' }, named, choice);
   const node = div('vv-stack vv-away', label, plot, said);
   let size = { width: 1, height: 1 };
@@ -47,7 +47,7 @@ export function second(self, paint) {
   let came = null; // what was held when the pointer came
   cells(self, heat, {
     place: () => self.settings.show === 'similarity' && self.data?.photo && place(),
-    label: () => t('Second photograph'),
+    label: () => t('Second image'),
     name,
     start: () => self.settings.partner,
     hover(cell, event) {
@@ -116,13 +116,13 @@ export function second(self, paint) {
     const asks = self.facing === null && cell >= 0 && across;
     over(asks ? self.settings.opacity : 0);
     held.over(place(), self.facing ?? -1);
-    said.textContent = t('Move over it: patches of the first photograph that are like this one.');
+    said.textContent = t('Point at a patch to see the similar patches of the first image.');
     if (!asks) return;
     const { low, high, colours } = scale(self);
     const line = across.values.subarray(cell * count, (cell + 1) * count);
     tinted(line, self.grid.rows, self.grid.cols, colours, low, high, 0, heat);
     const best = line.reduce((found, value, i) => (value > line[found] ? i : found), 0);
-    said.textContent = t('Most like it: {patch}, {value}', { patch: name(best), value: number(line[best]) });
+    said.textContent = t('Most similar: {patch}, {value}', { patch: name(best), value: number(line[best]) });
   }
 
   /** Its principal components, in the colours of the first. */
@@ -133,7 +133,7 @@ export function second(self, paint) {
     painted(data.other_tints.values, one, grid.rows, grid.cols, heat, 3 * settings.depth * count);
     over(settings.opacity);
     held.hide();
-    said.textContent = t('One basis for both: a colour means the same in each.');
+    said.textContent = t('Both images share one basis, so their colours are comparable.');
   }
 
   return { node, draw, show, colour };

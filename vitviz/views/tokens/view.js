@@ -39,7 +39,7 @@ const FIGURES = {
 };
 
 export default () => ({
-  title: 'Tokens, depth by depth',
+  title: 'Representations by depth',
   side: true,
   walled: true,
   caption: (self) => (self.settings.show === 'similarity' ? nameOf(self, self.settings.token) : ''),
@@ -158,7 +158,7 @@ export default () => ({
     return [
       t('median {sign} {times} MAD', { sign: from < 0 ? '−' : '+', times: number(Math.abs(from)) }) +
         (values[cell] > limit ? ` · ${t('above the limit')}` : ''),
-      t('attention that arrives in block {block}: {share}, an even share is {even}', {
+      t('attention received in block {block}: {share} (uniform: {even})', {
         block: Math.max(depth, 1),
         share: number(shares.reduce((a, b) => a + b, 0) / heads),
         even: number(1 / count),

@@ -1,5 +1,5 @@
-// Steps 9 to 13: what the classifier reads, one logit as a sum, and the probabilities; the logit as a sum of
-// shares, what happens without the largest of them, and one path back.
+// Steps 9 to 13: the classifier's input, one logit as a sum of products, and the probabilities; the logit as
+// a sum of contributions, the ablation of the largest, and one path back.
 
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, fit, stack, track } from '../../frontend/elements.js';

@@ -1,4 +1,4 @@
-// The model's input in its patches, with weights over it, and a vector as a strip of colours.
+// The model's input as patches, with weights over them, and a vector as a strip of colours.
 
 import { tinted } from '../../frontend/colours.js';
 import { div, el, fit, span } from '../../frontend/elements.js';
@@ -8,8 +8,8 @@ import { cells, outline, plotted, rowByRow, tip } from '../../frontend/pointer.j
 import { beside, digits, drawPatch, largest, shapeOf } from './parts.js';
 
 /**
- * The model's input in its patches; `draw` lays weights over it and outlines the patches that are meant.
- * `pick(cell)` is told of a click, `tell(cell)` gives the tooltip's last line.
+ * The model's input as patches; `draw` draws weights over it and outlines the selected patches. `pick(cell)`
+ * gets a clicked patch; `tell(cell)` returns the tooltip's last line.
  */
 export function board(self, { label, pick = null, tell = null }) {
   const canvas = el('canvas');
@@ -63,9 +63,8 @@ export function board(self, { label, pick = null, tell = null }) {
 }
 
 /**
- * A vector as a strip of colours, wrapped to the width; every number under the pointer, the picked one
- * outlined. `touched(i)` is told of the number under the pointer, -1 for none; `extra(i)` gives the tooltip's
- * last line.
+ * A vector as a strip of colours, wrapped to the width; the tooltip shows each number, and the selected one
+ * is outlined. `touched(i)` gets the hovered number, -1 for none; `extra(i)` returns the tooltip's last line.
  */
 export function strip(self, { label, pick = null, touched = null, extra = null }) {
   const { canvas, plot, spot } = plotted();

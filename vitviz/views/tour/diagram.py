@@ -1,7 +1,8 @@
 """Figure 1 of the paper as a map of the tour for the current model; each block links to its step.
 
-It draws what the checkpoint has and counts it. A block that the paper has and the model has not stays, as an
-outline with its reason in the step; rotary or relative positions stand where they act, in the attention.
+The map draws and counts the parts of the checkpoint. A block of the paper that the model lacks is drawn as an
+outline, and its step gives the reason. Rotary or relative positions are drawn where they act, in the
+attention.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-// Steps 7 and 8: one row of attention in numbers; all heads of a layer, and how long the tokens become.
+// Steps 7 and 8: one row of attention in numbers; all heads of a layer, and the growing norms of the tokens.
 
 import { chartBeside } from '../../frontend/chart.js';
 import { tinted } from '../../frontend/colours.js';
@@ -23,7 +23,7 @@ import {
   tokenTitle,
 } from './parts.js';
 
-/** Who asks: a patch, clicked in the picture, or a prefix token. */
+/** Buttons that make a prefix token the query; patches are clicked in the image. */
 function prefixChips(self) {
   const buttons = self.grid.prefix.map((name, token) =>
     button(tokenTitle(name), () => self.set('token', token)),
@@ -37,7 +37,7 @@ function prefixChips(self) {
 
 const placed = (self, token) => (token >= first(self) ? token - first(self) : -1);
 
-/** The keys that are worked out: the picked one, the strongest three, and the query itself. */
+/** The keys shown in detail: the selected one, the strongest three, and the query itself. */
 function shownKeys(self, weights) {
   const strongest = Array.from(weights.keys())
     .sort((a, b) => weights[b] - weights[a])
@@ -237,7 +237,7 @@ export const layersStep = {
     const { width: whole, large: size } = beside(self);
     const figure = unpacked(self.data.chart);
     figure.levels.push({ value: layer, upright: true, name: '', colour: '#7d838e' });
-    figure.keyed = innerWidth >= 768; // a phone has no room at the lines' ends: a legend says the names
+    figure.keyed = innerWidth >= 768; // a phone has no space at the lines' ends, so a legend has the names
     made.chart.draw(figure, Math.min(whole, 760 * size), Math.min(220 * size, ceiling * 0.4));
   },
 };

@@ -1,8 +1,8 @@
 """Facts about a model that the texts of the guided tour depend on, and the parts of a step.
 
-A text is English with names in braces, the key of its translation, and the values that the page fills in.
-What a model does not have is said, with the reason, and not skipped: a step is as much about why something is
-there. Formulas are plain text in which _{} and ^{} mark indices; the page builds them from elements.
+A text is English with names in braces; it is the key of its translations, and the page fills in the values. A
+step is never skipped: if a model lacks a part, the step says so and gives the reason. Formulas are plain text
+in which _{} and ^{} mark indices; the page builds them from elements.
 """
 
 from dataclasses import dataclass, field

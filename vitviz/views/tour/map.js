@@ -1,6 +1,6 @@
-// Figure 1 of the paper as a map of the tour: the model at hand from the picture below to the answer on top.
-// Each block leads to its step, and the step that is shown is lit. Before the first step the way at a glance:
-// a click on a part goes to the view that explains it.
+// Figure 1 of the paper as a map of the tour: the current model, from the image at the bottom to the
+// prediction at the top. Each block opens its step; the current step's blocks are highlighted. Before the
+// first step, an overview in four parts: a click on a part opens the view that explains it.
 
 import { button, div, el, fit, span } from '../../frontend/elements.js';
 import { t, tokenName } from '../../frontend/i18n.js';
@@ -10,7 +10,7 @@ import { drawPatch, shapeOf, told } from './parts.js';
 
 const SHOWN = 5; // patches in a row
 
-/** One block: a button that names its step, what it is, and its numbers. */
+/** One block: a button with the name of its step, a label, and sizes. */
 function blockOf(self, block) {
   const { steps, diagram } = self.summary;
   const at = steps.findIndex((step) => step.name === block.step);
@@ -27,7 +27,7 @@ function blockOf(self, block) {
   return button('', () => self.set('step', at + 1), about, named, sized);
 }
 
-/** A chip for each kind of token before the patches, and for the patches. */
+/** A chip for each kind of prefix token, and for the patches. */
 function sequence(self) {
   const { front, tokens } = self.summary.diagram;
   const kinds = { class: 'cls', distillation: 'dist', register: 'reg' };
@@ -44,7 +44,7 @@ function sequence(self) {
   return [...chips, ...patches.map((number) => el('span', { class: 'vv-token', text: String(number) }))];
 }
 
-/** A part of the encoder with its norm before it and a way around both, as long as the model has that. */
+/** A part of the encoder with its norm and residual connection; only for pre-norm models. */
 function branch(plain, block) {
   if (!plain) return block;
   const norm = el('span', { class: 'vv-norm', text: 'LN' });
@@ -53,7 +53,7 @@ function branch(plain, block) {
 
 const level = (kind, ...parts) => el('li', { class: `vv-level ${kind}` }, ...parts);
 
-/** The map of a model: `node`, and `show(step)`, which lights a step's blocks and draws its pictures. */
+/** The map of a model: `node`, and `show(step)`, which highlights a step's blocks and draws its images. */
 export function mapOf(self) {
   const { blocks, plain, norm } = self.summary.diagram;
   const made = blocks.map((block) => ({ block, node: blockOf(self, block) }));
@@ -97,7 +97,7 @@ export function mapOf(self) {
   return { node, show };
 }
 
-/** The picture, and the picture cut apart, each as large as a box. */
+/** Draws the image, and the image cut into patches, each as large as a box. */
 function cutApart(self, whole, cut, width, height) {
   const { rows, cols } = shapeOf(self);
   fit(whole, width, height, self.density).drawImage(self.data.input, 0, 0, width, height);
@@ -108,7 +108,7 @@ function cutApart(self, whole, cut, width, height) {
     drawPatch(self, context, i, [(i % cols) * w, Math.floor(i / cols) * h, w - gap, h - gap]);
 }
 
-/** The picture, the picture cut apart, and the first patches in a row. */
+/** Draws the image, the image cut into patches, and the first patches in a row. */
 function paint(self, canvases) {
   const [whole, cut, row] = canvases;
   const { rows, cols, tall, wide, aspect } = shapeOf(self);
@@ -121,9 +121,9 @@ function paint(self, canvases) {
   for (let i = 0; i < count; i++) drawPatch(self, line, i, [i * (side + 2), 0, side, (side * tall) / wide]);
 }
 
-const SIDE = 112; // px of the picture, where there is room
+const SIDE = 112; // px of the image, if there is space
 
-/** `node`; `play()`, which lets the parts come one after the other; and `show()`. */
+/** The overview: `node`; `play()` shows the parts one after another; `show()` draws them. */
 export function overviewOf(self, first) {
   const whole = el('canvas', { 'aria-hidden': 'true' });
   const cut = el('canvas', { 'aria-hidden': 'true' });
@@ -143,7 +143,7 @@ export function overviewOf(self, first) {
     part(t('Prediction'), () => open('evidence'), answer),
   ];
   const arrow = () => el('span', { class: 'vv-sign', 'aria-hidden': 'true', text: '→' });
-  const came = ['0', '0.7', '1', '1.7', '2', '4', '4.3']; // of arrow and part, in turns
+  const came = ['0', '0.7', '1', '1.7', '2', '4', '4.3']; // s; start of each part and arrow, alternately
   const node = el(
     'div',
     {
@@ -175,7 +175,7 @@ export function overviewOf(self, first) {
     );
     const bar = (share) => el('span', { class: 'vv-answer-bar', style: `width:${100 * share}%` });
     const line = (share) => el('span', { class: 'vv-answer-track' }, bar(share));
-    const bars = head_type === 'value' ? () => '' : line; // a value is no share
+    const bars = head_type === 'value' ? () => '' : line; // a regression value is no fraction
     answer.replaceChildren(...top.map(([name, share]) => el('span', {}, span(t(name)), bars(share))));
     const texts = [
       `${cols * wide} × ${rows * tall}`,

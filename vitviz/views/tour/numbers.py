@@ -87,7 +87,7 @@ def answer(subject: ViewContext) -> dict[str, Any]:
         or abs(head.weight.numpy() @ y + head.bias.numpy() - logits).max()
         > 1e-3 * max(abs(logits).max(), 1.0)
     ):
-        # two heads, or something between y and the head: the logits are shown, not how they are made
+        # two heads, or a layer between y and the head: show the logits without their computation
         head = None
     rows = []
     for c in likeliest.tolist():
@@ -127,8 +127,9 @@ def summed(subject: ViewContext) -> dict[str, Any]:
 
 
 def without(subject: ViewContext) -> dict[str, Any]:
-    """The answers without the head of the largest share, and what its logit loses; no more than the sum where
-    something has been taken away already, as what goes then is another thing.
+    """Return the predictions without the head of the largest contribution, and the drop of the logit.
+
+    If something has been removed already, return only the sum: a drop would then measure something else.
     """
     found = summed(subject)
     if not found or subject.trace.without:
@@ -143,8 +144,11 @@ def without(subject: ViewContext) -> dict[str, Any]:
 
 
 def followed(subject: ViewContext) -> dict[str, Any]:
-    """One path back from the first answer: the head of the largest share, its largest writer, and the patch
-    at which most of that is read. Each line is a part of the one above; `settings` open it in Evidence.
+    """Return one path back from the first prediction; {} or only the "reason" if there is none.
+
+    The path has the head of the largest contribution, its largest source, and the patch that passes most of
+    that source's contribution. Each line is a part of the line above. `settings` open the path in the
+    Attribution view.
     """
     found, trace = summed(subject), subject.trace
     heads = [

@@ -5,19 +5,19 @@ import { patchName, t, tokenName } from '../../frontend/i18n.js';
 import { number, tenTo } from '../../frontend/numbers.js';
 import { reach } from '../../frontend/shared_scale.js';
 
-/** The grid with its patch's height and width, and how tall the input is for each of its width. */
+/** The grid, a patch's height and width, and the input's aspect ratio (height / width). */
 export function shapeOf({ grid: { rows, cols, patch } }) {
   const [tall, wide] = patch;
   return { rows, cols, tall, wide, aspect: (rows * tall) / (cols * wide) };
 }
-/** A patch of the model's input, drawn into a box [x, y, width, height] without smoothing. */
+/** Draws a patch of the model's input into a box [x, y, width, height] without smoothing. */
 export function drawPatch(self, context, patch, box) {
   const { cols, tall, wide } = shapeOf(self);
   context.imageSmoothingEnabled = false;
   const [left, top] = [(patch % cols) * wide, Math.floor(patch / cols) * tall];
   context.drawImage(self.data.input, left, top, wide, tall, ...box);
 }
-/** A sentence whose values are words to be translated too, or numbers. */
+/** A sentence whose values are numbers, or words to translate. */
 export function told(text, values) {
   const said = ([name, value]) => [name, typeof value === 'string' ? t(value) : value];
   return t(text, Object.fromEntries(Object.entries(values || {}).map(said)));
@@ -31,7 +31,7 @@ export const nameOf = (self, token) =>
 export const tokenTitle = (name) =>
   name === 'class' ? t('Class token') : name === 'distillation' ? t('Distillation token') : tokenName(name);
 export const largest = (values) => reach(values) || 1;
-/** A number to reckon with: six digits, none left out. */
+/** A number to calculate with: six digits, trailing zeros included. */
 export function digits(value) {
   if (value === 0 || !Number.isFinite(value)) return number(value);
   const [head, power] = value.toPrecision(6).split('e');
@@ -40,14 +40,14 @@ export function digits(value) {
   return text[0].replace('-', '−') + (text[1] ? tenTo(Number(text[1])) : '');
 }
 
-/** A sum of products and a bias, as it is written. */
+/** The text of a sum of products and a bias. */
 export function summed(products, bias) {
   const total = products.reduce((a, b) => a + b, 0);
   const added = t('sum of {count} products', { count: products.length });
   return `${added} ${digits(total)} + ${t('bias')} ${digits(bias)} = ${digits(total + bias)}`;
 }
 
-/** A formula from plain text: _{} below, ^{} above, one over the other where they meet. */
+/** A formula from plain text: _{} is a subscript, ^{} a superscript; adjacent ones are stacked. */
 export function formula(text) {
   const node = el('p', { class: 'vv-formula' });
   for (const part of text.split(/([_^]\{[^}]*\})/).filter(Boolean)) {
@@ -61,16 +61,16 @@ export function formula(text) {
   return node;
 }
 
-/** A sentence in which E_pos stands as it does in the formulas. */
+/** A sentence with E_pos typeset as in the formulas. */
 export const prose = (text) =>
   text
     .split(/(E_pos)/)
     .map((part) => (part === 'E_pos' ? el('span', {}, 'E', el('sub', { text: 'pos' })) : part));
 
-/** Rows of a table that are nothing but their cells. */
+/** Table rows without further options. */
 export const plain = (lines) => lines.map((cells) => ({ cells }));
 
-/** A table whose rows become cards where there is little room. Cells are texts or elements. */
+/** A table whose rows become cards on narrow screens. Cells are texts or elements. */
 export function sheetOf(heads, rows, kind = '') {
   const cell = (value, i, pick) => {
     const picks = pick && !i && typeof value === 'string';
@@ -85,7 +85,7 @@ export function sheetOf(heads, rows, kind = '') {
   return el('table', { class: `vv-table ${kind}` }, head, el('tbody', {}, ...rows.map(row)));
 }
 
-/** Folded away until asked for; made when it is opened. */
+/** A collapsed section whose content is built when opened. */
 export function folded(text, make) {
   const body = div('vv-folded');
   const fill = () => node.open && body.replaceChildren(make());
@@ -94,7 +94,7 @@ export function folded(text, make) {
   return { node, fill };
 }
 
-/** A slider of the tour's own: one of its settings, counted from 1. */
+/** A slider of the tour for one of its settings, counted from 1. */
 export function dial(self, name, label, maximum) {
   const { head, input, show } = slider(label, { min: 1, max: maximum }, (value) => self.set(name, value));
   const kind = { class: 'vv-field vv-slider', 'data-name': name, 'data-export': 'no' };
@@ -108,9 +108,9 @@ export function dial(self, name, label, maximum) {
 /** Selects a patch for all steps. */
 export const take = (self) => (cell) => self.set('token', cell + first(self));
 /**
- * The room of a step: `width` and `tall`, the width of a picture beside something else and of that (`rest`),
- * and of what stands across both (`across`). A slide has its own room and ends at its `ceiling`, and all is
- * larger there, like its letters.
+ * The space of a step: `width` and `tall`; the width of an image with something beside it (`picture`), of
+ * that (`rest`), and of content across both (`across`). A slide has its own space, ends at its `ceiling`, and
+ * scales everything with its font size.
  */
 export const beside = (self, most = 300) => {
   const { width, tall, slide } = self.ui.space;

@@ -1,4 +1,4 @@
-// Step 1: the photograph, and the model's input pixel by pixel.
+// Step 1: the image, and the model's input pixel by pixel.
 
 import { el, fit, stack } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';

@@ -1,4 +1,4 @@
-// Step 6: positions, and live experiments: patches in another order, the position embedding at zero.
+// Step 6: positions, and live experiments: shuffled patches, and the position embedding set to zero.
 
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, stack, tops } from '../../frontend/elements.js';
@@ -8,7 +8,7 @@ import { number } from '../../frontend/numbers.js';
 import { board, strip } from './board.js';
 import { beside, captioned, largest, pair, patchOf, prose, take } from './parts.js';
 
-/** One answer of the experiment: its picture and the three likeliest classes, or how alike its y is. */
+/** One result of the experiment: image and three most likely classes, or the similarity of y. */
 function answerCard(title, picture, headType) {
   const list = div('vv-tops');
   const head = el('p', { class: 'vv-h' }, ...prose(title));
@@ -28,7 +28,7 @@ function answerCard(title, picture, headType) {
   };
 }
 
-/** Sentences about the two differences, checked against the numbers. */
+/** Sentences about the two differences, chosen by the numbers. */
 function verdict(self, found) {
   const what = self.summary.classes ? t('logit') : t('number of y');
   const same = (difference) => difference.relative < 1e-4;
@@ -51,7 +51,10 @@ function verdict(self, found) {
   return `${first} ${zeroed(self, found.without && same(found.without), gone)}`;
 }
 
-/** What the difference without positions says, where they can be taken away: then `same` is true or false. */
+/**
+ * Text on the difference without positions. `same` is a boolean if positions can be zeroed, else null or
+ * undefined.
+ */
 function zeroed({ summary }, same, gone) {
   if (same === null || same === undefined)
     return summary.positions === 'none'
@@ -106,7 +109,7 @@ export const positionsStep = {
     const shown = div('vv-cards', ...cards.map((card) => card.node));
     const experiment = div('vv-experiment', title, shown, words, lesson);
     const added = pair(captioned(t('Pick a patch'), from.node), stack(sums, none));
-    if (self.summary.zeroable) added.dataset.slide = 'no'; // one idea a slide: the experiment shows it
+    if (self.summary.zeroable) added.dataset.slide = 'no'; // one idea per slide: the experiment shows it
     const node = stack(added, experiment);
     const made = { node, from, strips, sums, none, cards, words, again, seed: 1, found: null, key: '' };
     return made;
@@ -138,7 +141,7 @@ export const positionsStep = {
     else this.show(self, made);
   },
 
-  /** Two or three more passes through the model, once for each order; they never touch the trace. */
+  /** Runs two or three more passes, one per order, without changing the trace. */
   async run(self, made) {
     const { key } = self;
     const { seed } = made;
@@ -148,7 +151,7 @@ export const positionsStep = {
     made.again.disabled = true;
     try {
       const found = unpacked(await self.array('experiment', `seed=${seed}`));
-      if (!current()) return; // of another picture or order by now
+      if (!current()) return; // another image or order by now
       made.found = { ...found, seed };
       this.show(self, made);
     } catch (problem) {

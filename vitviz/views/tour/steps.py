@@ -20,7 +20,7 @@ def steps(facts: Facts) -> list[Step]:
 
 def texts() -> list[str]:
     """Return all English texts that a step or the diagram can show for any model, for translation."""
-    from vitviz.traces.readout import NAMES  # with torch, which the page is built without
+    from vitviz.traces.readout import NAMES  # loads torch, which the page is built without
 
     grid = Grid(2, 2, (8, 8), ("class",))
     plain = Facts(grid, 4, 1, 1, 4, 16, 10, True, "class", "learned", 5, False, True, False, False)
@@ -56,7 +56,7 @@ def _picture(f: Facts) -> Step:
 
         Point at a pixel of the model’s input, and compute one of its three values by hand.
     """)
-    # a narrow space, as no language reads a comma the same way
+    # narrow space: the meaning of a comma differs between languages
     values = {"width": width, "count": f"{height * width * 3:,}".replace(",", "\u202f")}
     formulas = (f"x ∈ ℝ^{{H×W×C}} = ℝ^{{{height}×{width}×3}}",)
     shapes = ("Input: {height} × {width} × 3 = {count} numbers",)
@@ -143,7 +143,7 @@ def _keyed(text: str) -> dict[str, str]:
     return dict(one.split(": ", 1) for one in paragraphs(text))
 
 
-# What a classifier reads by its pool, in a model that has no class token, and in one that has.
+# Input of the classifier by pooling, for models without a class token and for models with one.
 _READS_INSTEAD = _keyed("""
     average: Its classifier reads the mean over the patch tokens; the paper tried this too and found it
     equally good (appendix D.3).

@@ -1,4 +1,4 @@
-// The guided tour: one step at a time, with its text, formula, figure and shapes, and one thing to try.
+// The guided tour: one step at a time, with text, formula, figure, shapes, and an exercise.
 
 import { pixels } from '../../frontend/data.js';
 import { button, div, el } from '../../frontend/elements.js';
@@ -32,7 +32,7 @@ const stopOf = ({ settings, summary }) => stops[summary.steps[settings.step - 1]
 
 export default () => ({
   title: 'From the image to the prediction',
-  scrolls: true, // a text with figures, longer than any window
+  scrolls: true, // longer than any window
   caption: (self) =>
     t('Step {step} of {count}', { step: self.settings.step, count: self.summary.steps.length }),
 
@@ -63,7 +63,7 @@ export default () => ({
 
   beside: (self) => [self.ui.side],
 
-  /** Arrow keys go through the steps where nothing else needs them. */
+  /** Arrow keys change the step where they have no other use. */
   walk(self, event) {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step || event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey) return;
@@ -98,7 +98,7 @@ export default () => ({
     data.bytes = ui.bytes;
     const model = JSON.stringify([steps, self.grid, layers, heads, filters, zeroable, diagram]);
     if (ui.model !== model) {
-      // another model: its steps differ
+      // another model has other steps
       [ui.model, ui.made, ui.shown] = [model, {}, ''];
       ui.map?.node.remove();
       ui.map = mapOf(self);
@@ -117,8 +117,8 @@ export default () => ({
   },
 
   /**
-   * The map stands beside the step where the page keeps a column for it, else folded above; so do both of two
-   * checkpoints, each with its own.
+   * Puts the map beside the step if the page has a free column, else into a fold above the step; with two
+   * checkpoints, always into the fold.
    */
   place({ ui, room, value }, step) {
     const beside = Boolean(room && !value.heading);
@@ -128,8 +128,7 @@ export default () => ({
     ui.map.show(step.name);
   },
 
-  /** Draws a step at the width it has, on a slide as tall as that allows: what stands around its pictures is
-   * known only once it is there. */
+  /** Draws a step at the available width; on a slide, as tall as fits, which is known only after drawing. */
   fitted(self, draw) {
     const { body } = self.ui;
     const slide = Boolean(self.room) && document.documentElement.classList.contains('vv-lecturing');

@@ -1,8 +1,8 @@
-"""Maps on trial: what patches are worth to the answer by every method, and what happens without them.
+"""Faithfulness test: the relevance of patches by every method, and the prediction without these patches.
 
-A view of its own rather than a part of Evidence: it shows many maps where Evidence shows one, and takes
-seconds, which nobody should wait for who only wants to see an account. The page asks for one method after the
-other, so that curves appear as they are found, the bar says how far it is, and stopping is not asking on.
+This view is separate from Attribution because it shows many maps and takes seconds, while Attribution shows
+one map at once. The page requests one method after the other: curves appear as they are computed, the bar
+shows the progress, and a visitor stops the test by requesting no further method.
 """
 
 from typing import Any
@@ -16,29 +16,29 @@ from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
 from vitviz.views.base import File, Item, View, ViewTexts, as_json
 from vitviz.views.controls import Choice, Text
-from vitviz.views.shared import as_csv, json_bytes, likeliest, target_of
+from vitviz.views.shared import WHOLE, as_csv, json_bytes, likeliest, target_of
 from vitviz.views.subject import Settings, ViewContext
 
-_NO_HEAD = "{checkpoint} has no classifier, so there is no answer that maps could be tried on."
-_EDITED = "Maps are tried on the whole model. Put back what was taken away."
-OF_ONE = "This is of one picture, and a set of them is in view."
-OF_MANY = "This is over a set of pictures, and one picture is in view."
-SHOWN = 5  # likeliest classes that the picker offers
-PASSES = 400  # of a whole trial, about, in passes over all patches
-BY_ITSELF = 400e9  # multiplications up to which a trial begins without being asked: seconds on two cores
+_NO_HEAD = "{checkpoint} has no classifier, so there is no prediction to test maps on."
+OF_ONE = "This result exists for one image only, but an image set is shown."
+OF_MANY = "This result exists for image sets only, but one image is shown."
+SHOWN = 5  # most likely classes in the picker
+PASSES = 400  # approximate cost of a whole test, in passes over all patches
+BY_ITSELF = 400e9  # multiplications up to which the test starts by itself: seconds on two cores
 _ASKED = ("target", "patches_as", "steps")
-# in which order methods are asked about: chance first, which others are measured by; the dear ones last
+# order of the requests: random maps first, because the others are compared with them; expensive methods last
 FIRST = ("random", "centre", "ledger", "frozen")
 STEPPED = "integrated_gradients"
 LAST = (STEPPED, "leave_one_out")
 ORDER = (*FIRST, *(name for name in TITLES if name not in (*FIRST, *DENSE, *LAST)), *DENSE, *LAST)
-TOGETHER = 3  # cheap methods whose sets of patches are asked about at once: fewer, fuller passes
+TOGETHER = 3  # cheap methods whose sets of patches are run together: fewer passes with larger batches
 
 
 def group_of(method: str) -> tuple[str, ...]:
-    """The methods that are tried together with this one, in order; a dear one, and chance, are tried alone.
+    """Return the methods that are tested together with this one, in order.
 
-    Those made for sentences are never tried with others: of a model's own classes they are not asked about.
+    Expensive methods and random maps are tested alone. Methods made for sentences form their own groups,
+    because they do not apply to a model's own classes.
 
     >>> group_of("frozen"), group_of("leave_one_out")
     (('centre', 'ledger', 'frozen'), ('leave_one_out',))
@@ -52,7 +52,7 @@ def group_of(method: str) -> tuple[str, ...]:
 
 
 def steps_of(settings: Settings) -> int | None:
-    """The steps of integrated gradients; None to double them until the map is stable."""
+    """Return the number of steps of integrated gradients; None to double it until the map is stable."""
     return None if settings["steps"] == "auto" else int(settings["steps"])
 
 
@@ -66,43 +66,45 @@ class FaithfulnessView(View):
     set_control = "patches_as"
     most_pictures = 300
     words = ViewTexts.from_text(r"""
-        Every method draws another map of what mattered; here each is tried by taking its patches away in
-        order.
+        Methods disagree about which patches matter. We remove patches in each method’s order and rerun the
+        model.
 
-        A map that knows loses the answer soon, best patches first, and late, best last: compare it with
-        chance.
+        If a map is faithful, removing its top patches first destroys the prediction quickly; removing them
+        last, slowly.
 
-        Patches are ranked by a map's values. With the share $p$ of them taken away, rounded to whole patches,
-        most relevant first, the score is $s_{most}(p)$, and least relevant first $s_{least}(p)$; the area
-        under each is the trapezoid over $p$ from 0 to 100 %, and the map's gap is the difference of the two
-        areas. SaCo cuts the order into 10 groups with values $v_i$ and takes each away by itself, at a cost
-        $d_i$: $\sum_{i<j} \pm (v_i - v_j) / \sum_{i<j} |v_i - v_j|$, with + where $d_i \ge d_j$. Chance is
-        the mean of ten random maps; in its band run 19 of 20 of them, and a map beats it whose gap is so
-        large that in one of 20 trials the best of as many random maps as methods would reach it (Student's
-        $t$, Šidák). Over a set of pictures: means with standard errors, one random map a picture, beaten by
-        the same measure; a method's rank is 1 and as many more as lie ahead of it by over two standard errors
-        of the difference, picture by picture.
+        Patches are ranked by a map's values. A fraction $p$ of the patches, rounded to whole patches, is
+        removed. The score is $s_{most}(p)$ if the most relevant patches are removed first, and $s_{least}(p)$
+        if the least relevant are. The area under each curve is computed by the trapezoidal rule for $p$ from
+        0 to 100 %. A map's gap is the difference of the two areas. SaCo splits the order into 10 groups with
+        values $v_i$ and removes each group alone, at a cost $d_i$: $\sum_{i<j} \pm (v_i - v_j) / \sum_{i<j}
+        |v_i - v_j|$, with + where $d_i \ge d_j$. The random baseline is the mean of ten random maps; its band
+        contains 95 % of random maps. A map beats random maps if its gap exceeds the threshold that the best
+        of as many random maps as there are methods exceeds in 5 % of trials (Student's $t$, Šidák). For a set
+        of images: means with standard errors, one random map per image, and the same threshold. A method's
+        rank is 1 plus the number of methods that lead it by more than two standard errors of the paired
+        difference.
 
         Samek et al. 2017 and Petsiuk et al. 2018 (RISE); Chefer et al. 2021; SaCo: Wu et al. 2024 (arXiv
         2404.01415); tokens left out: Jain et al. 2022 (arXiv 2204.08945)
 
-        One picture says little about another, and another way to take patches away is another question. Where
-        the model gets its answer from several places at once, a right map can lose. That a map predicts well
-        does not make it an account: that is what is left unexplained.
+        Results for one image say little about another, and another way to remove patches asks a different
+        question. Where several regions support the prediction redundantly, a correct map can score badly. A
+        map that predicts the effect of removal need not decompose the logit: the column “Unexplained”
+        measures that.
     """)
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
         Choice(
-            "patches_as", "Patches taken away are",
+            "patches_as", "Removed patches are",
             options=(
                 ("dropped", "left out"), ("mean", "the model’s mean colour"), ("blur", "blurred"),
                 ("black", "black"),
             ),
-            info="Left out of the sequence, the model answers on the others alone; painted over, it sees"
-            " the paint.",
+            info="Patches left out of the sequence are invisible to the model. Painted patches still"
+            " enter it as colour.",
         ),
         Choice(
-            "score", "Watched",
+            "score", "Metric",
             options=(("probability", "Probability"), ("logit", "Logit"), ("kept", "Prediction kept")),
             of_values=(("logit", "Value"),),
         ),
@@ -111,16 +113,16 @@ class FaithfulnessView(View):
             options=(("ranking", "Ranking"), ("maps", "All maps"), ("agreement", "Agreement")),
         ),
         Choice(
-            "scale", "Colours of the maps", options=(("ranks", "Order of patches"), ("values", "Values")),
-            info="Maps are in different units; the order in which patches are taken away is one scale for"
-            " all. Values in logits share a scale, each other map has its own.",
+            "scale", "Colours of the maps", options=(("ranks", "Removal order"), ("values", "Values")),
+            info="Maps have different units. The removal order is one scale for all maps. Values in"
+            " logits share a scale; every other map has its own.",
         ),
         Choice(
             "steps", "Steps of integrated gradients",
             options=(("auto", "until the map is stable"), ("32", "32"), ("128", "128"), ("512", "512")),
-            info="Each step takes a gradient between the mean colour and the image.",
+            info="Each step computes a gradient at one point between the mean colour and the image.",
         ),
-        Text("method", fits=r"[a-z0-9_]{0,40}"),  # the one that is held, and the one that is asked about
+        Text("method", fits=r"[a-z0-9_]{0,40}"),  # selected or requested method
     )  # fmt: skip
     items = (
         as_json("classes", "the likeliest classes"),
@@ -146,14 +148,17 @@ class FaithfulnessView(View):
             return None if "trial.most" in subject.survey.sums else UNTRIED
         if subject.trace.logits is None:
             return LocalizedText(_NO_HEAD, checkpoint=subject.checkpoint)
-        return LocalizedText(_EDITED) if subject.trace.without else None
+        return LocalizedText(WHOLE) if subject.trace.without else None
 
     def drawn_from(self, subject: ViewContext) -> tuple[Item, ...]:
         over = subject.survey is not None
         return tuple(item for item in self.items if (item.name in ("standing", "chart")) is over)
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart | None:
-        """Of a set, how far each method lies ahead of chance; one picture's curves come one by one."""
+        """Return, for a set of images, each method's lead over random maps; None for one image.
+
+        The curves of one image are the item "panels", requested method by method.
+        """
         return None if subject.survey is None else lazy.trial_image_set.ahead(subject.survey, settings)
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
@@ -176,7 +181,7 @@ class FaithfulnessView(View):
         target = target_of(subject, settings["target"])
         if name == "agreement":
             methods = [one for one in self.order(subject) if one not in (*LAST, "random", "centre")]
-            others = subject.trace.logits.numel() > 1  # classes whose maps could stand beside
+            others = subject.trace.logits.numel() > 1  # classes to compare maps with
             beside = made.sensitivity(subject, target, methods) if others else None
             return json_bytes(to_json(made.matrix(self.whole(subject, settings), settings["score"], beside)))
         if name == "verdict":
@@ -186,7 +191,7 @@ class FaithfulnessView(View):
             raise Unknown(
                 f"There is no method {quoted(settings['method'])}; expected one of {', '.join(order)}."
             )
-        if name == "panels":  # as far as the trial is, in the order of asking; of all, best first
+        if name == "panels":  # methods tested so far, in the order of requests; if complete, best first
             known = order[: order.index(settings["method"]) + 1]
             trial = made.whole(subject, target, settings["patches_as"], known, steps_of(settings))
             ranked = tuple(one for one, _ in trial.ranking(settings["score"]))
@@ -203,12 +208,12 @@ class FaithfulnessView(View):
         return all(subject.made(lazy.trial_compute.part_key(target, asked, one, steps)) for one in order)
 
     def order(self, subject: ViewContext) -> tuple[str, ...]:
-        """The methods that are tried; those that were made for sentences only where these are the classes."""
+        """Return the methods to test; those made for sentences only if the classes are given as vectors."""
         given = subject.survey is not None or subject.trace.classes is not None
         return tuple(name for name in ORDER if given or name not in DENSE)
 
     def whole(self, subject: ViewContext, settings: Settings, alone: bool = False):
-        """The trial of all methods, or of one `alone` beside chance, each made once."""
+        """Return the test of all methods, or with `alone` of one and random maps; parts are cached."""
         methods = ("random", settings["method"]) if alone else self.order(subject)
         target = target_of(subject, settings["target"])
         asked = settings["patches_as"], tuple(dict.fromkeys(methods)), steps_of(settings)

@@ -1,4 +1,4 @@
-"""A trial's parts, each made once and kept with the picture; what is drawn, said and taken home of them."""
+"""Parts of the faithfulness test, cached with the image, and their charts, texts and exported arrays."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,8 +20,11 @@ from vitviz.views.shared import ClassTarget, as_csv, passes_of, relevance_of, ta
 from vitviz.views.subject import Settings, ViewContext
 from vitviz.views.trial import STEPPED, group_of
 
-RANKS = "Spearman’s rank correlation, −1 blue to 1 orange; in the same order across and down."
-LAST = "Last column: a method’s maps of this class and of {class}; 1 means that it knows no class."
+RANKS = "Spearman’s rank correlation from −1 (blue) to 1 (orange). Rows and columns are in the same order."
+LAST = (
+    "Last column: correlation of a method’s maps for this class and {class}; at 1, the map is independent of"
+    " the class."
+)
 DASHES = ("", "dashed", "dotted", "dash-dotted")
 SIDES = {
     "most": (
@@ -39,14 +42,14 @@ RankingColumn = tuple[str, dict[str, float | None]]  # another class, and rank c
 def evaluate_method(
     subject: ViewContext, target: ClassTarget, patches_as: str, method: str, steps: int | None = None
 ) -> Faithfulness:
-    """One method's part of the trial, made together with its group; what does not apply is in `refused`."""
+    """Return one method's result, computed with its group; `refused` has the reason if inapplicable."""
     methods = group_of(method)
     steps = steps if STEPPED in methods else None
 
     def make() -> Faithfulness:
         known = {}
         for name in methods:
-            with suppress(UnsupportedModel, OutOfMemory):  # told once more below, and kept with its reason
+            with suppress(UnsupportedModel, OutOfMemory):  # `trial_of` meets it again and keeps the reason
                 known[name] = relevance_of(subject, target, name, steps)
         passes = passes_of(subject, target, patches_as)
         return trial_of(passes, methods, patches_as, made=known, chance=False, steps=steps)
@@ -55,7 +58,7 @@ def evaluate_method(
 
 
 def part_key(target: ClassTarget, patches_as: str, method: str, steps: int | None = None) -> str:
-    """What a method's part is kept under, with its group."""
+    """Return the cache key of a method's group."""
     more = f" {steps}" if method == STEPPED else ""
     return f"trial {' '.join(group_of(method))} {target} {patches_as}{more}"
 
@@ -68,7 +71,7 @@ def whole(
 
 
 def one(trial: Faithfulness) -> dict[str, Any]:
-    """What the page draws of one method: its map, or why it is not applicable."""
+    """Return one method's map for the page, or the reason why the method is not applicable."""
     for reason in trial.refused.values():
         return {"refused": travelling(reason)}
     ((name, found),) = trial.maps.items()
@@ -84,8 +87,10 @@ def one(trial: Faithfulness) -> dict[str, Any]:
 
 
 def reach(trial: Faithfulness, side: str, score: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Between which ends 19 of 20 random maps run at every step, by Student's t of the draws; `side` is
-    "most" or "least". Of shares and probabilities, no more than there are.
+    """Return the lower and upper ends of the band of 19 in 20 random maps at every step: (step), (step).
+
+    The band uses Student's t over the draws. `side` is "most" or "least". Probabilities and fractions are
+    clipped to 0 to 1.
     """
     values = torch.stack([getattr(draw, side)[score] for draw in trial.draws])
     count = len(values)
@@ -97,20 +102,23 @@ def reach(trial: Faithfulness, side: str, score: str) -> tuple[torch.Tensor, tor
 def panels(
     trial: Faithfulness, names: Sequence[str], subject: ViewContext, settings: Settings, held: str = ""
 ) -> tuple[Chart, Chart]:
-    """Both, a line a method, the `held` one thick, on one scale: 0 to 1, logits as far as they go."""
+    """Return both panels with a line per method, the `held` one thick, on one scale.
+
+    The scale runs from 0 to 1; for logits, it covers the values.
+    """
     score = settings["score"]
     lines = {side: _lines(trial, side, score, names, held) for side in SIDES}
     every = [end for side in lines.values() for one in side for end in (one.y, *(one.band or ()))]
     low, high = (0.0, *map(np.min, every)), (1.0, *map(np.max, every))
     ends = (float(min(low)), float(max(high))) if score == "logit" else (0.0, 1.0)
-    axes = LocalizedText("patches taken away"), _score_names(subject, settings), (-2.0, 106.0), ends
+    axes = LocalizedText("patches removed"), _score_names(subject, settings), (-2.0, 106.0), ends
     ticks = tuple((at, f"{at} %") for at in range(0, 101, 25))
     like = {"percent": score != "logit", "ticks": ticks, "keyed": True}
     return tuple(Chart(*axes, title, lines[side], **like) for side, (title, _) in SIDES.items())
 
 
 def _lines(trial: Faithfulness, side: str, score: str, names: Sequence[str], held: str) -> tuple[Series, ...]:
-    """Five colours, first solid, then dashed, dotted, both; what knows no answer is grey."""
+    """Return the lines in five colours, first solid, then dashed, dotted and both; controls are grey."""
     styles = iter([(colour, dash) for dash in DASHES for colour in SEVERAL])
     grey, found = {"random": (GREY, "dashed"), "centre": (GREY, "dotted")}, []
     told = (LocalizedText("{method}"), SIDES[side][1], LocalizedText("{whole}"))
@@ -128,7 +136,7 @@ def _lines(trial: Faithfulness, side: str, score: str, names: Sequence[str], hel
 
 
 def _score_names(subject: ViewContext, settings: Settings) -> LocalizedText:
-    """What is watched, by name: a class, or one rather than another."""
+    """Return the name of the metric with its class, or with one class rather than another."""
     if settings["score"] == "kept":
         return LocalizedText("Prediction kept")
     told = {"class": target_name(subject, settings["target"])}
@@ -139,7 +147,7 @@ def _score_names(subject: ViewContext, settings: Settings) -> LocalizedText:
 
 
 def ranking_json(trial: Faithfulness, score: str) -> dict[str, Any]:
-    """The ranking, the verdict, and how alike the maps are."""
+    """Return the ranking, the verdict and the agreement of the maps, for JSON."""
     mean, deviation = trial.chance(score)
     beats, rows = trial.beats_chance(score), []
     for name, gap in trial.ranking(score):
@@ -159,7 +167,7 @@ def ranking_json(trial: Faithfulness, score: str) -> dict[str, Any]:
 
 
 def alike(trial: Faithfulness, names: Sequence[str]) -> np.ndarray:
-    """Rank correlations of every two methods' maps; not a number where a map has no order."""
+    """Return the rank correlations of every two methods' maps; NaN if a map has no order."""
     found = np.eye(len(names))
     for (a, b), value in agreement({name: trial.maps[name].map for name in names}).items():
         i, j = names.index(a), names.index(b)
@@ -168,8 +176,10 @@ def alike(trial: Faithfulness, names: Sequence[str]) -> np.ndarray:
 
 
 def matrix(trial: Faithfulness, score: str, beside: RankingColumn | None = None) -> Matrix:
-    """How alike the maps are, in the ranking's order; behind a gap how alike each method's are of the class
-    that is explained and of another, whose name and numbers are `beside`.
+    """Return the matrix of the maps' rank correlations, in the order of the ranking.
+
+    With `beside`, the name and numbers of another class, a last column after a gap shows each method's
+    correlation between the maps of the explained class and of the other.
     """
     names = [name for name, _ in trial.ranking(score)]
     values, titles = alike(trial, names), [LocalizedText(TITLES[name]) for name in names]
@@ -182,7 +192,7 @@ def matrix(trial: Faithfulness, score: str, beside: RankingColumn | None = None)
         other, found = beside
         column = [np.nan if found.get(name) is None else found[name] for name in names]
         values = np.column_stack([values, np.full(len(names), np.nan), column])
-        cols, whose = [*cols, "", ""], [*whose, "", LocalizedText("the same of {class}", **{"class": other})]
+        cols, whose = [*cols, "", ""], [*whose, "", LocalizedText("{class}, same method", **{"class": other})]
         notes += (LocalizedText(LAST, **{"class": other}),)
     said = [
         [col and ("–" if np.isnan(one) else fixed(one, 2)) for one, col in zip(row, whose, strict=True)]
@@ -196,7 +206,7 @@ def matrix(trial: Faithfulness, score: str, beside: RankingColumn | None = None)
 
 
 def sensitivity(subject: ViewContext, target: ClassTarget, methods: Sequence[str]) -> RankingColumn:
-    """The likeliest other class, and how alike each method's maps of the class explained and of that are."""
+    """Return the most likely other class and each method's rank correlation between the two classes' maps."""
     first = target[0] if isinstance(target, tuple) else target
     other = next(i for i in subject.trace.logits.argsort(descending=True).tolist() if i != first)
     found: dict[str, float | None] = {}
@@ -207,7 +217,7 @@ def sensitivity(subject: ViewContext, target: ClassTarget, methods: Sequence[str
 
 
 def arrays(trial: Faithfulness) -> dict[str, np.ndarray]:
-    """What is taken home: methods by name; areas and curves by method, side (most, least first) and score."""
+    """Return the arrays for export: areas and curves by method, side (most, least first) and score."""
     names = list(trial.curves)
     return {
         "methods": np.asarray(names),
@@ -226,7 +236,7 @@ def arrays(trial: Faithfulness) -> dict[str, np.ndarray]:
 
 
 def table(trial: Faithfulness) -> bytes:
-    """A row a method, best first."""
+    """Return the CSV table with a row per method, best first."""
     named = ((TITLES[row["method"]], row) for row in trial.rows())
     return as_csv([{"checkpoint": trial.checkpoint, "title": title, **row} for title, row in named])
 

@@ -1,4 +1,4 @@
-"""The trial for print: curves of every method beside chance, and the ranking; of a set, where they stand."""
+"""Faithfulness figure for print: curves of all methods with random maps, and the ranking, also of a set."""
 
 import math
 from dataclasses import replace
@@ -23,18 +23,27 @@ from vitviz.views.trial import image_set
 from vitviz.views.trial.compute import matrix, panels
 
 STARS = (
-    "Rows with * are not told from chance: a random map’s gap is {mean}, and in one of 20 trials the best of"
-    " so many would come above {most}."
+    "Rows with * are not significantly better than random (mean random gap {mean}, threshold {most}, 5 %"
+    " level, corrected for the number of methods)."
 )
-SHARED = "± is the standard error. Who shares a rank cannot be told apart; rows with * not from chance."
-ACROSS = 6  # maps in a row
-BRIGHT = "One scale for all: bright patches are taken away first, dark ones last."
-SIGNED = "Orange for, blue against: logits up to {most}, other maps up to their own largest."
-CLASSES = "Two classes: how alike a method’s maps of the two likeliest are; 1 means that it knows no class."
+SHARED = (
+    "± is the standard error. Methods with equal rank are statistically tied; rows with * are not"
+    " significantly better than random."
+)
+ACROSS = 6  # maps per row
+BRIGHT = "All maps share one scale: bright patches are removed first, dark patches last."
+SIGNED = "Orange raises the score, blue lowers it. Logit maps end at {most}, other maps at their own maximum."
+CLASSES = (
+    "Two classes: correlation of a method’s maps for the two most likely classes; at 1, the map is"
+    " independent of the class."
+)
 
 
 def plate(view, subject, settings, asked) -> FigureSpec:
-    """Both panels with one legend; with detail the ranking, and what is beside it. Of a set: `_of_many`."""
+    """Return both panels with one legend; with detail also the ranking and the selected panel.
+
+    For a set of images, see `_of_many`.
+    """
     if subject.survey is not None:
         return _of_many(view, subject, settings, asked)
     trial, score = view.whole(subject, settings), settings["score"]
@@ -43,7 +52,7 @@ def plate(view, subject, settings, asked) -> FigureSpec:
     lines = charts[0].series
     near, draws = level(trial, score), len(trial.draws)
     notes = [verdict(trial, score), *([near] if near else []), _removed(view, settings["patches_as"])]
-    notes.append(LocalizedText("Band: where 19 of 20 random maps run, by {count} of them.", count=draws))
+    notes.append(LocalizedText("Band: 95 % of random maps, estimated from {count}.", count=draws))
     refused = trial.refused.items()
     reasons = [LocalizedText("{name}: {value}", name=TITLES[name], value=reason) for name, reason in refused]
     if not asked.detail:
@@ -51,7 +60,7 @@ def plate(view, subject, settings, asked) -> FigureSpec:
     mean, reach = trial.chance(score)[0], trial.reach(score)
     unit = "" if score == "logit" else " %"
     chance = {"mean": _value(mean, score) + unit, "most": _value(mean + reach, score) + unit}
-    sets = LocalizedText("{sets} sets of patches were asked about.", sets=trial.sets)
+    sets = LocalizedText("The model was run on {sets} sets of patches.", sets=trial.sets)
     rows, said = _ranking_panels(trial, _ranking(trial, score, lines), subject, settings)
     maps = trial.maps.items()
     reached = [
@@ -65,7 +74,7 @@ def plate(view, subject, settings, asked) -> FigureSpec:
 
 
 def _ranking(trial, score: str, lines: tuple[Series, ...]) -> TextTable:
-    """A row a method, best first, as on the page; with a star what cannot be told from chance."""
+    """Return a row per method, best first, as on the page; a star marks those not better than random."""
     beats, rows = trial.beats_chance(score), []
     for place, (name, gap) in enumerate(trial.ranking(score), start=1):
         rest = trial.maps[name].unexplained
@@ -79,10 +88,10 @@ def _ranking(trial, score: str, lines: tuple[Series, ...]) -> TextTable:
 
 
 def _ranking_panels(trial, table: TextTable, subject, settings) -> tuple[tuple, tuple[LocalizedText, ...]]:
-    """The ranking with what is to stand beside the curves: rows of panels, and notes."""
+    """Return the rows of panels with the ranking and the selected panel, and their notes."""
     if settings["show"] == "agreement":
         both = matrix(trial, settings["score"])
-        # as the table is
+        # numbered like the rows of the table
         numbered = replace(both, rows=(), x_label=LocalizedText("Rank"), y_label=LocalizedText("Rank"))
         return ((table, numbered),), both.notes
     if settings["show"] == "ranking":
@@ -93,7 +102,7 @@ def _ranking_panels(trial, table: TextTable, subject, settings) -> tuple[tuple, 
 
 
 def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, LocalizedText]:
-    """Every map as the order in which it takes patches away, or as its values."""
+    """Return all maps, drawn as the removal order of the patches or as values, and the note on colours."""
     maps, titles = [trial.maps[name] for name in names], [LocalizedText(TITLES[name]) for name in names]
     nothing = LocalizedText("No positive values here.")
     each = zip(titles, maps, strict=True)
@@ -101,7 +110,7 @@ def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, 
     title, like = LocalizedText("All maps"), {"captions": captions, "aspect": aspect}
     if ranked:
         order = [ranks(one.map.flatten()).view(one.map.shape) / max(1, one.map.numel() - 1) for one in maps]
-        scale = Scale("viridis", 0.0, 1.0, LocalizedText("Order of patches"))
+        scale = Scale("viridis", 0.0, 1.0, LocalizedText("Removal order"))
         return Tiles(np.stack(order), ACROSS, title, scale=scale, **like), LocalizedText(BRIGHT)
     logits = [one.adds_up or name == "leave_one_out" for name, one in zip(names, maps, strict=True)]
     reach = [float(one.map.abs().max()) for one in maps]
@@ -115,12 +124,12 @@ def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, 
 
 
 def _of_many(view, subject, settings, asked) -> FigureSpec:
-    """How far each method lies ahead of chance, with two standard errors; with detail also the ranking."""
+    """Return each method's lead over random maps, with two standard errors; with detail also the ranking."""
     survey, score = subject.survey, settings["score"]
     place = image_set.protocol_of(survey, settings)
     rows = standing(survey, place, score)
     notes = [verdict_over(rows, survey.images), _removed(view, trial_in(survey).protocols[place])]
-    notes.append(LocalizedText("Lines: two standard errors of the difference, picture by picture."))
+    notes.append(LocalizedText("Lines: two standard errors of the paired difference over images."))
     charts = [(view.chart(subject, settings),)]
     if asked.detail:
         charts.append((_standing(rows, score),))
@@ -131,7 +140,7 @@ def _of_many(view, subject, settings, asked) -> FigureSpec:
 
 
 def _standing(rows, score: str) -> TextTable:
-    """A row a method, best first; who cannot be told apart shares a rank."""
+    """Return a row per method, best first; statistically tied methods share a rank."""
 
     def both(row, name: str) -> str:
         mean, error = (_value(row[one], score) for one in (name, f"{name}_error"))
@@ -158,13 +167,13 @@ def _starred(method: str, beats: bool) -> str:
 
 
 def _removed(view, patches_as: str) -> LocalizedText:
-    """How patches were taken away, as the page's field says it."""
+    """Return the text on how patches were removed, in the words of the page's field."""
     field = next(control for control in view.controls if control.name == "patches_as")
     return LocalizedText("{name}: {value}", name=field.label, value=dict(field.options)[patches_as])
 
 
 def _value(one: float, score: str) -> str:
-    """A share in percent, a logit as it is; a dash for what is not a number."""
+    """Format a fraction in percent or a logit unchanged; a dash for NaN."""
     if not math.isfinite(one):
         return "–"
     return fixed(one, 2) if score == "logit" else fixed(100 * one, 1)

@@ -1,4 +1,4 @@
-"""A trial over a set of pictures, as it travels: JSON, arrays, a table; what it measured the survey says."""
+"""Faithfulness test over a set of images, as JSON, arrays and a table; the survey holds the measurements."""
 
 from typing import Any
 
@@ -21,13 +21,13 @@ from vitviz.views.subject import Settings
 
 
 def protocol_of(survey: Any, settings: Settings) -> int:
-    """Which of the ways to remove that were tried is in view: the one that is set, else the first."""
+    """Return the index of the removal protocol to show: the selected one if it was tested, else the first."""
     tried = trial_in(survey).protocols
     return tried.index(settings["patches_as"]) if settings["patches_as"] in tried else 0
 
 
 def ranking_json(survey: Any, settings: Settings) -> dict[str, Any]:
-    """The ranking and the verdict, by the score that is watched."""
+    """Return the ranking and the verdict by the selected score, for JSON."""
     place = protocol_of(survey, settings)
     rows = standing(survey, place, settings["score"])
     return {
@@ -40,7 +40,7 @@ def ranking_json(survey: Any, settings: Settings) -> dict[str, Any]:
 
 
 def ahead(survey: Any, settings: Settings) -> Chart:
-    """A dot a method on its mean, the first above all others; chance lies at nothing."""
+    """Return the chart with a dot per method at its mean lead, best at the top; random maps are at zero."""
     score = settings["score"]
     rows = standing(survey, protocol_of(survey, settings), score)
     times, last = (1.0 if score == "logit" else 100.0), len(rows)
@@ -49,8 +49,8 @@ def ahead(survey: Any, settings: Settings) -> Chart:
     y = np.arange(last, 0, -1.0)
     dots, lines = [], []
     told = (
-        (LocalizedText("better than chance"), BLUE, True),
-        (LocalizedText("not told from chance"), GREY, False),
+        (LocalizedText("significantly better than random"), BLUE, True),
+        (LocalizedText("not significantly better than random"), GREY, False),
     )
     for name, colour, beats in told:
         own = np.array([row["beats_chance"] is beats for row in rows])
@@ -65,8 +65,8 @@ def ahead(survey: Any, settings: Settings) -> Chart:
     low, high = min(0.0, *(mean - reach)), max(0.01 * times, *(mean + reach))
     spare = 0.04 * (high - low)
     names = [join_texts(str(row["rank"]), LocalizedText(TITLES[row["method"]])) for row in rows]
-    along = LocalizedText("gap less chance’s, logits" if score == "logit" else "gap less chance’s, %")
-    along = LocalizedText("gap less chance’s, values") if survey.head_type == "value" else along
+    along = LocalizedText("gap minus random gap, logits" if score == "logit" else "gap minus random gap, %")
+    along = LocalizedText("gap minus random gap, values") if survey.head_type == "value" else along
     axes = along, LocalizedText("Method"), (low - spare, high + 2 * spare), (0.4, last + 0.6)
     level = ReferenceLine(0.0, LocalizedText("chance"), upright=True, colour=GREY)
     like = {"whole": False, "aspect": 0.06 + 0.042 * last}
@@ -75,7 +75,7 @@ def ahead(survey: Any, settings: Settings) -> Chart:
 
 
 def arrays(survey: Any, settings: Settings) -> dict[str, np.ndarray]:
-    """What is taken home: methods best first by probability, and each number of theirs by score."""
+    """Return the arrays for export: methods, best first by probability, and their numbers by score."""
     place, measure = protocol_of(survey, settings), trial_in(survey)
     rows, scores = in_all_scores(survey, place), scores_named(survey.head_type)
     names = ("rank", "most", "most_error", "least", "least_error", "gap", "ahead", "ahead_error")
@@ -92,7 +92,7 @@ def arrays(survey: Any, settings: Settings) -> dict[str, np.ndarray]:
 
 
 def rows(survey: Any, settings: Settings) -> list[dict[str, Any]]:
-    """A row a method, best first, for a table; below them those that have no rank, with the reason."""
+    """Return a row per method for a table, best first; methods without a rank follow with the reason."""
     place = protocol_of(survey, settings)
     protocol = trial_in(survey).protocols[place]
     about = {"checkpoint": survey.checkpoint, "pictures": survey.images, "patches_as": protocol}
@@ -105,5 +105,5 @@ def rows(survey: Any, settings: Settings) -> list[dict[str, Any]]:
 
 
 def _known(value: Any) -> Any:
-    """As JSON has it, which knows no NaN."""
+    """Return the value for JSON: None for NaN and infinity."""
     return None if isinstance(value, float) and not np.isfinite(value) else value

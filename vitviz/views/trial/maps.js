@@ -71,7 +71,7 @@ export function maps(self, { title, pick, of }) {
       number(map[cell]),
       title(name),
       `${patchName(cell)}, ${placeName(self.grid, cell)}`,
-      t('number {place} of {count}', { place: above, count: map.length }),
+      t('rank {place} of {count}', { place: above, count: map.length }),
     );
   }
 
@@ -93,10 +93,11 @@ export function maps(self, { title, pick, of }) {
     }
     said.textContent =
       self.settings.scale === 'ranks'
-        ? t('One scale for all: bright patches are taken away first, dark ones last.')
-        : t('Orange for, blue against: logits up to {most}, other maps up to their own largest.', {
-            most: number(shared),
-          });
+        ? t('All maps share one scale: bright patches are removed first, dark patches last.')
+        : t(
+            'Orange raises the score, blue lowers it. Logit maps end at {most}, other maps at their own maximum.',
+            { most: number(shared) },
+          );
   }
 
   return { node, draw };

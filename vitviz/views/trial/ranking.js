@@ -52,7 +52,7 @@ export function ranking(self, { title, pick, of, style }) {
       most: value(chance[0] + reach) + unit,
     });
     const areas = [t('Most ↓'), t('Least ↑'), t('Gap ↑')].map((text) => text + unit);
-    const columns = [t('Method'), ...areas, 'SaCo', t('Rest')];
+    const columns = [t('Method'), ...areas, 'SaCo', t('Unexplained')];
     const rows = verdict ? verdict.rows : names.map((method) => ({ method }));
     table.fill(
       columns,
@@ -76,14 +76,14 @@ export function ranking(self, { title, pick, of, style }) {
     said.textContent = verdict
       ? [
           t(
-            'Slanted rows are not told from chance: a random map’s gap is {mean}, and in one of 20 trials ' +
-              'the best of so many would come above {most}.',
+            'Italic rows are not significantly better than random (mean random gap {mean}, threshold ' +
+              '{most}, 5 % level, corrected for the number of methods).',
             band(verdict),
           ),
           t(verdict.level),
-          t('Rest: what the map leaves unexplained of the logit.'),
+          t('Unexplained: the part of the logit that the map does not explain.'),
         ].join(' ')
-      : t('The ranking comes when all methods are tried.');
+      : t('The ranking appears when all methods are tested.');
   }
 
   return { node, draw, show };
@@ -128,8 +128,14 @@ export function standing(self, { title }) {
       ),
     );
     said.textContent = [
-      t('± is the standard error. Who shares a rank cannot be told apart; slanted rows not from chance.'),
-      t('Two classes: how alike a method’s maps of the two likeliest are; 1 means that it knows no class.'),
+      t(
+        '± is the standard error. Methods with equal rank are statistically tied; italic rows are not ' +
+          'significantly better than random.',
+      ),
+      t(
+        'Two classes: correlation of a method’s maps for the two most likely classes; at 1, the map is ' +
+          'independent of the class.',
+      ),
     ].join(' ');
     gone.textContent = refused.map((sentence) => t(sentence)).join(' ');
   }

@@ -13,7 +13,7 @@ import { ranking, standing } from './ranking.js';
 /** The matrix of methods, with the column of the other class once that has been asked about. */
 function agreement(self) {
   const drawn = matrix(self);
-  const wait = el('p', { class: 'vv-text', text: t('The ranking comes when all methods are tried.') });
+  const wait = el('p', { class: 'vv-text', text: t('The ranking appears when all methods are tested.') });
 
   function draw(_names, { verdict, alike }) {
     const figure = alike ?? verdict?.agreement;
@@ -51,7 +51,7 @@ export default () => ({
       'aria-label': t('Why'),
       onchange: () => self.set('target', asked.value),
     });
-    const far = running(t('How far the trial is'), () => this_.toggle(self));
+    const far = running(t('Test progress'), () => this_.toggle(self));
     const verdict = el('p', { class: 'vv-verdict', role: 'status' });
     const refused = el('p', { class: 'vv-text vv-refused' });
     const title = (name) => t(Object.fromEntries(self.summary.methods)[name] ?? name);
@@ -227,8 +227,8 @@ const this_ = {
           ? ''
           : done
             ? t('Stopped. Results so far are kept.')
-            : t('Every method is tried one after the other; you can stop at any time.');
-    ui.far.show({ on: run.life, whole, share: done / count, start: t('Start the trial'), text });
+            : t('Methods are tested one after another. You can stop at any time.');
+    ui.far.show({ on: run.life, whole, share: done / count, start: t('Start the test'), text });
     ui.verdict.textContent = whole ? t(run.verdict.verdict) : '';
     this_.curves(self);
     for (const [name, part] of Object.entries(ui.parts)) {
