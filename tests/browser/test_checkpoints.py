@@ -126,7 +126,7 @@ def test_a_survey_shows_its_mean_and_names_what_it_could_not_read(open_page, tmp
     (tmp_path / "bad.png").write_text("no picture")
     give_a_set(page, [*files, tmp_path / "bad.png"])
     page.locator(".vv-set .vv-go").click()
-    expect(page.locator("#vitviz-distance")).to_contain_text("mean of 3 pictures", timeout=30_000)
+    expect(page.locator("#vitviz-distance")).to_contain_text("mean of 3 images", timeout=30_000)
     expect(page.locator(".vv-set-told")).to_contain_text("Picture 4")
 
 

@@ -217,11 +217,11 @@ def test_an_average_over_a_set_survives_a_reload_and_another_language(open_page,
     give_a_set(page, sets)
     page.locator(".vv-set .vv-go").click()
     chart = page.locator("#vitviz-distance")
-    expect(chart).to_contain_text("mean of 3 pictures")
+    expect(chart).to_contain_text("mean of 3 images")
     kept(page, "moment.averages.distance")
     if again == "loaded":
         page.reload()
-        expect(chart).to_contain_text("mean of 3 pictures")
+        expect(chart).to_contain_text("mean of 3 images")
     else:
         page.locator("#vitviz-language a", has_text="한국어").click()
         page.wait_for_url("**lang=ko**")
