@@ -62,7 +62,7 @@ def test_a_set_of_ones_own_can_be_compared(open_page, tmp_path):
         Image.fromarray(pixels).save(files[-1])
     give_a_set(page, files)
     page.locator(".vv-set .vv-go").click()
-    expect(page.locator("#vitviz-compared")).to_contain_text("Over the set of 9 pictures", timeout=60_000)
+    expect(page.locator("#vitviz-compared")).to_contain_text("Based on a set of 9 images", timeout=60_000)
     under, view = (page.locator(one).bounding_box() for one in ("#vitviz-set", "#vitviz-tab-compared"))
     assert (under["x"], under["width"]) == (view["x"], view["width"])  # else its words push the tabs aside
     page.locator(".vv-set-single").click()

@@ -180,7 +180,7 @@ def test_a_set_can_be_stopped_and_keeps_the_pictures_that_were_on_trial(open_pag
     give_a_set(page, files)
     page.locator(".vv-set .vv-go").click()
     stop = page.locator(".vv-set .vv-go")
-    some = re.compile(r"Over the set of \d+ pictures\.")
+    some = re.compile(r"Based on a set of \d+ images\.")
     expect(view.locator(".vv-trying")).to_have_text(some, timeout=300_000)
     stop.click()
     expect(stop).to_have_text("Average", timeout=300_000)  # behind the picture that is on trial
