@@ -73,7 +73,7 @@ def test_an_average_is_what_the_downloads_and_the_zip_hold(open_page, tmp_path):
         paths.append(path)
     give_a_set(page, paths)
     page.locator(".vv-set .vv-go").click()
-    expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("mean of 2 pictures")
+    expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("mean of 2 images")
     assert ready(page, "distance") != one
     with page.expect_download() as download:
         page.locator(".vv-everything").click()

@@ -136,7 +136,7 @@ def test_patches_of_a_second_photograph_and_of_the_first_point_at_each_other(ope
     line = vitviz.token_similarity(other, 6, 30, centred=True, of=trace).numpy()
     row, col = np.unravel_index(line.argmax(), line.shape)
     said = page.locator("#vitviz-tokens .vv-away .vv-text").first
-    expect(said).to_contain_text(f"Most like it: Patch {line.argmax() + 1}, row {row + 1}, column {col + 1}")
+    expect(said).to_contain_text(f"Most similar: Patch {line.argmax() + 1}, row {row + 1}, column {col + 1}")
     assert requests == [], "hovering asks for nothing"
     over_second(page, trace, 40)
     page.mouse.down()

@@ -100,7 +100,7 @@ def test_a_colour_for_what_is_no_number_there_is_not(figures):
     )
     alpha = middles(picture(figure.svg(), "panel-1-values"), 9, 9)[..., 3]
     assert (alpha[0] == 0).all() and (alpha[:, 0] == 0).all() and (alpha[1:, 1:] == 255).all()
-    assert any("Empty squares: no CKA" in text for text in texts(figure.svg()))
+    assert any("Empty squares: CKA is undefined" in text for text in texts(figure.svg()))
     assert not any("Empty squares" in str(note) for note in figures(against="own").plate.notes)
 
 
@@ -248,7 +248,7 @@ def test_nothing_is_looked_at_for_what_is_refused(inspector, early, trace, photo
             vitviz.figure("compared", inspector, surveys[0], second=second)
     with pytest.raises(VitvizError, match="hand in a survey of the same pictures"):
         vitviz.figure("compared", inspector, trace, second=surveys[1])
-    with pytest.raises(VitvizError, match="hand in a survey with what vitviz.surveys.LAYERS measures"):
+    with pytest.raises(VitvizError, match="pass a survey with the measures vitviz.surveys.LAYERS"):
         vitviz.figure("compared", inspector, rough)
     with pytest.raises(VitvizError, match="`second` is for Similarity"):
         vitviz.figure("rollout", inspector, trace, second=early)

@@ -117,7 +117,7 @@ def test_beside_the_experiment_stands_what_the_model_was_shown(
                 assert (black[at] == left[at]).all()
             else:
                 assert not left[at].any() and (black[at] == [0, 0, 0, 255]).all()
-        assert "Shown: 70 % of the patches dropped: 137 of 196, draw 3." in notes
+        assert "Shown: 70 % of the patches dropped: 137 of 196, sample 3." in notes
         gone = vitviz.Ablation(patches=[patch for patch in range(196) if patch not in kept])
         label, share = inspector.trace(photo, ablation=gone).top(1)[0]
         assert f"left out of the sequence: {label} {100 * share:.1f} %" in notes
@@ -130,5 +130,5 @@ def test_beside_the_experiment_stands_what_the_model_was_shown(
             assert (
                 piece[..., :3] == seen[tall * row2 : tall * (row2 + 1), wide * col2 : wide * (col2 + 1)]
             ).all()
-        assert "Shown: 49 pieces of 2 × 2 patches shuffled, draw 4." in notes
+        assert "Shown: 49 pieces of 2 × 2 patches shuffled, sample 4." in notes
     assert chart.levels[0].value == (70 if kind == "drop" else 3) and chart.levels[0].upright

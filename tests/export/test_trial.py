@@ -116,8 +116,8 @@ def test_the_ranking_has_the_areas_under_the_curves_that_are_drawn(made, found, 
             assert numbers[3] == pytest.approx(found.curves[name].saco, abs=0.006)
     assert (np.diff(places) < 1e-9).all() and len(places) == len(ORDER)
     unit = "" if score == "logit" else " %"
-    best = f"the best of so many would come above {mean + reach:.{digits}f}{unit}."
-    said = f"gap is {mean:.{digits}f}{unit}, and in one of 20 trials {best}".replace("-", "−")
+    threshold = f"threshold {mean + reach:.{digits}f}{unit}, 5 % level"
+    said = f"mean random gap {mean:.{digits}f}{unit}, {threshold}".replace("-", "−")
     assert any(said in note for note in figure.plate.notes), said
     assert [str(one) for one in table.columns][4:] == [f"Gap ↑{unit}", "SaCo", "Unexplained"]
 

@@ -94,7 +94,7 @@ def test_one_picture_of_a_set_has_no_errors_and_draws_none(inspector):
     (chart,) = panels(figure, Chart)
     assert not any(series.line for series in chart.series) and figure.png(dpi=150)
     assert not any("±" in text for row in panels(figure, TextTable)[0].rows for text in row)
-    assert str(figure.plate.notes[0]).startswith("One picture says nothing")
+    assert str(figure.plate.notes[0]).startswith("One image has no standard error")
 
 
 def test_who_could_not_be_tried_on_every_picture_is_named(inspector, over):

@@ -139,7 +139,7 @@ def test_a_head_of_tokens_looks_at_as_many_tokens_as_its_entropy_says(node, subj
     figure = json.loads(view.array(subject, "matrices", settings).tobytes())[0]
     said = node("frontend/matrix.js", "told(figure, 2, 4)", figure=figure)
     assert said[0] == "Layer 5, head 3"
-    assert f"{math.exp(nats):.3g} tokens looked at, entropy {nats:.3g} nats" in said[1]
+    assert f"{math.exp(nats):.3g} effective tokens, entropy {nats:.3g} nats" in said[1]
     assert f"{rows[0]:.3g} nats" in said[2]
     assert np.shape(figure["values"]) == (3, 8)
     assert figure["values"][head][layer] == pytest.approx(nats, rel=1e-4)

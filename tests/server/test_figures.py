@@ -73,7 +73,7 @@ def test_other_formats_views_and_keys_do_not_exist(studio, key):
 def test_a_mean_over_a_set_has_its_figure_too(studio, key, two):
     survey, _ = list(studio.sets.surveying(key, two))[-1]
     data, _ = figures.asked_for(studio, survey, "distance", "svg", {})
-    assert any("mean of 2 pictures" in text for text in texts(data))
+    assert any("mean of 2 images" in text for text in texts(data))
     with pytest.raises(Unknown, match="no average"):
         figures.asked_for(studio, survey, "rollout", "svg", {})
 
@@ -153,7 +153,7 @@ def test_a_trial_over_a_set_has_its_figure(studio, key, two, monkeypatch):
     survey, _ = list(studio.sets.surveying(key, two, protocol="mean"))[-1]
     data, _ = figures.asked_for(studio, survey, "trial", "svg", {"patches_as": "mean", "print.detail": "1"})
     said = texts(data)
-    assert any(text.startswith("Over 2 pictures") for text in said) and "Two classes" in said
+    assert any(text.startswith("Over 2 images") for text in said) and "Two classes" in said
 
 
 def test_a_large_png_is_refused_before_it_is_drawn_and_the_dialog_says_the_same_bound(studio, key):

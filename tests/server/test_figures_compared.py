@@ -80,7 +80,7 @@ def test_the_zip_has_it_of_both_and_looks_at_the_pictures_once(monkeypatch, expe
     with zipfile.ZipFile(io.BytesIO(lessons.everything(studio, first, given))) as archive:
         assert archive.read(f"charts/{NAME}.svg") == expected.svg()
         assert archive.read(f"charts/{NAME}.txt").decode() == expected.caption
-        other = "second/figures/vitviz-compared_vitviz-tiny-30_vitviz-tiny_against-beside.svg"
+        other = "second/charts/vitviz-compared_vitviz-tiny-30_vitviz-tiny_against-beside.svg"
         assert f"depth of {EARLY}" in texts(archive.read(other))
     assert sorted(asked) == ["vitviz-tiny", EARLY], "what its numbers are made from, and nothing more"
 

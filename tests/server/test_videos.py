@@ -122,7 +122,7 @@ def test_components_have_one_basis_for_the_whole_video(studio, key, inspector):
             np.testing.assert_allclose(shares, other.explained_variance_ratio_, atol=1e-5)
     assert abs(scores[0] - scores[1]).max() > 0.1
     made = figures.figure(studio, last, "tokens", {**asked, "opacity": "1"}, PrintStyle(detail=True))
-    assert "at each one basis for the whole video" in made.svg().decode()
+    assert "one basis each for the whole video" in made.svg().decode()
     assert studio.subject(key).fitted is None
     assert len(studio.frames._standing) == 1, "what was looked at for the basis is gone"
 

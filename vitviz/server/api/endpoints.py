@@ -466,9 +466,7 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
         else:
             subject = ViewContext(endpoints._inspector(**values))
         for name in chosen.keys() & tokens:
-            given_token = (
-                "" if chosen[name] is None else str(chosen[name])
-            )  # a program may send the number 0 for "0"
+            given_token = "" if chosen[name] is None else str(chosen[name])  # a program may send the number 0
             chosen[name] = sequential(given_token, subject.grid) if given_token else None
         settings = view.settings(
             {name: str(one) for name, one in chosen.items() if one is not None}, subject.about

@@ -194,10 +194,10 @@ def _short(sentence: str) -> str:
 
 
 def _passed(studio: AnalysisService, told: dict[str, Any], asked: Any) -> Response:
-    """Return a frame's page as JSON, followed by the arrays of the `items` drawn for the previous frame.
+    """Return a frame's page as JSON, followed by its arrays of `items`, those drawn for the previous frame.
 
-    This saves a dozen requests. The body starts with the length of the JSON (4 bytes, little-endian); the
-    JSON lists the arrays in order.
+    The page will need these arrays; sending them at once saves a dozen requests. The body starts with the
+    length of the JSON (4 bytes, little-endian); the JSON lists the arrays in order.
     """
     if not told or not isinstance(asked, dict) or "items" not in asked:
         return JSONResponse(told, headers=PASSING)
