@@ -134,7 +134,7 @@ def test_a_guess_is_drawn_first_and_told_how_far_it_was_off(open_page):
     page = open_page("?sample=coffee&tab=experiment", wait=False)
     ready(page, "experiment")
     view, said = page.locator("#vitviz-experiment"), page.locator("#vitviz-experiment .vv-guess")
-    expect(said).to_contain_text("First draw your guess")
+    expect(said).to_contain_text("Draw your guess over the axes first")
     box = view.locator(".vv-chart").bounding_box()
     page.mouse.move(box["x"] + 70, box["y"] + 40)
     page.mouse.down()
