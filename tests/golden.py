@@ -97,10 +97,10 @@ def variations(view: View, about: Any) -> Iterator[tuple[str, Control | None, di
             yield f"{place}.{number}", control, {control.name: value}
 
 
-def record_views(record: Record, studio: AnalysisService, checkpoint: str) -> None:
+def record_views(record: Record, service: AnalysisService, checkpoint: str) -> None:
     """Record every item of every view."""
-    key = studio.look(studio.pictures.sample(SAMPLE), checkpoint)
-    about = studio.subject(key).about
+    key = service.look(service.pictures.sample(SAMPLE), checkpoint)
+    about = service.subject(key).about
     for number, view in enumerate(VIEWS):
         start = time.monotonic()
         for label, control, given in variations(view, about):
@@ -109,7 +109,7 @@ def record_views(record: Record, studio: AnalysisService, checkpoint: str) -> No
                     continue
                 name = f"{checkpoint} view {number} item {place} setting {label}"
                 try:
-                    array = studio.item(key, view.slug, item.name, given)
+                    array = service.item(key, view.slug, item.name, given)
                 except VitvizError as error:
                     record.texts[name] = [str(error)]
                     continue
@@ -120,9 +120,9 @@ def record_views(record: Record, studio: AnalysisService, checkpoint: str) -> No
         print(f"{checkpoint} {view.slug}: {time.monotonic() - start:.1f} s", flush=True)
 
 
-def record_endpoints(record: Record, studio: AnalysisService, checkpoint: str) -> None:
+def record_endpoints(record: Record, service: AnalysisService, checkpoint: str) -> None:
     """Record the response of every endpoint to its default parameters."""
-    endpoints = Endpoints(studio)
+    endpoints = Endpoints(service)
     functions = [getattr(endpoints, name) for name in PUBLIC if name not in SKIPPED]
     for number, function in enumerate(functions):
         parameters = inspect.signature(function).parameters
@@ -133,9 +133,9 @@ def record_endpoints(record: Record, studio: AnalysisService, checkpoint: str) -
         except VitvizError as error:
             record.texts[name] = [str(error)]
     for number, view in enumerate(answering()):
-        key = studio.look(studio.pictures.sample(SAMPLE), checkpoint)
+        key = service.look(service.pictures.sample(SAMPLE), checkpoint)
         try:
-            found = studio.numbers(key, view.slug, {})
+            found = service.numbers(key, view.slug, {})
         except VitvizError as error:
             record.texts[f"{checkpoint} numbers {number}"] = [str(error)]
             continue
@@ -166,10 +166,10 @@ def record_surveys(record: Record, checkpoint: str) -> None:
 def run() -> Record:
     """Compute everything anew."""
     torch.set_num_threads(1)  # fixes the order of sums
-    record, studio = Record(), AnalysisService(ServiceSettings(device="cpu"))
+    record, service = Record(), AnalysisService(ServiceSettings(device="cpu"))
     for checkpoint in CHECKPOINTS:
-        record_views(record, studio, checkpoint)
-        record_endpoints(record, studio, checkpoint)
+        record_views(record, service, checkpoint)
+        record_endpoints(record, service, checkpoint)
         record_surveys(record, checkpoint)
     return record
 

@@ -318,8 +318,8 @@ def shipped(folder: Path) -> Path:
 
 
 @pytest.fixture
-def dear(monkeypatch):
+def expensive(monkeypatch):
     """Every pass counts as a long one, of an app in the test's own process."""
     from vitviz.server import options
 
-    monkeypatch.setattr(options, "DEAR", 1)
+    monkeypatch.setattr(options, "EXPENSIVE", 1)

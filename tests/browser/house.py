@@ -23,9 +23,9 @@ class RunningApp:
     def __init__(self, *arguments: str):
         options = parse(["--port", str(free_port()), "--device", "cpu", *arguments])
         self.url = f"http://127.0.0.1:{options.port}/"
-        self.studio = AnalysisService(options.settings)
-        self.demo = build(self.studio)
-        launch(self, self.studio, options)
+        self.service = AnalysisService(options.settings)
+        self.demo = build(self.service)
+        launch(self, self.service, options)
 
     def __getattr__(self, name: str):
         if name == "demo":  # not built yet
@@ -46,14 +46,14 @@ class RunningApp:
     @property
     def idle(self) -> bool:
         """Whether nothing waits or runs, no generator is kept, and nobody is making an entry of a cache."""
-        queue, studio = self.demo._queue, self.studio
+        queue, service = self.demo._queue, self.service
         caches = (
-            studio.pictures._pictures,
-            studio.checkpoints._inspectors,
-            studio._traces,
-            studio._drawn,
-            studio.runs._runs,
-            studio.sets._surveys,
+            service.pictures._pictures,
+            service.checkpoints._inspectors,
+            service._traces,
+            service._drawn,
+            service.runs._runs,
+            service.sets._surveys,
         )
         making = any(cache._making for cache in caches)
         return not (len(queue) or self.running or self.demo.app.iterators or making)
@@ -68,12 +68,12 @@ class RunningApp:
             return time.monotonic() - since > 0.5
 
         until(calm)
-        self.studio._traces._entries.clear()
+        self.service._traces._entries.clear()
 
     @contextmanager
     def gate(self, checkpoint: str = "vitviz-tiny"):
         """Holds every forward pass of a checkpoint until it is let through; at the end all go."""
-        forward = self.studio.checkpoints.inspector(checkpoint).forward
+        forward = self.service.checkpoints.inspector(checkpoint).forward
         gate = Gate(forward.run)
         forward.run = gate.forward
         try:

@@ -113,14 +113,14 @@ def test_a_page_closed_in_the_middle_of_a_pass_stops_it_and_the_next_has_one_of_
         sample(page, 2)
         until(lambda: gate.came == 1)
         page.context.close()
-        key = server.studio.pictures.sample("astronaut")
+        key = server.service.pictures.sample("astronaut")
         until(lambda: gate.unwanted)
         gate.let()
         until(lambda: server.idle)
-        assert not server.studio._traces._entries, "nobody waits for it, so it is not made to its end"
+        assert not server.service._traces._entries, "nobody waits for it, so it is not made to its end"
         gate.let()
-        server.studio.look(key, "vitviz-tiny")
-        assert gate.came == 2 and len(server.studio._traces._entries) == 1
+        server.service.look(key, "vitviz-tiny")
+        assert gate.came == 2 and len(server.service._traces._entries) == 1
 
 
 def test_a_page_closed_in_the_middle_of_a_download_ends_it(open_page, server, monkeypatch):
@@ -228,7 +228,7 @@ def test_a_checkpoint_that_is_taken_away_is_missed_only_where_it_is_needed(open_
     open_tab(page, "Rollout")
     address = f"{server.url}gradio_api/vitviz/{(key := ready(page, 'rollout'))}/rollout/map"
     drawn = httpx.get(address).raise_for_status()
-    for cache in (server.studio.checkpoints._inspectors, server.studio._traces):  # put out to make room
+    for cache in (server.service.checkpoints._inspectors, server.service._traces):  # put out to make room
         cache._entries.clear()
     assert httpx.get(address).content == drawn.content, "what has been drawn needs no checkpoint"
 

@@ -15,7 +15,7 @@ from vitviz.traces.samples import samples
 from vitviz.views import VIEWS
 
 LAYERS = 8
-pytestmark = pytest.mark.usefixtures("dear")
+pytestmark = pytest.mark.usefixtures("expensive")
 WAITS = "This view needs the whole forward pass"
 
 
@@ -35,7 +35,7 @@ def held(server):
         came.set()
         assert free.wait(60), "a pass was held and never let go"
 
-    with server.studio.checkpoints.inspector("vitviz-tiny").hook("blocks.3.input", hold):
+    with server.service.checkpoints.inspector("vitviz-tiny").hook("blocks.3.input", hold):
         yield came, free
         free.set()
         until(lambda: server.idle)
@@ -191,7 +191,7 @@ def test_what_is_chosen_meanwhile_stays(open_page, server, held, monkeypatch):
     resize(page, "152")
     assert came.wait(30)
     during = stands(page, "patches", before)
-    monkeypatch.setattr(options, "DEAR", 10**12)  # or what is known would wait for the same turn
+    monkeypatch.setattr(options, "EXPENSIVE", 10**12)  # or what is known would wait for the same turn
     resize(page, "112")
     stands(page, "patches", during)
     expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)

@@ -14,7 +14,7 @@ from vitviz.errors import OutOfMemory
 from vitviz.server import options
 from vitviz.traces.samples import samples
 
-pytestmark = pytest.mark.usefixtures("dear")
+pytestmark = pytest.mark.usefixtures("expensive")
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def test_a_pass_that_fails_after_something_else_was_chosen_says_and_changes_noth
     page = open_page("?size=112")
     before = ready(page, "patches")
     came, free, failed = (threading.Event() for _ in range(3))
-    inspector = server.studio.checkpoints.inspector("vitviz-tiny")
+    inspector = server.service.checkpoints.inspector("vitviz-tiny")
     forward = inspector.forward.run
 
     def fails(model, pixels, *given, **named):
@@ -45,7 +45,7 @@ def test_a_pass_that_fails_after_something_else_was_chosen_says_and_changes_noth
     resize(page, "144")
     during = stands(page, "patches", before)
     assert came.wait(30)  # or there would be nothing to fail
-    monkeypatch.setattr(options, "DEAR", 10**12)
+    monkeypatch.setattr(options, "EXPENSIVE", 10**12)
     resize(page, "112")
     assert stands(page, "patches", during) == before
     expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
@@ -83,7 +83,7 @@ def test_what_a_full_queue_did_not_take_is_asked_for_again(open_page, server):
 def test_where_the_pass_fails_everything_is_as_it_was(open_page, server, monkeypatch):
     page = open_page("?tab=explorer", wait=False)
     before = ready(page, "explorer")
-    inspector, free = server.studio.checkpoints.inspector("vitviz-tiny"), threading.Event()
+    inspector, free = server.service.checkpoints.inspector("vitviz-tiny"), threading.Event()
 
     def fails(*given, **named):
         assert free.wait(60)
@@ -101,7 +101,7 @@ def test_where_the_pass_fails_everything_is_as_it_was(open_page, server, monkeyp
 
 
 def test_what_is_quick_covers_nothing(open_page, server, monkeypatch):
-    monkeypatch.setattr(options, "DEAR", 10**12)
+    monkeypatch.setattr(options, "EXPENSIVE", 10**12)
     page = open_page("?tab=explorer&sample=chelsea", wait=False)
     before = ready(page, "explorer")
     server.forget_traces()

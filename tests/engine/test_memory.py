@@ -98,14 +98,14 @@ def test_a_device_with_memory_of_its_own_has_to_hold_the_model_once(monkeypatch,
 
 
 def test_the_page_keeps_what_it_shows(monkeypatch):
-    studio = AnalysisService(ServiceSettings(device="cpu"))
-    picture = studio.pictures.sample("chelsea")
-    key = studio.look(picture, "vitviz-tiny")
-    before = studio.subject(key).trace
+    service = AnalysisService(ServiceSettings(device="cpu"))
+    picture = service.pictures.sample("chelsea")
+    key = service.look(picture, "vitviz-tiny")
+    before = service.subject(key).trace
     free(monkeypatch, 10**9)
     with pytest.raises(OutOfMemory, match="needs about 2.4 GB, but only 1.0 GB are free"):
-        studio.look(picture, "vit_large_patch16_224.augreg_in21k")
-    assert studio.subject(key).trace is before
+        service.look(picture, "vit_large_patch16_224.augreg_in21k")
+    assert service.subject(key).trace is before
 
 
 def test_a_containers_limit_counts_and_pages_that_can_be_dropped_do_not(tmp_path, monkeypatch):

@@ -28,7 +28,10 @@ from vitviz.views.trial import compute
 
 REAL = torch.cuda.is_available()
 PICTURE, OTHER = vitviz.sample_image("chelsea"), vitviz.sample_image("coffee")
-BOTH, DEAR = [PICTURE, OTHER], {"smallest_part": 1}  # a picture of it costs as much as twenty of the others
+BOTH, EXPENSIVE = (
+    [PICTURE, OTHER],
+    {"smallest_part": 1},
+)  # a picture of it costs as much as twenty of the others
 TAKEN = Ablation(heads=[(1, 1)], mlps=[2], patches=[0, 5])
 
 
@@ -73,7 +76,7 @@ ASKED = {
     "trial": lambda i: vitviz.faithfulness(i, PICTURE, 0, ["ledger", "frozen"], draws=2).curves,
     **{f"map: {name}": lambda i, name=name: vitviz.saliency(i, PICTURE, 0, method=name).map
        for name in vitviz.METHODS},
-    **{f"measure: {name}": lambda i, name=name: vitviz.survey(BOTH[: DEAR.get(name)], i, [name]).sums
+    **{f"measure: {name}": lambda i, name=name: vitviz.survey(BOTH[: EXPENSIVE.get(name)], i, [name]).sums
        for name in MEASURES if name not in ("accuracy", "words")},
     "words": lambda i: vitviz.survey(BOTH, in_words(i), ["words"]).words,
 }  # fmt: skip
@@ -161,7 +164,7 @@ def test_every_print_equals_the_cpus(view, cpu, gpu, few):  # every method is co
             drawn = found[inspector].svg()
         assert drawn.startswith(b"<?xml")
     assert found[gpu].caption == found[cpu].caption
-    same(found[gpu].plate, found[cpu].plate, view.slug, near=1.01 / 255)  # walls are of bytes
+    same(found[gpu].spec, found[cpu].spec, view.slug, near=1.01 / 255)  # walls are of bytes
 
 
 ENDPOINTS = {  # what a program asks beyond the picture, where the defaults take long
@@ -178,9 +181,9 @@ def servers():
     found = {}
     for device, where in (("cpu", nullcontext), ("cuda:0", there)):
         with where():
-            studio = AnalysisService(ServiceSettings(device=device))
-            derived = {view.slug: endpoint(view, Endpoints(studio)) for view in answering()}
-            found[device] = {name: getattr(Endpoints(studio), name) for name in PUBLIC} | derived
+            service = AnalysisService(ServiceSettings(device=device))
+            derived = {view.slug: endpoint(view, Endpoints(service)) for view in answering()}
+            found[device] = {name: getattr(Endpoints(service), name) for name in PUBLIC} | derived
     return found["cpu"], found["cuda:0"]
 
 

@@ -67,8 +67,8 @@ def dots(figure) -> np.ndarray:
     """Where the dots of a figure's only chart lie on its axes, (dot, 2): read off the lines that its file
     draws before it writes each number, first those of the y axis, then those of the x axis.
     """
-    (chart,) = [one for row in figure.plate.rows for one in row if hasattr(one, "series")]
-    svg = replace(figure, plate=replace(figure.plate, rows=((chart,),), notes=())).svg()
+    (chart,) = [one for row in figure.spec.rows for one in row if hasattr(one, "series")]
+    svg = replace(figure, spec=replace(figure.spec, rows=((chart,),), notes=())).svg()
     root = ET.fromstring(svg)
     groups = [node for node in root.iter(f"{SVG}g") if re.match("(line2d|text)_", node.get("id") or "")]
     told = ["".join(group.itertext()).strip().replace("−", "-") for group in groups]
@@ -89,4 +89,4 @@ def dots(figure) -> np.ndarray:
 
 def panels(figure, kind: type = object) -> list:
     """The panels of a figure, row by row, or those of one kind."""
-    return [one for row in figure.plate.rows for one in row if isinstance(one, kind)]
+    return [one for row in figure.spec.rows for one in row if isinstance(one, kind)]

@@ -128,10 +128,10 @@ def test_evidence_grows_by_each_layers_heads_to_the_whole_account(films, inspect
     for layer, frame in enumerate(film.frames):
         heads = account.sources[layer].double().sum(dim=0)[trace.grid.prefix :].numpy()
         so_far += heads.reshape(so_far.shape)
-        np.testing.assert_allclose(frame.plate.rows[0][0].values, so_far, atol=1e-5)
+        np.testing.assert_allclose(frame.spec.rows[0][0].values, so_far, atol=1e-5)
     np.testing.assert_allclose(so_far, account.patches.numpy(), atol=1e-4)
-    most = max(np.abs(frame.plate.rows[0][0].values).max() for frame in film.frames)
-    assert {(one.plate.rows[0][0].scale.low, one.plate.rows[0][0].scale.high) for one in film.frames} == {
+    most = max(np.abs(frame.spec.rows[0][0].values).max() for frame in film.frames)
+    assert {(one.spec.rows[0][0].scale.low, one.spec.rows[0][0].scale.high) for one in film.frames} == {
         (-most, most)
     }
 
@@ -142,7 +142,7 @@ def test_scales_axes_and_places_stand_still_in_every_view(inspector, photo, view
     film = vitviz.animation(view, inspector, photo, detail=True)
     known = []
     for frame in film.frames:
-        panels = [panel for row in frame.plate.rows for panel in row]
+        panels = [panel for row in frame.spec.rows for panel in row]
         known.append(
             [
                 (panel.x, panel.y)
@@ -166,11 +166,11 @@ def test_scales_axes_and_places_stand_still_in_every_view(inspector, photo, view
 def test_a_longer_title_or_note_moves_nothing():
     """The colours of the map and of its scale lie in the same pixels, whatever is said above and below."""
     scale = Scale("viridis", 0.0, 1.0, "Share")
-    plates = [
+    specs = [
         FigureSpec(((Map(title, values=np.eye(3), scale=scale),),), notes=(note,), width=60.0)
         for title, note in (("short", "short"), ("much longer " * 20, "longer still " * 30))
     ]
-    frames = list(map(FrameRenderer(plates, ["1", "2"], WIDTH).__getitem__, range(2)))
+    frames = list(map(FrameRenderer(specs, ["1", "2"], WIDTH).__getitem__, range(2)))
     coloured = [np.ptp(frame.astype(int), axis=2) > 40 for frame in frames]
     assert coloured[0].any() and (coloured[0] == coloured[1]).all()
     assert apart(*frames) > 1

@@ -69,7 +69,7 @@ def likeness(first: list, second: list, depth: int, other: int) -> float:
 
 
 def panels(figure):
-    return [panel for row in figure.plate.rows for panel in row]
+    return [panel for row in figure.spec.rows for panel in row]
 
 
 @pytest.mark.parametrize("against", ["own", "beside"])
@@ -101,7 +101,7 @@ def test_a_colour_for_what_is_no_number_there_is_not(figures):
     alpha = middles(picture(figure.svg(), "panel-1-values"), 9, 9)[..., 3]
     assert (alpha[0] == 0).all() and (alpha[:, 0] == 0).all() and (alpha[1:, 1:] == 255).all()
     assert any("Empty squares: CKA is undefined" in text for text in texts(figure.svg()))
-    assert not any("Empty squares" in str(note) for note in figures(against="own").plate.notes)
+    assert not any("Empty squares" in str(note) for note in figures(against="own").spec.notes)
 
 
 @pytest.mark.parametrize("second", [False, True])
@@ -162,7 +162,7 @@ def test_a_survey_of_ones_own_and_how_sure_it_is(inspector, surveys):
     matrix, _ = panels(figure)
     np.testing.assert_allclose(matrix.values, vitviz.cka(*surveys), atol=1e-6)
     error = analyses.cka_error(*(survey.grams for survey in surveys), "patches").max().item()
-    told = [str(note) for note in figure.plate.notes]
+    told = [str(note) for note in figure.spec.notes]
     assert told == ["Based on 20 images.", f"Standard error: at most ± {error:.3f}."]
     assert "Based on 20 images." in figure.caption and f"Beside it: {EARLY} (–)." in figure.caption
     chart = panels(vitviz.figure("distance", inspector, surveys[0]))[0]
@@ -190,7 +190,7 @@ def test_who_has_no_such_curve_is_named_and_nothing_is_drawn():
 
     gated = inspect(small_model("gated, averaged").float())
     figure = vitviz.figure("compared", gated, detail=True, curve="mlp")
-    assert len(panels(figure)) == 1 and "has no such curve" in str(figure.plate.notes[-1])
+    assert len(panels(figure)) == 1 and "has no such curve" in str(figure.spec.notes[-1])
     assert any("has no such curve" in text for text in texts(figure.svg()))
 
 

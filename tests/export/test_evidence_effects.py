@@ -31,7 +31,7 @@ def test_a_dot_lies_at_its_share_and_its_loss(made, effects, account, part):
     expected = expected[expected[:, 0].argsort()]
     span = np.ptp(expected)
     np.testing.assert_allclose(found, expected, atol=0.005 * span)
-    chart = of(made, part=part).plate.rows[0][1]
+    chart = of(made, part=part).spec.rows[0][1]
     assert chart.x == chart.y and chart.x[0] < expected.min() and chart.x[1] > expected.max()
     line, *_ = chart.series
     np.testing.assert_array_equal(line.x, line.y)
@@ -55,12 +55,12 @@ def test_the_walls_are_losses_and_shares_on_one_scale(made, effects, account):
 
 
 def test_mlps_have_no_wall(made):
-    assert len(of(made, part="mlps").plate.rows) == 1 and len(of(made, part="heads").plate.rows) == 2
+    assert len(of(made, part="mlps").spec.rows) == 1 and len(of(made, part="heads").spec.rows) == 2
 
 
 @pytest.mark.parametrize("part", ["heads", "mlps"])
 def test_the_correlation_and_the_furthest_are_said(made, effects, account, part):
-    notes = " ".join(map(str, of(made, part=part).plate.notes))
+    notes = " ".join(map(str, of(made, part=part).spec.notes))
     alike = getattr(vitviz.analyses.agreement(effects, account), part)
     assert f"Correlation of contribution and drop: {alike:.2f}".replace("-", "−") in notes
     shares, losses = getattr(account, part).double(), getattr(effects, part).double()
@@ -72,11 +72,11 @@ def test_the_correlation_and_the_furthest_are_said(made, effects, account, part)
 
 def test_a_head_that_is_chosen_has_a_frame_in_both_walls(made):
     figure = of(made, part="heads", chosen="5.2")
-    assert [panel.chosen for panel in figure.plate.rows[1]] == [1 * 8 + 4] * 2
+    assert [panel.chosen for panel in figure.spec.rows[1]] == [1 * 8 + 4] * 2
 
 
 def test_without_detail_there_is_the_map_alone(made):
-    assert len(made("evidence", show="effects").plate.rows) == 1
+    assert len(made("evidence", show="effects").spec.rows) == 1
 
 
 def test_of_a_model_without_a_part_it_says_why_not(inspector, photo):

@@ -42,10 +42,10 @@ def test_in_every_format_text_is_text_and_the_scale_has_its_name(made, view, few
         figure = made(view.slug, detail)
         said = texts(figure.svg())
         assert said and all(text.strip() for text in said)
-        scales = [one.scale for row in figure.plate.rows for one in row if getattr(one, "scale", None)]
+        scales = [one.scale for row in figure.spec.rows for one in row if getattr(one, "scale", None)]
         for scale in scales:
             assert str(scale.label) in said
-        for chart in (one for row in figure.plate.rows for one in row if isinstance(one, Chart)):
+        for chart in (one for row in figure.spec.rows for one in row if isinstance(one, Chart)):
             assert str(chart.x_label) in said and str(chart.y_label) in said
         page = pypdfium2.PdfDocument(figure.pdf())[0]
         # numbers of two axes may come as one word
@@ -121,7 +121,7 @@ def test_the_evidence_map_is_even_about_zero_and_its_sum_is_said(made, inspector
     assert (np.abs(found[least] - 240) < 14).all()
     told = f"Logit: {account.total:.3f} of {account.logit:.3f} = {account.patches.sum():.2f} patches "
     assert any(text.startswith(told) for text in texts(svg))
-    account = made("evidence", True).plate.rows[0][1]
+    account = made("evidence", True).spec.rows[0][1]
     assert [name for _, name in account.ticks] == [str(layer + 1) for layer in range(8)]
 
 
@@ -192,7 +192,7 @@ def test_the_name_says_view_checkpoint_and_what_was_set(made):
 
 def test_two_tokens_are_two_and_two_layers_a_range(made):
     figure = made("explorer", pins=(5, 60))
-    assert [panel.marks[0].cell for panel in figure.plate.rows[1]] == [4, 59]  # behind the class token
+    assert [panel.marks[0].cell for panel in figure.spec.rows[1]] == [4, 59]  # behind the class token
     assert "Layers: 2-5" in made("rollout", layers=(2, 5)).caption
 
 
@@ -310,7 +310,7 @@ def test_a_large_photograph_is_drawn_smaller_and_the_crop_stays_in_its_place(
     inspector, trace, photo, monkeypatch
 ):
     def panel(view):
-        return vitviz.figure(view, inspector, trace, picture=photo).plate.rows[0][0]
+        return vitviz.figure(view, inspector, trace, picture=photo).spec.rows[0][0]
 
     whole, crop = panel("rollout"), panel("explorer")
     monkeypatch.setattr(opening, "MAX_DRAWN", 90)

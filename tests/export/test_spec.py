@@ -51,7 +51,7 @@ def test_attention_of_one_head_and_of_their_mean(made, trace, direction, scale):
         high = most.item() if scale == "shared" else line[1:].max().item()
         assert (panel.scale.low, panel.scale.high) == (0.0, pytest.approx(high, rel=1e-4))
         assert panel.marks[0].cell == token - 1
-        notes = " ".join(map(str, figure.plate.notes))
+        notes = " ".join(map(str, figure.spec.notes))
         share = line[1:].sum().item()
         told = f"On patches: {share:.3f}." if direction == "row" else f"from all patches: {share:.3g}."
         assert told in notes and f"class: {line[0].item():.4f}" in notes
@@ -135,7 +135,7 @@ def test_rollout_of_all_layers_of_one_and_of_a_patch(made, trace):
     close(asked.values, vitviz.rollout(trace, query=40), 1e-6)
     assert asked.marks[0].cell == 40
     held = float(vitviz.rollout(trace, query=40).sum())
-    assert f"{held:.2f} of it is on patches" in str(made("rollout", query="40").plate.notes[0])
+    assert f"{held:.2f} of it is on patches" in str(made("rollout", query="40").spec.notes[0])
 
 
 def test_the_account_goes_from_the_start_to_the_logit(made, inspector, trace):

@@ -104,7 +104,7 @@ def test_beside_the_experiment_stands_what_the_model_was_shown(
     figure = made("experiment", True, kind=kind, step=step, draw=draw)
     chart, *shown = panels(figure)
     seen, (tall, wide) = trace.view.picture, trace.grid.patch
-    notes = " | ".join(map(str, figure.plate.notes))
+    notes = " | ".join(map(str, figure.spec.notes))
     if kind == "drop":
         kept = set(analyses.patches_kept(trace.grid, 70, draw).tolist())
         left, black = (one.picture for one in shown)

@@ -118,7 +118,7 @@ def test_the_ranking_has_the_areas_under_the_curves_that_are_drawn(made, found, 
     unit = "" if score == "logit" else " %"
     threshold = f"threshold {mean + reach:.{digits}f}{unit}, 5 % level"
     said = f"mean random gap {mean:.{digits}f}{unit}, {threshold}".replace("-", "−")
-    assert any(said in note for note in figure.plate.notes), said
+    assert any(said in note for note in figure.spec.notes), said
     assert [str(one) for one in table.columns][4:] == [f"Gap ↑{unit}", "SaCo", "Unexplained"]
 
 
@@ -151,10 +151,10 @@ def test_the_file_has_the_curve_where_its_numbers_are(made):
 
     figure = made("trial")
     chart = panels(figure, Chart)[0]
-    plate = replace(figure.plate, rows=((chart,),), notes=(), weights=())
+    spec = replace(figure.spec, rows=((chart,),), notes=(), weights=())
     svg = "{http://www.w3.org/2000/svg}"
     groups = [
-        node for node in ET.fromstring(render(plate)).iter(f"{svg}g")
+        node for node in ET.fromstring(render(spec)).iter(f"{svg}g")
         if re.match("(line2d|text)_", node.get("id") or "")
     ]  # fmt: skip
     told = ["".join(group.itertext()).strip() for group in groups]
@@ -219,7 +219,7 @@ def test_what_does_not_apply_has_its_reason_and_no_line(inspector, trace, monkey
     )
     for detail in (False, True):
         figure = printed(view, subject, read(view, subject, {}), PrintStyle(detail))
-        assert figure.plate.notes[-1] == f"Chefer et al. 2021: {WHY}"
+        assert figure.spec.notes[-1] == f"Chefer et al. 2021: {WHY}"
         assert not any(name == "chefer" for _, name in lines(figure))
         assert not any("Chefer" in row[1] for one in panels(figure, TextTable) for row in one.rows)
 

@@ -81,9 +81,7 @@ def test_over_a_set_methods_stand_with_their_errors(inspector, over, one_by_one,
     assert {str(name) for _, name in chart.y_ticks} <= set(said) and str(chart.y_label) in said
     assert "Removed patches are: black" in said and any(text.startswith("Over 3 images") for text in said)
     alone = of_set(inspector, over)  # what was not tried is not claimed
-    assert "Removed patches are: the model’s mean colour" in alone.plate.notes and not panels(
-        alone, TextTable
-    )
+    assert "Removed patches are: the model’s mean colour" in alone.spec.notes and not panels(alone, TextTable)
 
 
 def test_one_picture_of_a_set_has_no_errors_and_draws_none(inspector):
@@ -94,10 +92,10 @@ def test_one_picture_of_a_set_has_no_errors_and_draws_none(inspector):
     (chart,) = panels(figure, Chart)
     assert not any(series.line for series in chart.series) and figure.png(dpi=150)
     assert not any("±" in text for row in panels(figure, TextTable)[0].rows for text in row)
-    assert str(figure.plate.notes[0]).startswith("One image has no standard error")
+    assert str(figure.spec.notes[0]).startswith("One image has no standard error")
 
 
 def test_who_could_not_be_tried_on_every_picture_is_named(inspector, over):
     refused = {"trial.frozen": Refusal(1, "coffee.png", "This picture has no such map.")}
     figure = of_set(inspector, replace(over, refused=refused))
-    assert any("Frozen linear map" in str(note) and "no such map" in str(note) for note in figure.plate.notes)
+    assert any("Frozen linear map" in str(note) and "no such map" in str(note) for note in figure.spec.notes)

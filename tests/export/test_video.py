@@ -139,13 +139,13 @@ def test_components_are_those_of_all_frames_tokens_at_once(inspector, tmp_path):
     expected = other.transform(tokens).reshape(3, *found[0].map.shape, 3)
     signs = np.sign(other.components_[range(3), abs(other.components_).argmax(axis=1)])
     for one, scores in zip(found, expected * signs, strict=True):
-        singles = [panel.values for panel in one.figure.plate.rows[1]]
+        singles = [panel.values for panel in one.figure.spec.rows[1]]
         np.testing.assert_allclose(np.stack(singles, axis=-1), scores, atol=1e-3)
         shares = [f"{100 * share:.1f} %" for share in other.explained_variance_ratio_]
-        assert all(share in one.figure.plate.notes[0] for share in shares)
+        assert all(share in one.figure.spec.notes[0] for share in shares)
         deviations = np.sqrt(other.explained_variance_)
         colours = 255 / (1 + np.exp(-2 * scores / deviations))
-        assert np.abs(one.figure.plate.rows[0][0].pixels - colours).max() < 0.51
+        assert np.abs(one.figure.spec.rows[0][0].pixels - colours).max() < 0.51
     with pytest.raises(VitvizError, match="one basis for all"):
         next(vitviz.video(path, inspector, "tokens", show="components", basis="all"))
 
@@ -174,7 +174,7 @@ def test_memory_does_not_grow_with_the_frames(inspector, tmp_path):
 def test_a_film_has_every_frame_at_the_videos_pace_under_one_scale(inspector, tmp_path):
     path = filmed(tmp_path / "bars.avi", bars(5), rate=8)
     film = film_of(vitviz.video(path, inspector, size=64))
-    scales = {(one.plate.rows[0][0].scale.low, one.plate.rows[0][0].scale.high) for one in film.frames}
+    scales = {(one.spec.rows[0][0].scale.low, one.spec.rows[0][0].scale.high) for one in film.frames}
     assert len(scales) == 1 and str(film.labels[3]) == "Frame 3, 0.38 s"
     seen, rate = of_mp4(film.file("mp4", 320), tmp_path / "film.mp4")
     assert len(seen) == 5 and rate == 8
@@ -191,8 +191,8 @@ def test_a_films_pictures_are_smaller_and_lie_as_before(inspector, tmp_path):
     whole = np.asarray(vitviz.sample_image("coffee").resize((1280, 720)))
     (frame,) = vitviz.video(filmed(tmp_path / "wide.avi", [whole]), inspector, size=64)
     own, small = (
-        next(panel for row in plate.rows for panel in row if isinstance(panel, Map))
-        for plate in (frame.figure.plate, film_of([frame]).frames[0].plate)
+        next(panel for row in spec.rows for panel in row if isinstance(panel, Map))
+        for spec in (frame.figure.spec, film_of([frame]).frames[0].spec)
     )
     assert own.picture.shape == (720, 1280, 3) and small.picture.shape == (360, 640, 3)
     np.testing.assert_allclose(np.array(small.box) * 2, own.box)

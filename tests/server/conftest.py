@@ -16,13 +16,13 @@ collect_ignore = ["simulated"]
 
 
 @pytest.fixture(scope="module")
-def studio():
+def service():
     return AnalysisService(ServiceSettings(device="cpu"))
 
 
 @pytest.fixture(scope="module")
-def key(studio):
-    return studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
+def key(service):
+    return service.look(service.pictures.sample("coffee"), "vitviz-tiny")
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def undrawn():
 
     def figure(*given):
         made = own(*given)
-        return SimpleNamespace(name=made.name, caption=made.caption, plate=made.plate, svg=lambda: b"<svg/>")
+        return SimpleNamespace(name=made.name, caption=made.caption, spec=made.spec, svg=lambda: b"<svg/>")
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(figures, "figure", figure)

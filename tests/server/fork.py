@@ -23,8 +23,8 @@ for line in sys.stdin:
     if not os.fork():
         os.dup2(os.open(out, os.O_CREAT | os.O_WRONLY), 1)
         os.dup2(1, 2)
-        studio = AnalysisService(parse(arguments).settings)
-        chelsea = studio.pictures.sample("chelsea")
+        service = AnalysisService(parse(arguments).settings)
+        chelsea = service.pictures.sample("chelsea")
         try: exec(code)
         except BaseException: traceback.print_exc()  # whatever it is, it must not go on in the child
         finally: sys.stdout.flush(), os._exit(0)

@@ -19,14 +19,14 @@ QUICK = [view for view in VIEWS if view.slug in ("rollout", "distance")]
 
 
 @pytest.fixture(scope="module")
-def key(studio):
-    return studio.look(studio.pictures.sample("chelsea"), "vitviz-tiny")
+def key(service):
+    return service.look(service.pictures.sample("chelsea"), "vitviz-tiny")
 
 
 @pytest.fixture(scope="module")
-def client(studio):
+def client(service):
     app = FastAPI()
-    app.router.routes.extend(routes(studio))
+    app.router.routes.extend(routes(service))
     return TestClient(app)
 
 
@@ -37,8 +37,8 @@ def array(response) -> np.ndarray:
     )
 
 
-def test_the_page_gets_the_traces_own_numbers(studio, client, key):
-    trace = studio.subject(key).trace
+def test_the_page_gets_the_traces_own_numbers(service, client, key):
+    trace = service.subject(key).trace
     attention = array(client.get(f"/gradio_api/vitviz/{key}/explorer/layer?layer=2"))
     assert attention.dtype == np.float16
     expected = trace.attention(1)
@@ -54,8 +54,8 @@ def test_the_page_gets_the_traces_own_numbers(studio, client, key):
     np.testing.assert_allclose(column, expected[2, :, 7].numpy(), rtol=1e-5)
 
 
-def test_the_wall_is_scaled_alone_and_says_by_what(studio, client, key):
-    trace = studio.subject(key).trace
+def test_the_wall_is_scaled_alone_and_says_by_what(service, client, key):
+    trace = service.subject(key).trace
     wall = array(client.get(f"/gradio_api/vitviz/{key}/explorer/wall?token=5&direction=column"))
     most = array(client.get(f"/gradio_api/vitviz/{key}/explorer/wallmax?token=5&direction=column"))
     assert wall.dtype == np.uint8 and wall.max() == 255
@@ -131,10 +131,10 @@ def test_a_wrong_question_gets_a_sentence(client, key, path, status, said):
     "bug", [KeyError("head"), ValueError("not a sentence"), IndexError("list index"), RuntimeError]
 )
 def test_a_fault_of_ours_is_not_laid_at_the_visitors_door(
-    client, studio, view, bug, monkeypatch, caplog, few
+    client, service, view, bug, monkeypatch, caplog, few
 ):
     """It is logged with its traceback and told as ours, and the picture is as well known as before."""
-    fresh = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny", (64 + 8 * VIEWS.index(view), 64))
+    fresh = service.look(service.pictures.sample("coffee"), "vitviz-tiny", (64 + 8 * VIEWS.index(view), 64))
 
     def broken(*given):
         raise bug
@@ -160,29 +160,29 @@ def test_an_item_that_is_not_what_was_declared_is_a_fault_of_ours(client, key, m
 
 
 @sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
-def test_a_view_that_fails_takes_no_other_away(studio, key, view, monkeypatch, caplog):
+def test_a_view_that_fails_takes_no_other_away(service, key, view, monkeypatch, caplog):
     def broken(*given):
         raise KeyError("a bug")
 
     for method in ("summary", "unsupported"):
-        fresh = studio.look(
-            studio.pictures.sample("rocket"),
+        fresh = service.look(
+            service.pictures.sample("rocket"),
             "vitviz-tiny",
             (64 + 8 * VIEWS.index(view), 64 if method == "summary" else 96),
         )
         with monkeypatch.context() as patch:
             patch.setattr(type(view), method, broken)
             caplog.clear()
-            drawn = {other.slug: figures_of(other, studio, {"key": fresh})[0]["message"] for other in VIEWS}
+            drawn = {other.slug: figures_of(other, service, {"key": fresh})[0]["message"] for other in VIEWS}
         assert drawn.pop(view.slug) == {"text": UNEXPECTED, "values": {}}
         assert set(drawn.values()) == {None}
         (record,) = [record for record in caplog.records if record.name == "vitviz"]
         assert record.exc_info and view.slug in record.getMessage()
 
 
-def test_a_whole_layer_of_many_tokens_is_not_handed_out(studio, client):
-    many = studio.look(
-        studio.pictures.sample("coffee"), "vitviz-tiny", (200, 200)
+def test_a_whole_layer_of_many_tokens_is_not_handed_out(service, client):
+    many = service.look(
+        service.pictures.sample("coffee"), "vitviz-tiny", (200, 200)
     )  # 25 x 25 patches and the class token
     response = client.get(f"/gradio_api/vitviz/{many}/explorer/layer?layer=1")
     assert (
@@ -190,71 +190,73 @@ def test_a_whole_layer_of_many_tokens_is_not_handed_out(studio, client):
     )
     assert len(response.content) < 1_000
     line = array(client.get(f"/gradio_api/vitviz/{many}/explorer/line?layer=1&head=2&token=3"))
-    np.testing.assert_allclose(line, studio.subject(many).trace.attention(0)[1, 3].numpy(), rtol=1e-5)
+    np.testing.assert_allclose(line, service.subject(many).trace.attention(0)[1, 3].numpy(), rtol=1e-5)
 
 
 def test_what_the_weights_alone_decide_is_made_once_for_all_pictures(client, monkeypatch):
     from vitviz import analyses
 
-    studio, made = AnalysisService(ServiceSettings(device="cpu")), []
+    service, made = AnalysisService(ServiceSettings(device="cpu")), []
     for name in ("principal_filters", "position_similarity"):
         true = getattr(analyses, name)
         monkeypatch.setattr(
             analyses, name, lambda *given, name=name, true=true: made.append(name) or true(*given)
         )
     keys, counts = (
-        [studio.look(studio.pictures.sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")],
+        [service.look(service.pictures.sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")],
         [],
     )
     for key in keys:
         for slug in ("filters", "positions"):
-            for item in studio.view(slug).items:
-                studio.item(key, slug, item.name, {})
-            studio.numbers(key, slug, {})
-            studio.summary(key, studio.view(slug))
+            for item in service.view(slug).items:
+                service.item(key, slug, item.name, {})
+            service.numbers(key, slug, {})
+            service.summary(key, service.view(slug))
         counts.append(len(made))
     assert counts[0] == counts[1], "a second picture makes nothing again"
     steps = len(
-        list(studio.checkpoints.inspector("vitviz-tiny").position_tables((112, 112)))
+        list(service.checkpoints.inspector("vitviz-tiny").position_tables((112, 112)))
     )  # ends of a film's colours
     assert made.count("principal_filters") == 1 and made.count("position_similarity") == 1 + steps
 
 
-def test_pictures_come_at_the_uploads_own_and_at_the_models_size(studio, client, key):
+def test_pictures_come_at_the_uploads_own_and_at_the_models_size(service, client, key):
     from PIL import Image
 
     upload = Image.open(io.BytesIO(client.get(f"/gradio_api/vitviz/{key}/picture/upload").content))
     model = Image.open(io.BytesIO(client.get(f"/gradio_api/vitviz/{key}/picture/input").content))
     assert upload.size == (451, 300)
-    np.testing.assert_array_equal(np.asarray(model), studio.subject(key).trace.view.picture)
+    np.testing.assert_array_equal(np.asarray(model), service.subject(key).trace.view.picture)
 
 
-def test_a_trace_that_was_put_out_is_made_again(key, studio):
+def test_a_trace_that_was_put_out_is_made_again(key, service):
     small = AnalysisService(ServiceSettings(device="cpu", trace_cache=1))
     first = small.look(small.pictures.sample("chelsea"), "vitviz-tiny")
     small.look(small.pictures.sample("coffee"), "vitviz-tiny")
     again = small.subject(first).trace
-    torch.testing.assert_close(again.logits, studio.subject(key).trace.logits)
+    torch.testing.assert_close(again.logits, service.subject(key).trace.logits)
 
 
-def test_numbers_of_one_picture_are_not_handed_out_for_another(studio, key):
-    other = studio.look(studio.pictures.sample("rocket"), "vitviz-tiny")
+def test_numbers_of_one_picture_are_not_handed_out_for_another(service, key):
+    other = service.look(service.pictures.sample("rocket"), "vitviz-tiny")
     for slug, name in (
         ("rollout", "map"),
         ("explorer", "wall"),
         ("distance", "distance"),
         ("patches", "norms"),
     ):
-        assert not np.array_equal(studio.item(key, slug, name, {}), studio.item(other, slug, name, {})), slug
+        assert not np.array_equal(service.item(key, slug, name, {}), service.item(other, slug, name, {})), (
+            slug
+        )
 
 
 def test_a_page_of_a_film_loads_none_of_its_other_steps(monkeypatch):
-    studio, loaded = AnalysisService(ServiceSettings(device="cpu")), []
-    load = studio.checkpoints.inspector
+    service, loaded = AnalysisService(ServiceSettings(device="cpu")), []
+    load = service.checkpoints.inspector
     monkeypatch.setattr(
-        studio.checkpoints, "inspector", lambda name, *more: (loaded.append(name), load(name, *more))[1]
+        service.checkpoints, "inspector", lambda name, *more: (loaded.append(name), load(name, *more))[1]
     )
-    key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
+    key = service.look(service.pictures.sample("coffee"), "vitviz-tiny")
     for view in VIEWS:
-        value(studio, key, view)
+        value(service, key, view)
     assert set(loaded) == {"vitviz-tiny"}

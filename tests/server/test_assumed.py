@@ -29,20 +29,20 @@ def weights(tmp_path_factory):
 
 
 @pytest.fixture
-def studio(weights):
+def service(weights):
     return AnalysisService(ServiceSettings(device="cpu", weights=weights, keeps=True))
 
 
 @pytest.fixture
-def small_studio(tmp_path):
+def small_service(tmp_path):
     """The same of a file whose passes take a fiftieth."""
     saved(small(), tmp_path / "mine.safetensors")
     return AnalysisService(ServiceSettings(device="cpu", weights=tmp_path, keeps=True))
 
 
-def test_every_choice_has_the_answer_that_it_would_give(studio):
-    key = studio.look(studio.pictures.sample("chelsea"), "mine.safetensors")
-    form = assumed.answered(studio, {"key": key})
+def test_every_choice_has_the_answer_that_it_would_give(service):
+    key = service.look(service.pictures.sample("chelsea"), "mine.safetensors")
+    form = assumed.answered(service, {"key": key})
     assert form["answered"] and form["keeps"] and form["said"] == ""
     items = {item["name"]: item for item in form["items"]}
     asked = ["pool", "block", "normalisation", "crop_pct", "interpolation", "activation", "epsilon"]
@@ -51,50 +51,50 @@ def test_every_choice_has_the_answer_that_it_would_give(studio):
     assert known == ["ImageNet's", "one half", "CLIP's", "CIFAR-10's", "none"]
     half = items["normalisation"]["choices"][1]
     name = assumed.name_with("mine.safetensors", half["text"])
-    trace = studio.subject(studio.look(studio.pictures.sample("chelsea"), name)).trace
+    trace = service.subject(service.look(service.pictures.sample("chelsea"), name)).trace
     assert half["answer"] == pytest.approx(trace.top(1)[0])
     assert items["normalisation"]["choices"][0]["answer"][1] > 0.4  # ImageNet's, which are DeiT's own
     assert json.dumps(form)
 
 
-def test_what_is_said_is_asked_no_more_and_stands_in_link_and_files(small_studio):
-    studio = small_studio
+def test_what_is_said_is_asked_no_more_and_stands_in_link_and_files(small_service):
+    service = small_service
     name = assumed.name_with(
         "mine.safetensors", "heads=2&mean=0.485%2C0.456%2C0.406&std=0.229,0.224,0.225&epsilon=1e-6"
     )
-    key = studio.look(studio.pictures.sample("coffee"), name)
-    form = assumed.form_value(studio.checkpoints.inspector(name), None, keeps=False)
+    key = service.look(service.pictures.sample("coffee"), name)
+    form = assumed.form_value(service.checkpoints.inspector(name), None, keeps=False)
     assert [item["name"] for item in form["items"]] == [
         "pool", "block", "crop_pct", "interpolation", "activation"
     ]  # fmt: skip
     assert not form["keeps"] and "epsilon=1e-06" in form["said"]
     assert links.read({"checkpoint": name}).checkpoint == name
-    archive = zipfile.ZipFile(io.BytesIO(lessons.everything(studio, key, {})))
+    archive = zipfile.ZipFile(io.BytesIO(lessons.everything(service, key, {})))
     about = json.loads(archive.read("settings.json"))["checkpoint"]
     assert about["name"] == name and about["assumed"] == [item["taken"] for item in form["items"]]
     rollout = np.load(io.BytesIO(archive.read("numbers/rollout.npz")))
     assert str(rollout["assumed"]) == " ".join(about["assumed"]) and str(rollout["checkpoint"]) == name
 
 
-def test_one_checkpoint_marks_the_page_that_shows_two(studio):
+def test_one_checkpoint_marks_the_page_that_shows_two(service):
     form = assumed.form_value(
-        studio.checkpoints.inspector("mine.safetensors?heads=3"),
-        studio.checkpoints.inspector("mine.safetensors"),
+        service.checkpoints.inspector("mine.safetensors?heads=3"),
+        service.checkpoints.inspector("mine.safetensors"),
         True,
     )
     assert {"name": "normalisation"} in form["second"]
 
 
 @pytest.mark.parametrize("text", ["heads=5", "heads=-1", "colour=red", "mean=1e999", "heads=3&heads=6"])
-def test_what_a_stranger_says_is_checked(studio, text):
+def test_what_a_stranger_says_is_checked(service, text):
     with pytest.raises(VitvizError):
-        studio.look(studio.pictures.sample("coffee"), assumed.name_with("mine.safetensors", text))
+        service.look(service.pictures.sample("coffee"), assumed.name_with("mine.safetensors", text))
 
 
 def test_a_site_that_offers_few_checkpoints_offers_no_others_by_a_question_mark(weights):
-    studio = AnalysisService(ServiceSettings(device="cpu", weights=weights, allowed=("other",)))
+    service = AnalysisService(ServiceSettings(device="cpu", weights=weights, allowed=("other",)))
     with pytest.raises(CheckpointError, match="offers only other"):
-        studio.checkpoints.inspector("mine.safetensors?heads=3")
+        service.checkpoints.inspector("mine.safetensors?heads=3")
 
 
 @pytest.fixture
@@ -141,18 +141,18 @@ def test_an_answer_is_kept_on_ones_own_machine_alone(weights, tmp_path):
     shared_site = AnalysisService(ServiceSettings(device="cpu", weights=tmp_path))
     with pytest.raises(CheckpointError, match="server is shared"):
         assumed.keep(shared_site, "mine.safetensors?heads=3")
-    studio = AnalysisService(ServiceSettings(device="cpu", weights=tmp_path, keeps=True))
-    assert studio.checkpoints.inspector("mine.safetensors").checkpoint.assumed
-    assert assumed.keep(studio, "mine.safetensors?mean=0.5,0.5,0.5&std=0.5,0.5,0.5") == "mine.safetensors"
-    again = studio.checkpoints.inspector("mine.safetensors")
+    service = AnalysisService(ServiceSettings(device="cpu", weights=tmp_path, keeps=True))
+    assert service.checkpoints.inspector("mine.safetensors").checkpoint.assumed
+    assert assumed.keep(service, "mine.safetensors?mean=0.5,0.5,0.5&std=0.5,0.5,0.5") == "mine.safetensors"
+    again = service.checkpoints.inspector("mine.safetensors")
     assert again.checkpoint.assumed == () and not again.checkpoint.replaced
     assert again.preprocessing.mean == (0.5, 0.5, 0.5) and again.labels[285] == "Egyptian cat"
     assert vitviz.load(path, device="cpu").preprocessing == again.preprocessing
 
 
-def test_answers_to_an_older_form_do_not_ask_again_what_was_answered_meanwhile(small_studio, monkeypatch):
-    studio = small_studio
-    listeners = {one.api_name: one.fn for one in build(studio).fns.values()}
+def test_answers_to_an_older_form_do_not_ask_again_what_was_answered_meanwhile(small_service, monkeypatch):
+    service = small_service
+    listeners = {one.api_name: one.fn for one in build(service).fns.values()}
     asked = gr.Request(query_params={"checkpoint": "mine.safetensors"}, headers={})
     state = listeners["first"]({}, {}, asked)[0]
     real = assumed.answered

@@ -16,24 +16,24 @@ from vitviz.views.tokens import RepresentationsView
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
-def test_tokens_are_told_by_name_or_as_patches_from_0(studio, key):
+def test_tokens_are_told_by_name_or_as_patches_from_0(service, key):
     given = {"explorer.token": "1", "explorer.pins": "0.196", "tour.token": "0"}
-    archive = opened(lessons.everything(studio, key, given))
+    archive = opened(lessons.everything(service, key, given))
     views = json.loads(archive.read("settings.json"))["views"]
     assert views["explorer"]["token"] == 0 and views["explorer"]["pins"] == ["class", 195]
     assert views["tour"]["token"] == "class"
     explorer = numbers(archive, "explorer")
     assert str(explorer["setting_token"]) == "0" and str(explorer["setting_pins"]) == "['class', 195]"
     assert explorer["queries"].tolist() == ["0", "class", "195"]
-    weights = studio.subject(key).trace.attention(views["explorer"]["layer"] - 1)
+    weights = service.subject(key).trace.attention(views["explorer"]["layer"] - 1)
     assert np.allclose(explorer["attention"][2], weights[:, 1 + 195].numpy())  # the last patch asks
 
 
-def test_the_readme_says_how_each_array_counts(studio, key):
+def test_the_readme_says_how_each_array_counts(service, key):
     """Every array by name, with as many axes as it has, each as long as what it counts."""
-    archive = opened(lessons.everything(studio, key, {}))
+    archive = opened(lessons.everything(service, key, {}))
     text = archive.read("README.txt").decode()
-    trace = studio.subject(key).trace
+    trace = service.subject(key).trace
     grid, heads = trace.grid, trace.layers[0].heads
     long = {
         "layer": len(trace.layers), "depth": len(trace.layers) + 1, "head": heads,
@@ -42,7 +42,7 @@ def test_the_readme_says_how_each_array_counts(studio, key):
         "key": grid.tokens, "prefix": grid.prefix,
         "width": trace.tokens[0].shape[1], "class": len(trace.logits),
     }  # fmt: skip
-    assert f"patch 0 stands at index {grid.prefix}" in text
+    assert f"patch 0 is at index {grid.prefix}" in text
     left_out = json.loads(archive.read("settings.json"))["left_out"]
     for view in VIEWS:
         if f"numbers/{view.slug}.npz" not in archive.namelist():
@@ -59,8 +59,8 @@ def test_the_readme_says_how_each_array_counts(studio, key):
             )  # fmt: skip
 
 
-def test_an_endpoint_takes_a_patch_as_text_or_as_a_number_and_refuses_all_else(studio):
-    ask = endpoint(RepresentationsView(), Endpoints(studio))
+def test_an_endpoint_takes_a_patch_as_text_or_as_a_number_and_refuses_all_else(service):
+    ask = endpoint(RepresentationsView(), Endpoints(service))
     number, text, middle = (ask("coffee", token=token)["similarity"] for token in (0, "0", ""))
     assert number == text != middle
     for strange in ([1], {"a": 1}, 1.5, "-1", "2" * 400, "2" * 5000, "\ud800"):

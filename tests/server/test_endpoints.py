@@ -21,12 +21,12 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def endpoints(studio):
-    return Endpoints(studio)
+def endpoints(service):
+    return Endpoints(service)
 
 
-def test_these_endpoints_are_public_and_no_others(studio):
-    info = build(studio).get_api_info()
+def test_these_endpoints_are_public_and_no_others(service):
+    info = build(service).get_api_info()
     derived = [view.slug for view in answering()]
     assert (
         set(info["named_endpoints"]) == {f"/{name}" for name in (*PUBLIC, *derived)}

@@ -29,10 +29,12 @@ def numbers(archive: zipfile.ZipFile, slug: str):
     return np.load(io.BytesIO(archive.read(f"numbers/{slug}.npz")))
 
 
-def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(studio, key, trace):
+def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(service, key, trace):
     archive = opened(
         lessons.everything(
-            studio, key, {"rollout.fusion": "max", "rollout.residual": "0.8", "distance.rows": "renormalised"}
+            service,
+            key,
+            {"rollout.fusion": "max", "rollout.residual": "0.8", "distance.rows": "renormalised"},
         )
     )
     rollout = numbers(archive, "rollout")
@@ -65,17 +67,17 @@ def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(studio, ke
         )
 
 
-def test_without_a_token_it_is_the_patch_in_the_middle_as_on_the_page(studio, key):
-    views = json.loads(opened(lessons.everything(studio, key, {})).read("settings.json"))["views"]
+def test_without_a_token_it_is_the_patch_in_the_middle_as_on_the_page(service, key):
+    views = json.loads(opened(lessons.everything(service, key, {})).read("settings.json"))["views"]
     assert views["explorer"]["token"] == views["tour"]["token"] == 7 * 14 + 7
-    archive = opened(lessons.everything(studio, key, {"explorer.token": "3"}))
+    archive = opened(lessons.everything(service, key, {"explorer.token": "3"}))
     views = json.loads(archive.read("settings.json"))["views"]
     assert (views["explorer"]["token"], views["tour"]["token"]) == (2, 105)
 
 
-def test_the_pictures_are_those_of_the_page(studio, key):
-    subject = studio.subject(key)
-    archive = opened(lessons.everything(studio, key, {"rollout.overlay": "paper", "rollout.smooth": "off"}))
+def test_the_pictures_are_those_of_the_page(service, key):
+    subject = service.subject(key)
+    archive = opened(lessons.everything(service, key, {"rollout.overlay": "paper", "rollout.smooth": "off"}))
     assert (np.asarray(Image.open(archive.open("input.png"))) == subject.trace.view.picture).all()
     assert Image.open(archive.open("upload.jpg")).size == subject.trace.view.upload
     drawn = vitviz.overlay(
@@ -88,8 +90,8 @@ def test_the_pictures_are_those_of_the_page(studio, key):
     assert (np.asarray(Image.open(archive.open("rollout-overlay.png"))) == drawn).all()
 
 
-def test_the_chart_needs_no_other_file_and_has_the_numbers(studio, key):
-    page = studio.file(key, "distance", "figure.html", {"form": "sorted"}).decode()
+def test_the_chart_needs_no_other_file_and_has_the_numbers(service, key):
+    page = service.file(key, "distance", "figure.html", {"form": "sorted"}).decode()
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page), "the page asks for another file"
     (told,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     told = json.loads(told)
@@ -99,15 +101,15 @@ def test_the_chart_needs_no_other_file_and_has_the_numbers(studio, key):
     )
     chart, expected = (
         json.loads(base64.b64decode(part["data"])),
-        vitviz.attention_distance(studio.subject(key).trace),
+        vitviz.attention_distance(service.subject(key).trace),
     )
     for series, row in zip(chart["series"], expected.sort(dim=1).values, strict=True):
         np.testing.assert_allclose(series["y"], row.numpy(), rtol=1e-4)
 
 
-def test_the_table_has_a_line_for_each_head(studio, key):
-    lines = list(csv.DictReader(io.StringIO(studio.file(key, "distance", "numbers.csv", {}).decode())))
-    expected = vitviz.attention_distance(studio.subject(key).trace).numpy()
+def test_the_table_has_a_line_for_each_head(service, key):
+    lines = list(csv.DictReader(io.StringIO(service.file(key, "distance", "numbers.csv", {}).decode())))
+    expected = vitviz.attention_distance(service.subject(key).trace).numpy()
     assert len(lines) == expected.size
     for line in lines:
         assert np.float32(line["distance_px"]) == expected[int(line["layer"]) - 1, int(line["head"]) - 1]
@@ -115,9 +117,11 @@ def test_the_table_has_a_line_for_each_head(studio, key):
 
 
 @sweep("alone", [0, 1, 8], quick=[1])
-def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the_pages_do(studio, key, alone):
-    subject = studio.subject(key)
-    archive = opened(lessons.everything(studio, key, {"rollout.alone": str(alone)}))
+def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the_pages_do(
+    service, key, alone
+):
+    subject = service.subject(key)
+    archive = opened(lessons.everything(service, key, {"rollout.alone": str(alone)}))
     assert json.loads(archive.read("settings.json"))["views"]["rollout"]["alone"] == alone
     found = np.asarray(Image.open(archive.open("rollout-overlay.png")))
     values = (
@@ -125,7 +129,7 @@ def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the
         if alone
         else vitviz.rollout(subject.trace).numpy()
     )
-    settings = studio.view("rollout").settings({}, subject.about)
+    settings = service.view("rollout").settings({}, subject.about)
     expected = vitviz.overlay(
         np.asarray(vitviz.sample_image("coffee")),
         values,
@@ -137,8 +141,8 @@ def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the
     assert (found == expected).all()
 
 
-def test_every_view_is_in_it_with_its_files_settings_and_words(studio, key):
-    archive = opened(lessons.everything(studio, key, {}))
+def test_every_view_is_in_it_with_its_files_settings_and_words(service, key):
+    archive = opened(lessons.everything(service, key, {}))
     names, about = set(archive.namelist()), json.loads(archive.read("settings.json"))["views"]
     readme = archive.read("README.txt").decode()
     assert [view.slug for view in VIEWS if view.on_request] == ["trial", "experiment"]
@@ -151,7 +155,10 @@ def test_every_view_is_in_it_with_its_files_settings_and_words(studio, key):
         assert f"{view.title}: {view.words.what}" in readme
         assert archive.read(f"numbers/{view.slug}.npz")[:4] == b"PK\x03\x04"
         for file in view.files:
-            data, alone = archive.read(f"{view.slug}-{file.name}"), studio.file(key, view.slug, file.name, {})
+            data, alone = (
+                archive.read(f"{view.slug}-{file.name}"),
+                service.file(key, view.slug, file.name, {}),
+            )
             first, second = (
                 re.sub(rb"[0-9a-f]{8}-[0-9a-f-]{27}", b"", one) for one in (data, alone)
             )  # the id of Plotly's element
@@ -160,33 +167,33 @@ def test_every_view_is_in_it_with_its_files_settings_and_words(studio, key):
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("slug", ["experiment", "trial"])
-def test_what_takes_long_comes_along_once_the_view_itself_has_found_it(studio, slug, few):
-    key = studio.look(studio.pictures.sample("rocket"), "vitviz-tiny")
+def test_what_takes_long_comes_along_once_the_view_itself_has_found_it(service, slug, few):
+    key = service.look(service.pictures.sample("rocket"), "vitviz-tiny")
     given = {"experiment": {"kind": "shuffle"}, "trial": {"patches_as": "mean"}}[slug]
     asked = {f"{slug}.{name}": value for name, value in given.items()}
     part = {"experiment": ("point", {"step": "1"}), "trial": ("tried", {"method": "ledger"})}[slug]
-    studio.item(key, slug, part[0], given | part[1])  # what has been begun is not whole
-    before = opened(lessons.everything(studio, key, asked))
+    service.item(key, slug, part[0], given | part[1])  # what has been begun is not whole
+    before = opened(lessons.everything(service, key, asked))
     assert json.loads(before.read("settings.json"))["left_out"][slug] == lessons.ON_REQUEST
-    with np.load(io.BytesIO(studio.numbers(key, slug, given))) as file:
+    with np.load(io.BytesIO(service.numbers(key, slug, given))) as file:
         expected = {name: file[name] for name in file.files}
-    archive = opened(lessons.everything(studio, key, asked))
+    archive = opened(lessons.everything(service, key, asked))
     found = numbers(archive, slug)
     assert set(found.files) == set(expected)
     assert all(np.array_equal(found[one], expected[one], equal_nan=expected[one].dtype.kind == "f")
                for one in expected)  # fmt: skip
     assert slug not in json.loads(archive.read("settings.json"))["left_out"]
     printed = [name for name in archive.namelist() if name.startswith(f"figures/vitviz-{slug}")]
-    assert len(printed) == 2 * studio.view(slug).printable
-    other = opened(lessons.everything(studio, key, {}))  # with other settings nothing is known
+    assert len(printed) == 2 * service.view(slug).printable
+    other = opened(lessons.everything(service, key, {}))  # with other settings nothing is known
     assert json.loads(other.read("settings.json"))["left_out"][slug] == lessons.ON_REQUEST
 
 
-def test_a_view_that_does_not_exist_is_left_out_with_the_reason(studio, key, monkeypatch):
+def test_a_view_that_does_not_exist_is_left_out_with_the_reason(service, key, monkeypatch):
     monkeypatch.setattr(
         PositionsView, "unsupported", lambda self, subject: "It turns queries and keys instead."
     )
-    archive = opened(lessons.everything(studio, key, {}))
+    archive = opened(lessons.everything(service, key, {}))
     assert "numbers/positions.npz" not in archive.namelist()
     assert json.loads(archive.read("settings.json"))["left_out"] == {
         "positions": "It turns queries and keys instead.",
@@ -207,11 +214,11 @@ def test_a_view_that_does_not_exist_is_left_out_with_the_reason(studio, key, mon
         ({"survey.rollout": "unknown"}, KeyError),
     ],
 )
-def test_what_does_not_fit_is_refused(studio, key, given, error):
+def test_what_does_not_fit_is_refused(service, key, given, error):
     with pytest.raises(error):
-        lessons.everything(studio, key, given)
+        lessons.everything(service, key, given)
     with pytest.raises(KeyError):
-        lessons.everything(studio, "no such key", {})
+        lessons.everything(service, "no such key", {})
 
 
 def test_a_checkpoints_name_is_safe_as_a_file_name():
@@ -220,9 +227,9 @@ def test_a_checkpoints_name_is_safe_as_a_file_name():
 
 
 @pytest.mark.parametrize(("name", "written"), [("=cmd()", "'=cmd()"), ("+1", "'+1"), ("vit", "vit")])
-def test_a_checkpoints_name_is_no_formula_in_a_table(studio, key, name, written):
-    trace = replace(studio.subject(key).trace, checkpoint=name)
-    view = studio.view("distance")
-    subject = ViewContext(studio.checkpoints.inspector("vitviz-tiny"), trace)
+def test_a_checkpoints_name_is_no_formula_in_a_table(service, key, name, written):
+    trace = replace(service.subject(key).trace, checkpoint=name)
+    view = service.view("distance")
+    subject = ViewContext(service.checkpoints.inspector("vitviz-tiny"), trace)
     table = view.file(subject, "numbers.csv", view.settings({}, subject.about)).decode()
     assert {line["checkpoint"] for line in csv.DictReader(io.StringIO(table))} == {written}

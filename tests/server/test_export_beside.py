@@ -14,61 +14,61 @@ from vitviz.server.api import lessons
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
-def test_an_average_on_the_screen_is_the_one_in_the_files(studio, key, two):
-    survey, measured = list(studio.sets.surveying(key, two))[-1]
-    archive = opened(lessons.everything(studio, key, {"survey.distance": survey}))
+def test_an_average_on_the_screen_is_the_one_in_the_files(service, key, two):
+    survey, measured = list(service.sets.surveying(key, two))[-1]
+    archive = opened(lessons.everything(service, key, {"survey.distance": survey}))
     found = numbers(archive, "distance")
     assert (
         np.array_equal(found["distance"], measured.distances.distance.numpy()) and int(found["pictures"]) == 2
     )
-    chart = studio.item(survey, "distance", "chart", {}).tobytes()  # its title says of how many it is
+    chart = service.item(survey, "distance", "chart", {}).tobytes()  # its title says of how many it is
     title = json.loads(chart)["title"]
     assert (title["text"], title["values"]["count"]) == ("{checkpoint}, mean of {count} images", 2)
     assert base64.b64encode(chart).decode() in archive.read("distance-figure.html").decode()
     assert ",2,plain," in archive.read("distance-numbers.csv").decode()
     assert "rollout" in numbers(archive, "rollout"), "the other views stay with the picture"
     with pytest.raises(KeyError):
-        studio.numbers(survey, "rollout", {})
+        service.numbers(survey, "rollout", {})
 
 
-def test_an_average_is_made_at_the_input_size_in_view(studio, key, tmp_path):
+def test_an_average_is_made_at_the_input_size_in_view(service, key, tmp_path):
     vitviz.sample_image("coffee").save(path := tmp_path / "coffee.png")
-    small = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny", (56, 56))
-    _, measured = list(studio.sets.surveying(small, [str(path)]))[-1]
-    assert measured.grid == studio.subject(small).trace.grid
+    small = service.look(service.pictures.sample("coffee"), "vitviz-tiny", (56, 56))
+    _, measured = list(service.sets.surveying(small, [str(path)]))[-1]
+    assert measured.grid == service.subject(small).trace.grid
     np.testing.assert_allclose(
-        measured.distances.distance, vitviz.attention_distance(studio.subject(small).trace), atol=1e-4
+        measured.distances.distance, vitviz.attention_distance(service.subject(small).trace), atol=1e-4
     )
 
 
-def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(studio, key):
-    beside = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny@0")
+def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(service, key):
+    beside = service.look(service.pictures.sample("coffee"), "vitviz-tiny@0")
     archive = opened(
         lessons.everything(
-            studio, key, {"second": beside, "rollout.fusion": "max", "second.rollout.fusion": "min"}
+            service, key, {"second": beside, "rollout.fusion": "max", "second.rollout.fusion": "min"}
         )
     )
     about = json.loads(archive.read("second/settings.json"))
     assert about["checkpoint"]["name"] == "vitviz-tiny@0" and about["views"]["rollout"]["fusion"] == "min"
     with np.load(io.BytesIO(archive.read("second/numbers/rollout.npz"))) as file:
-        expected = vitviz.rollout(studio.subject(beside).trace, fusion="min").numpy()
+        expected = vitviz.rollout(service.subject(beside).trace, fusion="min").numpy()
         assert np.array_equal(file["rollout"].reshape(expected.shape), expected)
     assert json.loads(archive.read("settings.json"))["views"]["rollout"]["fusion"] == "max"
     assert len([name for name in archive.namelist() if name.startswith("second/")]) >= 8
 
 
-def test_what_is_of_both_checkpoints_is_of_both_in_the_zip_too(studio, key):
-    beside = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny@300")
+def test_what_is_of_both_checkpoints_is_of_both_in_the_zip_too(service, key):
+    beside = service.look(service.pictures.sample("coffee"), "vitviz-tiny@300")
     both = {"tokens.show": "components", "tokens.basis": "beside", "compared.against": "beside"}
     given = {"second": beside, **both, **{f"second.{name}": value for name, value in both.items()}}
-    archive = opened(lessons.everything(studio, key, given))
-    for folder, pair in (("", studio.runs.pair(key, beside)), ("second/", studio.runs.pair(beside, key))):
+    archive = opened(lessons.everything(service, key, given))
+    for folder, pair in (("", service.runs.pair(key, beside)), ("second/", service.runs.pair(beside, key))):
         for slug, name, asked in (
             ("tokens", "components", {"show": "components", "basis": "beside"}),
             ("compared", "cka", {"against": "beside"}),
         ):
             with (
                 np.load(io.BytesIO(archive.read(f"{folder}numbers/{slug}.npz"))) as found,
-                np.load(io.BytesIO(studio.numbers(pair, slug, asked))) as expected,
+                np.load(io.BytesIO(service.numbers(pair, slug, asked))) as expected,
             ):
                 np.testing.assert_array_equal(found[name], expected[name])

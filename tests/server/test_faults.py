@@ -16,16 +16,16 @@ from vitviz.server.services.analysis_service import AnalysisService, ServiceSett
 
 
 def test_a_link_to_a_checkpoint_that_breaks_opens_the_page_with_a_sentence(monkeypatch, caplog):
-    studio = AnalysisService(ServiceSettings(device="cpu"))
-    real = studio.checkpoints.inspector
+    service = AnalysisService(ServiceSettings(device="cpu"))
+    real = service.checkpoints.inspector
 
     def inspector(name, progress=None):
         if name == "broken":
             raise KeyError(("a", 3))
         return real(name, progress)
 
-    monkeypatch.setattr(studio.checkpoints, "inspector", inspector)
-    demo = build(studio)
+    monkeypatch.setattr(service.checkpoints, "inspector", inspector)
+    demo = build(service)
     (first,) = [fn.fn for fn in demo.fns.values() if fn.api_name == "first"]
     page = first({}, {}, gr.Request(query_params={"checkpoint": "broken"}, headers={}))
     said = [one for one in page if isinstance(one, dict)]
@@ -50,8 +50,8 @@ def test_a_port_that_is_taken_is_a_sentence(tmp_path):
 
 
 @pytest.mark.parametrize("view", answering(), ids=lambda view: view.slug)
-def test_an_endpoint_of_pictures_asks_for_one(studio, view):
-    asked = _as_gradio_error(endpoint(view, Endpoints(studio)))
+def test_an_endpoint_of_pictures_asks_for_one(service, view):
+    asked = _as_gradio_error(endpoint(view, Endpoints(service)))
     if "image" in inspect.signature(asked).parameters:
         with pytest.raises(gr.Error, match="not uploaded here"):
             asked(None)

@@ -31,15 +31,15 @@ def credited(caption: str) -> str:
     return caption.replace(f"Photograph: {size}", f"Photograph: {title}, {size}")
 
 
-def test_an_address_gives_what_python_gives(studio, key, expected):
-    data, name = figures.asked_for(studio, key, "rollout", "svg", {"fusion": "max"})
+def test_an_address_gives_what_python_gives(service, key, expected):
+    data, name = figures.asked_for(service, key, "rollout", "svg", {"fusion": "max"})
     assert data == expected.svg() and name == "vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg"
-    data, _ = figures.asked_for(studio, key, "rollout", "txt", {"fusion": "max"})
+    data, _ = figures.asked_for(service, key, "rollout", "txt", {"fusion": "max"})
     assert data.decode() == credited(expected.caption)
     asked = {"fusion": "max", "print.width": "100", "print.dpi": "150", "print.detail": "1"}
-    data, name = figures.asked_for(studio, key, "rollout", "png", asked)
+    data, name = figures.asked_for(service, key, "rollout", "png", asked)
     assert Image.open(io.BytesIO(data)).width == round(100 / 25.4 * 150) and "_detail_" in name
-    data, _ = figures.asked_for(studio, key, "rollout", "svg", {"print.lang": "ko"})
+    data, _ = figures.asked_for(service, key, "rollout", "svg", {"print.lang": "ko"})
     assert "패치당 어텐션의 몫" in texts(data) or any("어텐션" in text for text in texts(data))
 
 
@@ -57,43 +57,43 @@ def test_an_address_gives_what_python_gives(studio, key, expected):
         {"fusion": "sum"},
     ],
 )
-def test_what_does_not_fit_is_refused(studio, key, asked):
+def test_what_does_not_fit_is_refused(service, key, asked):
     with pytest.raises(VitvizError):
-        figures.asked_for(studio, key, "rollout", "svg", asked)
+        figures.asked_for(service, key, "rollout", "svg", asked)
 
 
-def test_other_formats_views_and_keys_do_not_exist(studio, key):
+def test_other_formats_views_and_keys_do_not_exist(service, key):
     for wrong in (("no such key", "rollout", "svg"), (key, "cls", "svg"), (key, "rollout", "html")):
         with pytest.raises(Unknown):
-            figures.asked_for(studio, *wrong, {})
+            figures.asked_for(service, *wrong, {})
     with pytest.raises(VitvizError, match="no figure for print"):
-        figures.asked_for(studio, key, "tour", "svg", {})
+        figures.asked_for(service, key, "tour", "svg", {})
 
 
-def test_a_mean_over_a_set_has_its_figure_too(studio, key, two):
-    survey, _ = list(studio.sets.surveying(key, two))[-1]
-    data, _ = figures.asked_for(studio, survey, "distance", "svg", {})
+def test_a_mean_over_a_set_has_its_figure_too(service, key, two):
+    survey, _ = list(service.sets.surveying(key, two))[-1]
+    data, _ = figures.asked_for(service, survey, "distance", "svg", {})
     assert any("mean of 2 images" in text for text in texts(data))
     with pytest.raises(Unknown, match="no average"):
-        figures.asked_for(studio, survey, "rollout", "svg", {})
+        figures.asked_for(service, survey, "rollout", "svg", {})
 
 
-def test_the_endpoint_gives_the_file_and_its_caption(studio, expected):
-    found = Endpoints(studio).figure("coffee", settings="fusion=max")
+def test_the_endpoint_gives_the_file_and_its_caption(service, expected):
+    found = Endpoints(service).figure("coffee", settings="fusion=max")
     assert base64.b64decode(found["data"]) == expected.svg() and found["caption"] == credited(
         expected.caption
     )
     assert found["name"] == "vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg"
-    found = Endpoints(studio).figure("coffee", "distance", format="png", width=86, dpi=150)
+    found = Endpoints(service).figure("coffee", "distance", format="png", width=86, dpi=150)
     assert Image.open(io.BytesIO(base64.b64decode(found["data"]))).width == round(86 / 25.4 * 150)
-    found = Endpoints(studio).figure("coffee", "filters", format="pdf", without="heads=1.1")
+    found = Endpoints(service).figure("coffee", "filters", format="pdf", without="heads=1.1")
     assert base64.b64decode(found["data"])[:5] == b"%PDF-"
     with pytest.raises(VitvizError, match="name=value"):
-        Endpoints(studio).figure("coffee", settings="max")
+        Endpoints(service).figure("coffee", settings="max")
 
 
-def test_the_zip_holds_every_views_figure_that_is_at_hand_with_its_caption(studio, key, expected):
-    with zipfile.ZipFile(io.BytesIO(lessons.everything(studio, key, {"rollout.fusion": "max"}))) as archive:
+def test_the_zip_holds_every_views_figure_that_is_at_hand_with_its_caption(service, key, expected):
+    with zipfile.ZipFile(io.BytesIO(lessons.everything(service, key, {"rollout.fusion": "max"}))) as archive:
         names = [name for name in archive.namelist() if name.startswith("charts/")]
         assert archive.read("charts/vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg") == expected.svg()
         readme = archive.read("README.txt").decode()
@@ -108,34 +108,34 @@ def test_the_zip_holds_every_views_figure_that_is_at_hand_with_its_caption(studi
 @pytest.mark.sweep
 @pytest.mark.parametrize("slug", ["trial", "experiment"])
 def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
-    studio, inspector, trace, photo, slug, few
+    service, inspector, trace, photo, slug, few
 ):
-    key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
+    key = service.look(service.pictures.sample("coffee"), "vitviz-tiny")
     given = {"trial": {"patches_as": "blur"}, "experiment": {"kind": "shuffle"}}[slug]
     part = {"experiment": ("point", {"step": "1"}), "trial": ("tried", {"method": "ledger"})}[slug]
     for begun in (False, True):
         if begun:  # what has been begun is not whole
-            studio.item(key, slug, part[0], given | part[1])
+            service.item(key, slug, part[0], given | part[1])
         with pytest.raises(VitvizError) as told:
-            figures.asked_for(studio, key, slug, "svg", given)
+            figures.asked_for(service, key, slug, "svg", given)
         assert str(told.value) == figures.NOT_YET
-    studio.numbers(key, slug, given)
-    data, name = figures.asked_for(studio, key, slug, "svg", {**given, "print.detail": "1"})
+    service.numbers(key, slug, given)
+    data, name = figures.asked_for(service, key, slug, "svg", {**given, "print.detail": "1"})
     figure = vitviz.figure(slug, inspector, trace, detail=True, picture=photo, **given)
     assert texts(data) == texts(figure.svg()) and name.replace("_coffee", "") == f"{figure.name}.svg"
     with pytest.raises(
         VitvizError, match="have not been computed yet"
     ):  # with other settings nothing is known
-        figures.asked_for(studio, key, slug, "svg", {})
-    edited = studio.look(
-        studio.pictures.sample("coffee"), "vitviz-tiny", without=vitviz.Ablation(heads=[(4, 1)])
+        figures.asked_for(service, key, slug, "svg", {})
+    edited = service.look(
+        service.pictures.sample("coffee"), "vitviz-tiny", without=vitviz.Ablation(heads=[(4, 1)])
     )
     with pytest.raises(VitvizError, match="needs the full model"):  # and no promise where there will be none
-        figures.asked_for(studio, edited, slug, "svg", given)
+        figures.asked_for(service, edited, slug, "svg", given)
 
 
-def test_a_program_gets_what_takes_long_made(studio, few):
-    found = Endpoints(studio).figure("coffee", "trial", settings="patches_as=black", detail=True)
+def test_a_program_gets_what_takes_long_made(service, few):
+    found = Endpoints(service).figure("coffee", "trial", settings="patches_as=black", detail=True)
     said = texts(base64.b64decode(found["data"]))
     assert {"Direct logit attribution", "Removed patches are: black"} <= {
         text.removesuffix(" *") for text in said
@@ -143,29 +143,29 @@ def test_a_program_gets_what_takes_long_made(studio, few):
     assert found["name"] == "vitviz-trial_coffee_vitviz-tiny_detail_patches-as-black.svg"
 
 
-def test_a_trial_over_a_set_has_its_figure(studio, key, two, monkeypatch):
+def test_a_trial_over_a_set_has_its_figure(service, key, two, monkeypatch):
     from vitviz.server.services import image_sets
     from vitviz.surveys.measures.trial import FaithfulnessMeasure
 
     monkeypatch.setattr(
         image_sets, "_trial", lambda protocol: FaithfulnessMeasure(("ledger", "rollout"), (protocol,))
     )
-    survey, _ = list(studio.sets.surveying(key, two, protocol="mean"))[-1]
-    data, _ = figures.asked_for(studio, survey, "trial", "svg", {"patches_as": "mean", "print.detail": "1"})
+    survey, _ = list(service.sets.surveying(key, two, protocol="mean"))[-1]
+    data, _ = figures.asked_for(service, survey, "trial", "svg", {"patches_as": "mean", "print.detail": "1"})
     said = texts(data)
     assert any(text.startswith("Over 2 images") for text in said) and "Two classes" in said
 
 
-def test_a_large_png_is_refused_before_it_is_drawn_and_the_dialog_says_the_same_bound(studio, key):
+def test_a_large_png_is_refused_before_it_is_drawn_and_the_dialog_says_the_same_bound(service, key):
     asked = {"print.width": "400", "print.dpi": "600", "print.detail": "1"}
     with pytest.raises(TooMuch, match="million pixels; the limit is 20 million"):
-        figures.asked_for(studio, key, "tokens", "png", asked)
+        figures.asked_for(service, key, "tokens", "png", asked)
     dialog = (Path(vitviz.__file__).parent / "frontend/view_footer.js").read_text()
     assert f"const PIXELS = {Limits().pixels // 10**6};" in dialog
 
 
-def test_a_figure_that_nobody_waits_for_is_drawn_no_further(studio, key):
-    made, drawn = figures.figure(studio, key, "rollout", {}), []
+def test_a_figure_that_nobody_waits_for_is_drawn_no_further(service, key):
+    made, drawn = figures.figure(service, key, "rollout", {}), []
 
     def left() -> bool:
         drawn.append(1)

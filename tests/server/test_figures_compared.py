@@ -22,8 +22,8 @@ NAME = "vitviz-compared_vitviz-tiny_vitviz-tiny-30_against-beside"
 
 
 @pytest.fixture(scope="module")
-def pair(studio, key):
-    return studio.runs.pair(key, studio.look(studio.pictures.sample("coffee"), EARLY))
+def pair(service, key):
+    return service.runs.pair(key, service.look(service.pictures.sample("coffee"), EARLY))
 
 
 @pytest.fixture(scope="module")
@@ -31,31 +31,31 @@ def expected(inspector):
     return vitviz.figure("compared", inspector, second=vitviz.load(EARLY, device="cpu"), **BOTH)
 
 
-def test_an_address_gives_what_python_gives(studio, key, pair, inspector, expected):
-    data, name = figures.asked_for(studio, pair, "compared", "svg", BOTH)
+def test_an_address_gives_what_python_gives(service, key, pair, inspector, expected):
+    data, name = figures.asked_for(service, pair, "compared", "svg", BOTH)
     assert data == expected.svg() and name == f"{NAME}.svg"
-    assert figures.asked_for(studio, pair, "compared", "txt", BOTH)[0].decode() == expected.caption
-    data, name = figures.asked_for(studio, key, "compared", "svg", {"print.detail": "1"})
+    assert figures.asked_for(service, pair, "compared", "txt", BOTH)[0].decode() == expected.caption
+    data, name = figures.asked_for(service, key, "compared", "svg", {"print.detail": "1"})
     assert data == vitviz.figure("compared", inspector, detail=True).svg()
     assert name == "vitviz-compared_vitviz-tiny_detail.svg"
     with pytest.raises(WrongSetting, match="no second checkpoint"):
-        figures.asked_for(studio, key, "compared", "svg", BOTH)
+        figures.asked_for(service, key, "compared", "svg", BOTH)
 
 
-def test_a_set_of_ones_own_is_printed_and_named(studio, key, tmp_path):
+def test_a_set_of_ones_own_is_printed_and_named(service, key, tmp_path):
     from vitviz.surveys import parts_of_samples
 
     paths = []
     for number, part in enumerate(parts_of_samples()[:5]):
         part.save(path := tmp_path / f"{number}.png")
         paths.append(str(path))
-    survey, _ = next(iter(studio.sets.surveying(key, paths, paired=True)))
-    data, _ = figures.asked_for(studio, survey, "compared", "svg", {})
+    survey, _ = next(iter(service.sets.surveying(key, paths, paired=True)))
+    data, _ = figures.asked_for(service, survey, "compared", "svg", {})
     assert "Based on 5 images." in texts(data)
 
 
-def test_the_endpoint_takes_a_second_checkpoint(studio, expected):
-    ask = Endpoints(studio).figure
+def test_the_endpoint_takes_a_second_checkpoint(service, expected):
+    ask = Endpoints(service).figure
     found = ask("coffee", "compared", settings="against=beside", second=EARLY)
     assert base64.b64decode(found["data"]) == expected.svg() and found["name"] == f"{NAME}.svg"
     assert found["checkpoint"] == "vitviz-tiny" and found["caption"] == expected.caption
@@ -70,14 +70,14 @@ def test_the_endpoint_takes_a_second_checkpoint(studio, expected):
 
 @pytest.mark.sweep
 def test_the_zip_has_it_of_both_and_looks_at_the_pictures_once(monkeypatch, expected):
-    studio, asked = AnalysisService(ServiceSettings(device="cpu")), []
-    of_samples = studio.sets._of_samples
+    service, asked = AnalysisService(ServiceSettings(device="cpu")), []
+    of_samples = service.sets._of_samples
     monkeypatch.setattr(
-        studio.sets, "_of_samples", lambda run, what: asked.append(run.checkpoint) or of_samples(run, what)
+        service.sets, "_of_samples", lambda run, what: asked.append(run.checkpoint) or of_samples(run, what)
     )
-    first, second = (studio.look(studio.pictures.sample("coffee"), name) for name in ("vitviz-tiny", EARLY))
+    first, second = (service.look(service.pictures.sample("coffee"), name) for name in ("vitviz-tiny", EARLY))
     given = {"second": second, "compared.against": "beside", "second.compared.against": "beside"}
-    with zipfile.ZipFile(io.BytesIO(lessons.everything(studio, first, given))) as archive:
+    with zipfile.ZipFile(io.BytesIO(lessons.everything(service, first, given))) as archive:
         assert archive.read(f"charts/{NAME}.svg") == expected.svg()
         assert archive.read(f"charts/{NAME}.txt").decode() == expected.caption
         other = "second/charts/vitviz-compared_vitviz-tiny-30_vitviz-tiny_against-beside.svg"
@@ -85,11 +85,11 @@ def test_the_zip_has_it_of_both_and_looks_at_the_pictures_once(monkeypatch, expe
     assert sorted(asked) == ["vitviz-tiny", EARLY], "what its numbers are made from, and nothing more"
 
 
-def test_its_film_over_a_training_keeps_the_second_checkpoint_beside_it(studio, pair, expected, monkeypatch):
+def test_its_film_over_a_training_keeps_the_second_checkpoint_beside_it(service, pair, expected, monkeypatch):
     monkeypatch.setattr(videos, "MOST", 3)
-    film = videos.film(studio, pair, "compared", BOTH)
-    first, *_, last = (frame.plate.rows[0][0] for frame in film.frames)
-    np.testing.assert_array_equal(last.values, expected.plate.rows[0][0].values)
+    film = videos.film(service, pair, "compared", BOTH)
+    first, *_, last = (frame.spec.rows[0][0] for frame in film.frames)
+    np.testing.assert_array_equal(last.values, expected.spec.rows[0][0].values)
     assert {str(one.x_label) for one in (first, last)} == {f"depth of {EARLY}"}
     assert str(first.y_label) == "depth of vitviz-tiny@0" and not np.allclose(
         first.values, last.values, atol=0.1

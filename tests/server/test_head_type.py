@@ -20,7 +20,7 @@ OUTPUTS = {"labels": (3, "sigmoid"), "values": (3, "value"), "value": (1, "value
 
 
 @pytest.fixture(scope="module")
-def studio(tmp_path_factory):
+def service(tmp_path_factory):
     folder = tmp_path_factory.mktemp("weights")
     args = {name: one for name, one in SMALL.items() if name != "num_classes"}
     for name, (outputs, head_type) in {**OUTPUTS, "classes": (3, "softmax")}.items():
@@ -34,8 +34,8 @@ def studio(tmp_path_factory):
     return AnalysisService(ServiceSettings(device="cpu", weights=folder))
 
 
-def key_of(studio, name):
-    return studio.look(studio.pictures.sample("chelsea"), name)
+def key_of(service, name):
+    return service.look(service.pictures.sample("chelsea"), name)
 
 
 def shown_of(logits, head_type):
@@ -46,10 +46,10 @@ def shown_of(logits, head_type):
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_the_prediction_on_the_page_is_what_its_head_gives(studio, name):
+def test_the_prediction_on_the_page_is_what_its_head_gives(service, name):
     outputs, head_type = OUTPUTS[name]
-    key = key_of(studio, name)
-    subject = studio.subject(key)
+    key = key_of(service, name)
+    subject = service.subject(key)
     told = facts.answer(subject, key, "chelsea")
     expected = sorted(shown_of(subject.trace.logits.double().numpy(), head_type), reverse=True)
     assert [score for _, score in told["top"]] == pytest.approx(expected, abs=1e-6)
@@ -61,8 +61,8 @@ def test_the_prediction_on_the_page_is_what_its_head_gives(studio, name):
 
 @pytest.mark.parametrize("name", OUTPUTS)
 @pytest.mark.parametrize("slug", ["evidence", "trial", "experiment", "tour"])
-def test_every_view_is_told_the_head_and_offers_what_it_has(studio, slug, name):
-    told = value(studio, key_of(studio, name), studio.view(slug))
+def test_every_view_is_told_the_head_and_offers_what_it_has(service, slug, name):
+    told = value(service, key_of(service, name), service.view(slug))
     assert told["message"] is None and told["head_type"] == OUTPUTS[name][1]
     offered = {one["name"]: one for one in told["controls"]}
     if slug in ("trial", "experiment"):
@@ -80,34 +80,34 @@ def read(array):
 
 
 @pytest.mark.parametrize("name", ["values", "value"])
-def test_charts_of_values_have_an_axis_of_values(studio, name):
-    key = key_of(studio, name)
-    forming = read(studio.item(key, "evidence", "chart", {"show": "forming"}))
-    curves = read(studio.item(key, "experiment", "chart", {"kind": "grey", "known": "2", "score": "logit"}))
+def test_charts_of_values_have_an_axis_of_values(service, name):
+    key = key_of(service, name)
+    forming = read(service.item(key, "evidence", "chart", {"show": "forming"}))
+    curves = read(service.item(key, "experiment", "chart", {"kind": "grey", "known": "2", "score": "logit"}))
     assert not forming["percent"] and not curves["percent"]
-    largest = studio.subject(key).trace.logits.max().item()
+    largest = service.subject(key).trace.logits.max().item()
     assert curves["series"][0]["y"][0] == pytest.approx(largest, rel=1e-5)
     assert forming["series"][0]["y"][-1] == pytest.approx(largest, rel=1e-4)
     for view, asked in (("trial", "score"), ("experiment", "score")):
         with pytest.raises(WrongSetting, match="gives values"):
-            studio.view(view).settings({asked: "probability"}, studio.subject(key).about)
+            service.view(view).settings({asked: "probability"}, service.subject(key).about)
 
 
-def test_endpoints_give_values_under_their_own_name(studio):
-    endpoints = Endpoints(studio)
+def test_endpoints_give_values_under_their_own_name(service):
+    endpoints = Endpoints(service)
     for name, (_, head_type) in OUTPUTS.items():
         found = endpoints.predict("chelsea", name)
         assert found["head_type"] == head_type
         quantity = "value" if head_type == "value" else "probability"
         assert all({*one} == {"label", quantity} for one in found["top"])
     tried = endpoints.trial("chelsea", "value", method="rollout")
-    trace = studio.subject(key_of(studio, "value")).trace
+    trace = service.subject(key_of(service, "value")).trace
     assert tried["curves"]["rollout"]["most"][0] == pytest.approx(trace.logits.item(), abs=1e-4)
 
 
 @pytest.fixture(scope="module")
-def zipped(studio):
-    return {name: lessons.everything(studio, key_of(studio, name), {}) for name in ("value", "classes")}
+def zipped(service):
+    return {name: lessons.everything(service, key_of(service, name), {}) for name in ("value", "classes")}
 
 
 def older(data):
@@ -124,10 +124,10 @@ def older(data):
     return held.getvalue()
 
 
-def test_a_lesson_says_what_its_scores_are_and_an_old_one_that_they_are_wrong(studio, zipped):
+def test_a_lesson_says_what_its_scores_are_and_an_old_one_that_they_are_wrong(service, zipped):
     about = json.loads(zipfile.ZipFile(io.BytesIO(zipped["value"])).read(lessons.TOLD))
     assert about["head_type"] == "value" and {*about["prediction"][0]} == {"label", "value"}
-    of = {name: studio.checkpoints.inspector(name) for name in zipped}
+    of = {name: service.checkpoints.inspector(name) for name in zipped}
     for name, data in zipped.items():
         assert lessons.read(data).outdated(of[name]) is None
     assert lessons.read(older(zipped["classes"])).outdated(of["classes"]) is None

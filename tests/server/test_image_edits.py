@@ -20,18 +20,18 @@ TEXT = "brush.mean_60.200.150.90.0 rotate_10"
 
 
 @pytest.fixture(scope="module")
-def painted(studio, key):
-    run = studio.runs.run(key)
-    return studio.look(run.picture, run.checkpoint, strokes=ImageEdits.parse(TEXT))
+def painted(service, key):
+    run = service.runs.run(key)
+    return service.look(run.picture, run.checkpoint, strokes=ImageEdits.parse(TEXT))
 
 
 def pixels(data: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"), int)
 
 
-def test_the_model_sees_what_was_painted_and_the_run_is_another(studio, key, painted):
-    assert painted != key and studio.scene(painted) == studio.scene(key)
-    found, before = studio.subject(painted).trace, studio.subject(key).trace
+def test_the_model_sees_what_was_painted_and_the_run_is_another(service, key, painted):
+    assert painted != key and service.scene(painted) == service.scene(key)
+    found, before = service.subject(painted).trace, service.subject(key).trace
     by_hand = vitviz.load("vitviz-tiny", device="cpu").trace(
         vitviz.edit_image(vitviz.sample_image("coffee"), TEXT)
     )
@@ -40,8 +40,8 @@ def test_the_model_sees_what_was_painted_and_the_run_is_another(studio, key, pai
     assert not before.view.retouched
 
 
-def test_a_picture_is_painted_once_and_equal_strokes_have_one_key(studio, key, monkeypatch):
-    run, count, real = studio.runs.run(key), [], module.painted_over
+def test_a_picture_is_painted_once_and_equal_strokes_have_one_key(service, key, monkeypatch):
+    run, count, real = service.runs.run(key), [], module.painted_over
 
     def counted(*given):
         count.append(given)
@@ -49,49 +49,58 @@ def test_a_picture_is_painted_once_and_equal_strokes_have_one_key(studio, key, m
 
     monkeypatch.setattr(module, "painted_over", counted)
     keys = [
-        studio.look(run.picture, "vitviz-tiny", strokes=ImageEdits.parse(text))
+        service.look(run.picture, "vitviz-tiny", strokes=ImageEdits.parse(text))
         for text in ("hue_7", " hue_7 ")
     ]
-    keys.append(studio.look(run.picture, "vitviz-tiny@30", strokes=ImageEdits.parse("hue_7")))
+    keys.append(service.look(run.picture, "vitviz-tiny@30", strokes=ImageEdits.parse("hue_7")))
     for one in keys:
-        studio.image(one, "upload"), studio.image(one, "input"), studio.before(one), studio.photograph(one)
+        (
+            service.image(one, "upload"),
+            service.image(one, "input"),
+            service.before(one),
+            service.photograph(one),
+        )
     assert len(count) == 1 and keys[0] == keys[1] != keys[2]
 
 
-def test_many_wide_strokes_are_painted_in_a_turn(studio, key, monkeypatch):
-    run, held, real = studio.runs.run(key), [], module.painted_over
+def test_many_wide_strokes_are_painted_in_a_turn(service, key, monkeypatch):
+    run, held, real = service.runs.run(key), [], module.painted_over
 
     def painting(*given):
-        held.append(sum(len(line.computing) for line in studio.work.turns._lines.values()))
+        held.append(sum(len(line.computing) for line in service.work.turns._lines.values()))
         return real(*given)
 
     monkeypatch.setattr(module, "painted_over", painting)
-    for number, ask in enumerate((lambda one: studio.image(one, "upload"), studio.photograph, studio.before)):
+    for number, ask in enumerate(
+        (lambda one: service.image(one, "upload"), service.photograph, service.before)
+    ):
         strokes = ImageEdits.parse(f"hue_{11 + number}")
-        size = (128, 128) if ask == studio.before else None
-        found = ask(studio.runs.known(run.picture, "vitviz-tiny", size, strokes=strokes))
+        size = (128, 128) if ask == service.before else None
+        found = ask(service.runs.known(run.picture, "vitviz-tiny", size, strokes=strokes))
         assert getattr(found, "seen", found) is not None
     assert held == [1, 1, 1]
 
 
-def test_the_page_gets_the_picture_before_and_after(studio, key, painted):
-    assert studio.image(painted, "original") == studio.image(key, "upload") == studio.image(key, "original")
+def test_the_page_gets_the_picture_before_and_after(service, key, painted):
+    assert (
+        service.image(painted, "original") == service.image(key, "upload") == service.image(key, "original")
+    )
     by_hand = np.asarray(vitviz.edit_image(vitviz.sample_image("coffee"), TEXT), int)
-    assert np.abs(pixels(studio.image(painted, "upload")) - by_hand).mean() < 4, "a JPEG of it"
-    assert (pixels(studio.image(painted, "input")) == studio.subject(painted).trace.view.picture).all()
+    assert np.abs(pixels(service.image(painted, "upload")) - by_hand).mean() < 4, "a JPEG of it"
+    assert (pixels(service.image(painted, "input")) == service.subject(painted).trace.view.picture).all()
     with pytest.raises(Unknown, match="there are upload, original and input"):
-        studio.image(painted, "mine")
+        service.image(painted, "mine")
 
 
-def test_before_a_pass_it_is_the_painted_picture_that_is_shown(studio, key):
-    run = studio.runs.run(key)
-    known = studio.runs.known(run.picture, run.checkpoint, strokes=ImageEdits.parse("hue_31"))
-    seen = studio.before(known)
+def test_before_a_pass_it_is_the_painted_picture_that_is_shown(service, key):
+    run = service.runs.run(key)
+    known = service.runs.known(run.picture, run.checkpoint, strokes=ImageEdits.parse("hue_31"))
+    seen = service.before(known)
     assert seen.awaited and seen.seen.retouched.text() == "hue_31"
 
 
-def test_a_training_is_of_the_painted_picture(studio, painted):
-    first, *_ = studio.subject(painted).training()
+def test_a_training_is_of_the_painted_picture(service, painted):
+    first, *_ = service.subject(painted).training()
     assert first.trace.view.retouched.text() == TEXT
 
 
@@ -103,70 +112,70 @@ def test_a_link_holds_them_and_passes_over_what_is_none():
     assert links.link_state(state)["strokes"] == TEXT and "strokes" in vars(links.Link())
 
 
-def test_the_zip_says_so_and_is_a_lesson_of_it(studio, key, painted):
-    data = lessons.everything(studio, painted, {"tab": "rollout"})
+def test_the_zip_says_so_and_is_a_lesson_of_it(service, key, painted):
+    data = lessons.everything(service, painted, {"tab": "rollout"})
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     assert json.loads(files["settings.json"])["retouched"] == TEXT
-    assert files["upload.jpg"] == studio.image(key, "upload"), "it is painted again by whoever opens it"
-    assert files["retouched.jpg"] == studio.image(painted, "upload")
+    assert files["upload.jpg"] == service.image(key, "upload"), "it is painted again by whoever opens it"
+    assert files["retouched.jpg"] == service.image(painted, "upload")
     captions = [
         text.decode() for name, text in files.items() if name.startswith("charts/") and name.endswith("txt")
     ]
     said = [one for one in captions if f"The photograph was retouched: {TEXT}." in one]
     assert len(said) >= len(captions) // 2 > 2
     assert lessons.read(data).seen.strokes == TEXT
-    plain = lessons.everything(studio, key, {"tab": "rollout"})
+    plain = lessons.everything(service, key, {"tab": "rollout"})
     with zipfile.ZipFile(io.BytesIO(plain)) as archive:
         assert "retouched.jpg" not in archive.namelist() and lessons.read(plain).seen.strokes is None
 
 
-def test_a_figure_for_print_is_drawn_over_the_painted_picture(studio, key, painted):
-    one, other = (figures.figure(studio, each, "rollout", {}) for each in (key, painted))
-    picture, before = (made.plate.rows[0][0].picture for made in (other, one))
+def test_a_figure_for_print_is_drawn_over_the_painted_picture(service, key, painted):
+    one, other = (figures.figure(service, each, "rollout", {}) for each in (key, painted))
+    picture, before = (made.spec.rows[0][0].picture for made in (other, one))
     assert TEXT in other.caption and TEXT not in one.caption
-    left, top, right, bottom = map(round, studio.subject(painted).trace.view.box)  # around it, it is veiled
+    left, top, right, bottom = map(round, service.subject(painted).trace.view.box)  # around it, it is veiled
     by_hand = np.asarray(vitviz.edit_image(vitviz.sample_image("coffee"), TEXT))
     crop = np.s_[top + 4 : bottom - 4, left + 4 : right - 4]
     assert (picture[crop] == by_hand[crop]).all() and (before != picture).any()
 
 
-def test_strokes_that_are_none_are_a_sentence(studio, key):
+def test_strokes_that_are_none_are_a_sentence(service, key):
     with pytest.raises(VitvizError, match="Given the stroke 'nothing'"):
         ImageEdits.parse("nothing")
 
 
-def test_a_piece_laid_onto_another_photograph(studio, key):
+def test_a_piece_laid_onto_another_photograph(service, key):
     """It is that one from then on, with what was before; one's own leaves this server without its key."""
-    run = studio.runs.run(key)
+    run = service.runs.run(key)
     file = io.BytesIO()
     vitviz.sample_image("rocket").resize((320, 213)).save(file, "PNG")
-    own = studio.pictures.keep_bytes(file.getvalue())
+    own = service.pictures.keep_bytes(file.getvalue())
     text = "hue_40 onto.{}_200.100.150.90.-120.-40"
     laid, onto = (
-        studio.look(run.picture, run.checkpoint, strokes=ImageEdits.parse(text.format(one)))
+        service.look(run.picture, run.checkpoint, strokes=ImageEdits.parse(text.format(one)))
         for one in ("chelsea", own)
     )
     for one, picture in ((laid, vitviz.sample_image("chelsea")), (onto, Image.open(file))):
-        subject = studio.subject(one)
+        subject = service.subject(one)
         by_hand = vitviz.edit_image(vitviz.sample_image("coffee"), text.format("other"), picture)
         seen = vitviz.load("vitviz-tiny", device="cpu").trace(by_hand)
         assert (subject.trace.view.picture == seen.view.picture).all()
         alone = subject.original().trace.view
         assert not alone.retouched and alone.upload == picture.size == subject.trace.view.upload
-    assert studio.image(laid, "original") == studio.image(
-        studio.look(studio.pictures.sample("chelsea"), run.checkpoint), "upload"
+    assert service.image(laid, "original") == service.image(
+        service.look(service.pictures.sample("chelsea"), run.checkpoint), "upload"
     )
-    assert studio.subject(laid).trace.view.retouched.text() == text.format("chelsea")
-    data = lessons.everything(studio, onto, {"tab": "rollout"})
+    assert service.subject(laid).trace.view.retouched.text() == text.format("chelsea")
+    data = lessons.everything(service, onto, {"tab": "rollout"})
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     told = [name for name, one in files.items() if own.encode() in one]
     assert not told, "its key is this server's own"
     lesson = lessons.read(data)
     assert lesson.seen.strokes == text.format("other") and lesson.seen.sample == "coffee"
-    assert lesson.other == files["other.jpg"] == studio.image(onto, "original")
-    assert files["upload.jpg"] == studio.image(key, "upload")
+    assert lesson.other == files["other.jpg"] == service.image(onto, "original")
+    assert files["upload.jpg"] == service.image(key, "upload")
     gone = ImageEdits.parse(text.format("0" * 40))
     with pytest.raises(VitvizError, match="removed this image"):
-        studio.look(run.picture, run.checkpoint, strokes=gone)
+        service.look(run.picture, run.checkpoint, strokes=gone)

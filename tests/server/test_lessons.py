@@ -25,21 +25,21 @@ GIVEN = {"rollout.fusion": "max", "rollout.residual": "0.8", "explorer.layer": "
 
 
 @pytest.fixture(scope="module")
-def own(studio):
+def own(service):
     """The key of a picture of one's own."""
     rows, cols = np.mgrid[0:200, 0:300]
     held = io.BytesIO()
     Image.fromarray(np.stack([rows, cols % 256, rows], -1).astype("uint8")).save(held, "PNG")
-    return studio.pictures.keep_bytes(held.getvalue())
+    return service.pictures.keep_bytes(held.getvalue())
 
 
 @pytest.fixture(scope="module")
-def zipped(studio, own):
+def zipped(service, own):
     from vitviz.traces.runs import Ablation
 
-    key = studio.look(own, "vitviz-tiny@30", (96, 112), without=Ablation(heads=[(1, 2)], patches=[4]))
-    second = studio.look(own, "vitviz-tiny", (96, 112))
-    return lessons.everything(studio, key, {**GIVEN, "second": second})
+    key = service.look(own, "vitviz-tiny@30", (96, 112), without=Ablation(heads=[(1, 2)], patches=[4]))
+    second = service.look(own, "vitviz-tiny", (96, 112))
+    return lessons.everything(service, key, {**GIVEN, "second": second})
 
 
 def lesson(told: object, picture: bytes | None = b"") -> bytes:
@@ -52,31 +52,31 @@ def lesson(told: object, picture: bytes | None = b"") -> bytes:
     return held.getvalue()
 
 
-def test_everything_that_was_seen_is_found_again(studio, own, zipped):
+def test_everything_that_was_seen_is_found_again(service, own, zipped):
     found = lessons.read(zipped)
     edits = "heads=2.3 patches=4"
     assert found.seen == Link("vitviz-tiny@30", None, "rollout", "vitviz-tiny", "96x112", edits)
     assert found.settings["rollout"] == {"fusion": "max", "residual": "0.8"}
     assert found.settings["explorer"] == {"layer": "3"} and found.settings["tokens"] == {}
     again, before = (
-        studio.pictures.opened(studio.pictures.keep_bytes(found.picture)),
-        studio.pictures.opened(own),
+        service.pictures.opened(service.pictures.keep_bytes(found.picture)),
+        service.pictures.opened(own),
     )
     assert again.size == before.size == (300, 200)
     assert np.abs(np.asarray(again, int) - np.asarray(before, int)).mean() < 2, "a JPEG of it"
 
 
-def test_a_picture_of_ones_own_in_a_setting_is_no_part_of_a_lesson(studio, key, own):
+def test_a_picture_of_ones_own_in_a_setting_is_no_part_of_a_lesson(service, key, own):
     given = {"tokens.other": own, "tokens.depth": "3"}
-    assert lessons.lesson_manifest(studio, key, given)["settings"]["tokens"] == {"depth": "3"}
-    told = lessons.lesson_manifest(studio, key, {"tokens.other": "chelsea"})
+    assert lessons.lesson_manifest(service, key, given)["settings"]["tokens"] == {"depth": "3"}
+    told = lessons.lesson_manifest(service, key, {"tokens.other": "chelsea"})
     assert told["settings"]["tokens"] == {"other": "chelsea"}, "a sample is on every page"
 
 
-def test_a_sample_is_named_and_so_the_same_to_the_pixel(studio, key):
-    found = lessons.read(lessons.everything(studio, key, GIVEN))
+def test_a_sample_is_named_and_so_the_same_to_the_pixel(service, key):
+    found = lessons.read(lessons.everything(service, key, GIVEN))
     assert found.seen == Link("vitviz-tiny", "coffee", "rollout") and found.picture is None
-    assert studio.pictures.sample(found.seen.sample) == studio.runs.run(key).picture
+    assert service.pictures.sample(found.seen.sample) == service.runs.run(key).picture
 
 
 def test_a_description_decides_nothing_that_a_visitor_could_not():
@@ -124,15 +124,15 @@ def test_a_zip_of_another_kind_is_a_sentence(told):
         lessons.read(lesson(told))
 
 
-def test_without_its_picture_it_is_none_and_what_is_no_picture_is_refused(studio):
+def test_without_its_picture_it_is_none_and_what_is_no_picture_is_refused(service):
     told = {"lesson": {"checkpoint": "vitviz-tiny", "settings": {}}}
     with pytest.raises(NoLesson):
         lessons.read(lesson(told, None))
     with pytest.raises(ImageError, match="not a picture"):
-        studio.pictures.keep_bytes(lessons.read(lesson(told, b"Dear diary")).picture)
+        service.pictures.keep_bytes(lessons.read(lesson(told, b"Dear diary")).picture)
 
 
-def test_the_lessons_of_a_folder_are_offered_by_name_and_nothing_else_is_opened(studio, zipped, tmp_path):
+def test_the_lessons_of_a_folder_are_offered_by_name_and_nothing_else_is_opened(service, zipped, tmp_path):
     place = tmp_path / "lessons"
     assert lessons.offered(place) == {}, "there need be no folder"
     place.mkdir()

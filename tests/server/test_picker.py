@@ -9,9 +9,9 @@ from vitviz.server.services.analysis_service import AnalysisService, ServiceSett
 @pytest.mark.parametrize(
     "name", ["../weights/vitviz-tiny", "/etc", "no-such-model", "weights/vitviz-tiny/model.safetensors", ""]
 )
-def test_only_listed_checkpoints_can_be_named_from_the_page(studio, name):
+def test_only_listed_checkpoints_can_be_named_from_the_page(service, name):
     with pytest.raises(CheckpointError):
-        studio.checkpoints.inspector(name)
+        service.checkpoints.inspector(name)
 
 
 def test_a_public_space_offers_only_what_it_is_told_to():
@@ -27,8 +27,8 @@ def test_a_public_space_offers_only_what_it_is_told_to():
         closed.checkpoints.inspector("vitviz-tiny@7")
 
 
-def test_the_picker_says_of_each_checkpoint_what_one_has_to_know(studio):
-    lines = {name: line for line, name in studio.checkpoints.choices()}
+def test_the_picker_says_of_each_checkpoint_what_one_has_to_know(service):
+    lines = {name: line for line, name in service.checkpoints.choices()}
     assert lines["vitviz-tiny"] == "vitviz-tiny · 3.67 M"
     assert (
         lines["vit_base_patch16_224.augreg_in21k"]
@@ -38,9 +38,9 @@ def test_the_picker_says_of_each_checkpoint_what_one_has_to_know(studio):
     assert len(lines) > 400
 
 
-def test_the_pairs_that_teach_exist(studio):
+def test_the_pairs_that_teach_exist(service):
     from vitviz.server.page.page_renderer import PAIRS
 
     names = {name for _, pair in PAIRS for name in pair.split("|")}
-    assert {name for name in names if "@" not in name} <= {one.name for one in studio.checkpoints.offered()}
-    assert all(studio.checkpoints.inspector(name) for name in names if "@" in name)
+    assert {name for name in names if "@" not in name} <= {one.name for one in service.checkpoints.offered()}
+    assert all(service.checkpoints.inspector(name) for name in names if "@" in name)

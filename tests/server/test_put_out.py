@@ -1,4 +1,4 @@
-"""What the studio keeps, and what becomes of what it has put out."""
+"""What the service keeps, and what becomes of what it has put out."""
 
 import pytest
 
@@ -12,9 +12,9 @@ from vitviz.server.services.analysis_service import AnalysisService, ServiceSett
 
 
 def test_what_the_trace_alone_answers_never_brings_a_checkpoint_back(monkeypatch):
-    studio = AnalysisService(ServiceSettings(device="cpu"))
-    key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
-    studio.checkpoints._inspectors._entries.clear()
+    service = AnalysisService(ServiceSettings(device="cpu"))
+    key = service.look(service.pictures.sample("coffee"), "vitviz-tiny")
+    service.checkpoints._inspectors._entries.clear()
 
     def load(*given, **named):
         raise AssertionError("the checkpoint was loaded again")
@@ -26,10 +26,10 @@ def test_what_the_trace_alone_answers_never_brings_a_checkpoint_back(monkeypatch
         ("distance", "distance"),
         ("patches", "norms"),
     ):
-        assert studio.item(key, slug, name, {}).size
-        assert studio.numbers(key, slug, {})
-    studio._traces._entries.clear()
-    assert studio.item(key, "rollout", "map", {}).size, (
+        assert service.item(key, slug, name, {}).size
+        assert service.numbers(key, slug, {})
+    service._traces._entries.clear()
+    assert service.item(key, "rollout", "map", {}).size, (
         "what has been drawn needs neither trace nor checkpoint"
     )
 
@@ -42,23 +42,23 @@ def test_a_picture_that_was_put_out_is_asked_for_again():
         small.subject(first)
 
 
-def test_keys_differ_between_servers_and_cannot_be_computed_from_the_picture(studio):
-    assert AnalysisService(ServiceSettings()).pictures.sample("chelsea") != studio.pictures.sample("chelsea")
+def test_keys_differ_between_servers_and_cannot_be_computed_from_the_picture(service):
+    assert AnalysisService(ServiceSettings()).pictures.sample("chelsea") != service.pictures.sample("chelsea")
 
 
-def test_a_checkpoint_is_loaded_once(studio):
-    assert studio.checkpoints.inspector("vitviz-tiny") is studio.checkpoints.inspector("vitviz-tiny")
+def test_a_checkpoint_is_loaded_once(service):
+    assert service.checkpoints.inspector("vitviz-tiny") is service.checkpoints.inspector("vitviz-tiny")
 
 
-def test_one_answer_looks_once_whether_a_checkpoint_has_been_replaced(studio, monkeypatch):
+def test_one_answer_looks_once_whether_a_checkpoint_has_been_replaced(service, monkeypatch):
     looked = []
     monkeypatch.setattr("vitviz.engine.unchanged", lambda checkpoint: looked.append(checkpoint.name) or True)
     for count in (1, 2):
         with one_answer():
-            key = studio.runs.known(studio.pictures.sample("coffee"), "vitviz-tiny", (64, 64))
-            assert [studio.subject(key).inspector, studio.checkpoints.moments("vitviz-tiny")]
+            key = service.runs.known(service.pictures.sample("coffee"), "vitviz-tiny", (64, 64))
+            assert [service.subject(key).inspector, service.checkpoints.moments("vitviz-tiny")]
         assert looked == ["vitviz-tiny"] * count
-    studio.checkpoints.inspector("vitviz-tiny"), studio.checkpoints.inspector("vitviz-tiny")
+    service.checkpoints.inspector("vitviz-tiny"), service.checkpoints.inspector("vitviz-tiny")
     assert len(looked) == 4, "outside of an answer everybody looks"
 
 

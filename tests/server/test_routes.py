@@ -40,7 +40,7 @@ def house(folders):
 
 @pytest.fixture(scope="module")
 def key(house):
-    return house.studio.look(house.studio.pictures.sample("chelsea"), "vitviz-tiny")
+    return house.service.look(house.service.pictures.sample("chelsea"), "vitviz-tiny")
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_only_scripts_of_the_browser_are_scripts(get):
 
 
 def test_links_that_lead_out_of_the_weights_are_no_checkpoints(house, folders):
-    offered = [one.name for one in house.studio.checkpoints.offered()]
+    offered = [one.name for one in house.service.checkpoints.offered()]
     assert [name for name in offered if "." not in name and "_" not in name] == ["vitviz-tiny"]
     _, outside = folders
     names = (
@@ -170,7 +170,7 @@ def test_links_that_lead_out_of_the_weights_are_no_checkpoints(house, folders):
     )
     for name in (*names, "../outside0/theirs", str(outside / "theirs")):
         with pytest.raises(CheckpointError) as refusal:
-            house.studio.checkpoints.inspector(name)
+            house.service.checkpoints.inspector(name)
         assert SECRET not in str(refusal.value)
 
 

@@ -1,4 +1,4 @@
-"""Cheap ones never wait for dear ones, no visitor's for another's, and who has left not at all."""
+"""Cheap ones never wait for expensive ones, no visitor's for another's, and who has left not at all."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from gradio.context import LocalContext
 from vitviz.errors import Stopped, TooMuch
 from vitviz.server.options import Limits
 from vitviz.server.security import request_context
-from vitviz.server.security.scheduler import CHEAP, DEAR, READING, FairScheduler
+from vitviz.server.security.scheduler import CHEAP, EXPENSIVE, READING, FairScheduler
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.server.services.cache import Cache, aside
 from vitviz.traces import cancellation
@@ -26,8 +26,8 @@ def until(condition, seconds=20):
         time.sleep(0.01)
 
 
-def _kind(dear: bool) -> str:
-    return DEAR if dear else CHEAP
+def _kind(expensive: bool) -> str:
+    return EXPENSIVE if expensive else CHEAP
 
 
 class Room:
@@ -37,20 +37,23 @@ class Room:
         self.turns, self.order, self.go = FairScheduler(**given), [], {}
         self.threads = ThreadPoolExecutor(20)
 
-    def wish(self, name: str, dear: bool, visitor: str):
+    def wish(self, name: str, expensive: bool, visitor: str):
         self.go[name] = threading.Event()
 
         def work():
-            with self.turns.turn(_kind(dear), visitor):
+            with self.turns.turn(_kind(expensive), visitor):
                 self.order.append(name)
                 assert self.go[name].wait(20)
 
-        before = len(self.turns._lines[_kind(dear)].waiting) + len(self.turns._lines[_kind(dear)].computing)
+        before = len(self.turns._lines[_kind(expensive)].waiting) + len(
+            self.turns._lines[_kind(expensive)].computing
+        )
         found = self.threads.submit(work)
         until(
             lambda: (
                 found.done()
-                or len(self.turns._lines[_kind(dear)].waiting) + len(self.turns._lines[_kind(dear)].computing)
+                or len(self.turns._lines[_kind(expensive)].waiting)
+                + len(self.turns._lines[_kind(expensive)].computing)
                 > before
             )
         )
@@ -85,12 +88,12 @@ def test_a_full_line_refuses_at_once_and_whoever_left_gives_the_place_back():
     room.wish("a", True, "a")
 
     def wait():
-        with cancellation.when(left.is_set), room.turns.turn(DEAR, "b"):
+        with cancellation.when(left.is_set), room.turns.turn(EXPENSIVE, "b"):
             raise AssertionError("a turn of somebody who left")
 
     waiting = room.threads.submit(wait)
-    until(lambda: room.turns._lines[DEAR].waiting)
-    with pytest.raises(TooMuch, match="Retry in a minute"), room.turns.turn(DEAR, "c"):
+    until(lambda: room.turns._lines[EXPENSIVE].waiting)
+    with pytest.raises(TooMuch, match="Retry in a minute"), room.turns.turn(EXPENSIVE, "c"):
         pass
     left.set()
     with pytest.raises(Stopped):
@@ -102,11 +105,11 @@ def test_a_full_line_refuses_at_once_and_whoever_left_gives_the_place_back():
 
 def test_an_error_gives_the_turn_back_and_one_turn_within_another_is_the_same():
     turns = FairScheduler(cheap=1)
-    with pytest.raises(ZeroDivisionError), turns.turn(DEAR, "a"), turns.turn(DEAR, "a"):
+    with pytest.raises(ZeroDivisionError), turns.turn(EXPENSIVE, "a"), turns.turn(EXPENSIVE, "a"):
         1 / 0  # noqa: B018, raising is its purpose
-    with turns.turn(DEAR, "a"), turns.turn(CHEAP, "a"):
-        assert len(turns._lines[DEAR].computing) == 1 and not turns._lines[CHEAP].computing
-    assert not turns._lines[DEAR].computing
+    with turns.turn(EXPENSIVE, "a"), turns.turn(CHEAP, "a"):
+        assert len(turns._lines[EXPENSIVE].computing) == 1 and not turns._lines[CHEAP].computing
+    assert not turns._lines[EXPENSIVE].computing
 
 
 def test_who_waits_for_what_another_makes_gives_the_turn_back():
@@ -116,14 +119,14 @@ def test_who_waits_for_what_another_makes_gives_the_turn_back():
     def make():
         making.set()
         assert waits.wait(20)
-        with turns.turn(DEAR, "b"):
+        with turns.turn(EXPENSIVE, "b"):
             return b"made"
 
     def wait():
-        with turns.turn(DEAR, "a"), aside(turns.given_back):
+        with turns.turn(EXPENSIVE, "a"), aside(turns.given_back):
             waits.set()
             found = cache.get("x", lambda: b"never")
-            assert [one.visitor for one in turns._lines[DEAR].computing] == ["a"], "and has it again"
+            assert [one.visitor for one in turns._lines[EXPENSIVE].computing] == ["a"], "and has it again"
             return found
 
     with ThreadPoolExecutor(2) as threads:
@@ -187,24 +190,24 @@ def test_all_that_compute_at_once_fit_into_the_memory_there_is():
     turns, inside = FairScheduler(room=100), threading.Event()
 
     def big():
-        with turns.turn(DEAR, "b", 60):
+        with turns.turn(EXPENSIVE, "b", 60):
             inside.set()
 
     with ThreadPoolExecutor(1) as threads:
         with turns.turn(CHEAP, "a", 50):
             waiting = threads.submit(big)
-            until(lambda: turns._lines[DEAR].waiting)
+            until(lambda: turns._lines[EXPENSIVE].waiting)
             assert not inside.wait(0.5)
         waiting.result(20)
-    with turns.turn(DEAR, "a", 1e9):
+    with turns.turn(EXPENSIVE, "a", 1e9):
         assert inside.is_set(), "what is larger than all there is goes alone"
 
 
 def test_what_is_dear_stands_back_between_two_steps_and_is_never_stopped_for_good():
     turns, stands, goes = FairScheduler(), threading.Event(), threading.Event()
 
-    def dear():
-        with turns.turn(DEAR, "a"):
+    def expensive():
+        with turns.turn(EXPENSIVE, "a"):
             stands.wait(20)
             time.sleep(0.5)
             before = time.monotonic()
@@ -213,8 +216,8 @@ def test_what_is_dear_stands_back_between_two_steps_and_is_never_stopped_for_goo
             return time.monotonic() - before
 
     with ThreadPoolExecutor(1) as threads:
-        found = threads.submit(dear)
-        until(lambda: turns._lines[DEAR].computing)
+        found = threads.submit(expensive)
+        until(lambda: turns._lines[EXPENSIVE].computing)
         with turns.turn(CHEAP, "b"):
             stands.set()
             assert not goes.wait(0.6), "it went on beside what is cheap"
@@ -223,52 +226,54 @@ def test_what_is_dear_stands_back_between_two_steps_and_is_never_stopped_for_goo
 
 
 def test_too_many_tokens_are_refused_before_with_a_size_that_would_do():
-    studio = AnalysisService(ServiceSettings(device="cpu", limits=Limits(tokens=400)))
-    picture = studio.pictures.sample("chelsea")
-    inspector = studio.checkpoints.inspector("vitviz-tiny")
+    service = AnalysisService(ServiceSettings(device="cpu", limits=Limits(tokens=400)))
+    picture = service.pictures.sample("chelsea")
+    inspector = service.checkpoints.inspector("vitviz-tiny")
     patch = inspector.grid().patch[0]
     with pytest.raises(TooMuch, match="this server allows 400") as refused:
-        studio.look(picture, "vitviz-tiny", (patch * 50, patch * 30))
+        service.look(picture, "vitviz-tiny", (patch * 50, patch * 30))
     height, width = (
         int(n) for n in str(refused.value).split("400. Try ")[1].split(" pixels")[0].split(" x ")
     )
     assert inspector.demand((height, width)).tokens <= 400
     assert (patch * 50, patch * 30) not in inspector.placed.sizes
-    assert studio.look(picture, "vitviz-tiny", (height, width))
+    assert service.look(picture, "vitviz-tiny", (height, width))
 
 
 def test_time_that_is_over_ends_a_pass_with_a_sentence():
-    studio = AnalysisService(ServiceSettings(device="cpu", limits=Limits(seconds=1e-9)))
+    service = AnalysisService(ServiceSettings(device="cpu", limits=Limits(seconds=1e-9)))
     with pytest.raises(TooMuch, match="longer than the limit of 1e-09 seconds"):
-        studio.look(studio.pictures.sample("chelsea"), "vitviz-tiny")
+        service.look(service.pictures.sample("chelsea"), "vitviz-tiny")
 
 
 def test_a_visitor_who_left_ends_the_pass_and_the_next_one_is_answered(monkeypatch):
-    studio = AnalysisService(ServiceSettings(device="cpu"))
-    picture, left = studio.pictures.sample("chelsea"), SimpleNamespace(alive=False)
+    service = AnalysisService(ServiceSettings(device="cpu"))
+    picture, left = service.pictures.sample("chelsea"), SimpleNamespace(alive=False)
     monkeypatch.setattr(request_context, "gone", lambda: not left.alive)
     with pytest.raises(request_context.PageClosed):
-        studio.look(picture, "vitviz-tiny")
+        service.look(picture, "vitviz-tiny")
     left.alive = True
-    assert studio.look(picture, "vitviz-tiny")
+    assert service.look(picture, "vitviz-tiny")
 
 
 def test_what_is_dear_has_a_line_of_its_own_and_what_is_cheap_to_read_has_none(monkeypatch):
-    studio = AnalysisService(ServiceSettings(device="cpu"))
-    inspector, lines = studio.checkpoints.inspector("vitviz-tiny"), studio.work.turns._lines
-    for size, dear in ((None, False), ((1120, 1120), True)):
-        with studio.work.computing(inspector, size):
-            assert len(lines[_kind(dear)].computing) == 1 and not lines[_kind(not dear)].computing
-    for tokens, dear in ((197, False), (5_000, True)):
+    service = AnalysisService(ServiceSettings(device="cpu"))
+    inspector, lines = service.checkpoints.inspector("vitviz-tiny"), service.work.turns._lines
+    for size, expensive in ((None, False), ((1120, 1120), True)):
+        with service.work.computing(inspector, size):
+            assert len(lines[_kind(expensive)].computing) == 1 and not lines[_kind(not expensive)].computing
+    for tokens, expensive in ((197, False), (5_000, True)):
         trace = SimpleNamespace(
             layers=[SimpleNamespace(heads=12)] * 12,
             grid=SimpleNamespace(tokens=tokens),
             tokens=[np.zeros((1, 768))],
         )
-        with studio.work.reading(SimpleNamespace(trace=trace)):
-            assert len(lines[DEAR if dear else READING].computing) == 1 and not lines[CHEAP].computing
+        with service.work.reading(SimpleNamespace(trace=trace)):
+            assert (
+                len(lines[EXPENSIVE if expensive else READING].computing) == 1 and not lines[CHEAP].computing
+            )
     monkeypatch.setattr(request_context, "gone", lambda: True)
-    with pytest.raises(request_context.PageClosed), studio.work.computing(inspector, None):
+    with pytest.raises(request_context.PageClosed), service.work.computing(inspector, None):
         cancellation.check()
 
 

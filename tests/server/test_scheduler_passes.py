@@ -32,49 +32,49 @@ from vitviz.views.trial import compute
 EVIDENCE = next(view for view in VIEWS if view.slug == "evidence")
 
 
-def _program(studio, **given):
-    ask = endpoints.Endpoints(studio)
+def _program(service, **given):
+    ask = endpoints.Endpoints(service)
     return endpoints.endpoint(EVIDENCE, ask)("coffee", **given)
 
 
 WAYS = {
-    "a map": lambda studio, key: studio.item(key, "evidence", "map", {"method": "grad_cam"}),
-    "its sum": lambda studio, key: studio.item(key, "evidence", "explained", {"method": "frozen"}),
-    "a layer's effects": lambda studio, key: studio.item(key, "evidence", "effects", {"layer": "3"}),
-    "a map's numbers": lambda studio, key: studio.numbers(key, "evidence", {"method": "chefer"}),
-    "all effects' numbers": lambda studio, key: studio.numbers(key, "evidence", {"show": "effects"}),
-    "the zip": lambda studio, key: lessons.everything(studio, key, {"evidence.method": "gradient_rollout"}),
-    "a print": lambda studio, key: figures.figure(studio, key, "evidence", {"method": "hires_cam"}),
-    "a program's map": lambda studio, key: _program(studio, method="attention_gradient"),
-    "a program's trial": lambda studio, key: endpoints.Endpoints(studio).trial("coffee", method="random"),
-    "a trial": lambda studio, key: studio.item(key, "trial", "tried", {"method": "centre"}),
-    "a trial's other class": lambda studio, key: studio.item(key, "trial", "agreement", {}),
-    "shuffled patches": lambda studio, key: studio.item(key, "tour", "experiment", {"seed": "7"}),
-    "a head taken out": lambda studio, key: studio.item(key, "tour", "without", {}),
+    "a map": lambda service, key: service.item(key, "evidence", "map", {"method": "grad_cam"}),
+    "its sum": lambda service, key: service.item(key, "evidence", "explained", {"method": "frozen"}),
+    "a layer's effects": lambda service, key: service.item(key, "evidence", "effects", {"layer": "3"}),
+    "a map's numbers": lambda service, key: service.numbers(key, "evidence", {"method": "chefer"}),
+    "all effects' numbers": lambda service, key: service.numbers(key, "evidence", {"show": "effects"}),
+    "the zip": lambda service, key: lessons.everything(service, key, {"evidence.method": "gradient_rollout"}),
+    "a print": lambda service, key: figures.figure(service, key, "evidence", {"method": "hires_cam"}),
+    "a program's map": lambda service, key: _program(service, method="attention_gradient"),
+    "a program's trial": lambda service, key: endpoints.Endpoints(service).trial("coffee", method="random"),
+    "a trial": lambda service, key: service.item(key, "trial", "tried", {"method": "centre"}),
+    "a trial's other class": lambda service, key: service.item(key, "trial", "agreement", {}),
+    "shuffled patches": lambda service, key: service.item(key, "tour", "experiment", {"seed": "7"}),
+    "a head taken out": lambda service, key: service.item(key, "tour", "without", {}),
 }
 
 
 @pytest.fixture
-def studio():
+def service():
     return AnalysisService(ServiceSettings(device="cpu", limits=Limits(passes=1)))
 
 
 @pytest.fixture
-def key(studio):
-    return studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
+def key(service):
+    return service.look(service.pictures.sample("coffee"), "vitviz-tiny")
 
 
 FOR_EVER = 600  # s after which nothing comes any more: how fast a machine is must not matter
 
 
 @sweep("way", WAYS, quick=["a map", "a print", "a program's trial"])
-def test_passes_wait_while_another_visitor_has_the_turn(studio, key, monkeypatch, way):
+def test_passes_wait_while_another_visitor_has_the_turn(service, key, monkeypatch, way):
     # who waits for a turn is what counts, and not how much is done with it
     monkeypatch.setattr(compute, "trial_of", partial(compute.trial_of, shares=(0.0, 1.0), draws=2))
-    line = studio.work.turns._lines["cheap"]
+    line = service.work.turns._lines["cheap"]
     with ThreadPoolExecutor(1) as threads:
-        with studio.work.computing(studio.checkpoints.inspector("vitviz-tiny"), None):
-            asked = threads.submit(WAYS[way], studio, key)
+        with service.work.computing(service.checkpoints.inspector("vitviz-tiny"), None):
+            asked = threads.submit(WAYS[way], service, key)
             until(lambda: line.waiting or asked.done(), seconds=FOR_EVER)  # a zip has other files first
             assert not asked.done(), asked.exception() or "it was answered without a turn"
         asked.result(FOR_EVER)
@@ -83,7 +83,7 @@ def test_passes_wait_while_another_visitor_has_the_turn(studio, key, monkeypatch
 
 @pytest.mark.parametrize(("source", "most"), [("local", scheduler.READERS), ("hub", 6)])
 def test_checkpoints_are_read_in_turns_and_only_what_is_on_its_way_here_holds_none(
-    studio, monkeypatch, source, most
+    service, monkeypatch, source, most
 ):
     found, at_once = SimpleNamespace(source=source, on_disk=False, replaced=False), []
     within = threading.Semaphore(0)
@@ -98,8 +98,8 @@ def test_checkpoints_are_read_in_turns_and_only_what_is_on_its_way_here_holds_no
     monkeypatch.setattr(vitviz.engine, "unchanged", lambda checkpoint: True)
     monkeypatch.setattr(request_context, "name", lambda: threading.current_thread().name)  # six visitors
     with ThreadPoolExecutor(6) as threads:
-        asked = [threads.submit(studio.checkpoints.inspector, f"step-{number}") for number in range(6)]
-        line = studio.work.turns._lines["reading"]
+        asked = [threads.submit(service.checkpoints.inspector, f"step-{number}") for number in range(6)]
+        line = service.work.turns._lines["reading"]
         until(lambda: len(at_once) + len(line.waiting) == 6, seconds=FOR_EVER)
         reading = len(at_once)
         within.release(6)
@@ -108,18 +108,21 @@ def test_checkpoints_are_read_in_turns_and_only_what_is_on_its_way_here_holds_no
     assert len(at_once) == 6 and not line.computing and not line.waiting
 
 
-def test_what_is_known_waits_for_nobody(studio, key):
-    known = studio.item(key, "evidence", "map", {"method": "chefer"})
+def test_what_is_known_waits_for_nobody(service, key):
+    known = service.item(key, "evidence", "map", {"method": "chefer"})
     with (
         ThreadPoolExecutor(1) as threads,
-        studio.work.computing(studio.checkpoints.inspector("vitviz-tiny"), None),
+        service.work.computing(service.checkpoints.inspector("vitviz-tiny"), None),
     ):
-        numbers = threads.submit(studio.numbers, key, "evidence", {"method": "chefer"}).result(60)
+        numbers = threads.submit(service.numbers, key, "evidence", {"method": "chefer"}).result(60)
     np.testing.assert_allclose(np.load(io.BytesIO(numbers))["map"], known, rtol=1e-6)
 
 
-def test_what_is_at_hand_is_answered_without_a_change_of_threads(studio, key, monkeypatch):
-    page, address = TestClient(FastAPI(routes=routes.routes(studio))), f"/gradio_api/vitviz/{key}/rollout/map"
+def test_what_is_at_hand_is_answered_without_a_change_of_threads(service, key, monkeypatch):
+    page, address = (
+        TestClient(FastAPI(routes=routes.routes(service))),
+        f"/gradio_api/vitviz/{key}/rollout/map",
+    )
     made = page.get(f"{address}?discard=0.3")
     monkeypatch.setattr(routes, "run_in_threadpool", None)
     again = page.get(f"{address}?discard=0.3")
@@ -129,10 +132,10 @@ def test_what_is_at_hand_is_answered_without_a_change_of_threads(studio, key, mo
             page.get(f"{address}?discard={other}")
 
 
-def test_a_visitor_who_asks_for_all_effects_lets_another_in_between(studio, key, monkeypatch):
+def test_a_visitor_who_asks_for_all_effects_lets_another_in_between(service, key, monkeypatch):
     """Both get what Python gets alone."""
     who, order, held, go = threading.local(), [], threading.Event(), threading.Event()
-    effects, passes, line = Inspector.layer_effects, shared.passes_of, studio.work.turns._lines["cheap"]
+    effects, passes, line = Inspector.layer_effects, shared.passes_of, service.work.turns._lines["cheap"]
 
     def one_layer(self, image, layer, *given, **named):
         order.append(layer)
@@ -146,7 +149,7 @@ def test_a_visitor_who_asks_for_all_effects_lets_another_in_between(studio, key,
 
     def visiting(name, item, settings):
         who.name = name
-        return studio.item(key, "evidence", item, settings)
+        return service.item(key, "evidence", item, settings)
 
     monkeypatch.setattr(request_context, "name", lambda: getattr(who, "name", ""))
     monkeypatch.setattr(Inspector, "layer_effects", one_layer)

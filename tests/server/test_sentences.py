@@ -27,7 +27,7 @@ def weights(tmp_path_factory):
 
 
 @pytest.fixture
-def studio(weights):
+def service(weights):
     return AnalysisService(ServiceSettings(device="cpu", weights=weights))
 
 
@@ -44,13 +44,13 @@ def test_a_name_carries_any_sentence_and_gives_it_back():
             with_text("x", given)
 
 
-def test_another_sentence_is_no_second_look_at_the_picture(studio, weights, monkeypatch):
-    picture = studio.pictures.sample("chelsea")
-    own = studio.subject(studio.look(picture, "my-clip"))
+def test_another_sentence_is_no_second_look_at_the_picture(service, weights, monkeypatch):
+    picture = service.pictures.sample("chelsea")
+    own = service.subject(service.look(picture, "my-clip"))
     whole = vitviz.load(CATS, folder=weights, device="cpu").trace(vitviz.sample_image("chelsea"))
-    model = type(studio.checkpoints.inspector("my-clip").model)
+    model = type(service.checkpoints.inspector("my-clip").model)
     monkeypatch.setattr(model, "forward", None)  # from here on nothing is passed through it
-    subject = studio.subject(studio.look(picture, CATS))
+    subject = service.subject(service.look(picture, CATS))
     assert subject.checkpoint == CATS and subject.trace.tokens is own.trace.tokens
     torch.testing.assert_close(subject.trace.logits, whole.logits, atol=1e-5, rtol=0)
     told = facts.answer(subject, sample="chelsea")
@@ -59,7 +59,7 @@ def test_another_sentence_is_no_second_look_at_the_picture(studio, weights, monk
     assert (
         vitviz.logit_attribution(subject.inspector, subject.trace, ("a dog", "a photo of a cat")).gap < 1e-4
     )
-    assert studio.checkpoints.inspector(CATS) is subject.inspector
+    assert service.checkpoints.inspector(CATS) is subject.inspector
     asked = facts.sentence_field(subject.inspector)
     assert asked == {
         "of": "my-clip",
@@ -71,32 +71,32 @@ def test_another_sentence_is_no_second_look_at_the_picture(studio, weights, monk
     }
 
 
-def test_what_was_taken_away_is_seen_by_the_sentences_too(studio, weights):
-    picture, without = studio.pictures.sample("chelsea"), vitviz.Ablation(heads=[(1, 1)])
+def test_what_was_taken_away_is_seen_by_the_sentences_too(service, weights):
+    picture, without = service.pictures.sample("chelsea"), vitviz.Ablation(heads=[(1, 1)])
     asked = vitviz.load(CATS, folder=weights, device="cpu")
     expected = asked.trace(vitviz.sample_image("chelsea"), ablation=without).logits
-    found = studio.subject(studio.look(picture, CATS, without=without)).trace
+    found = service.subject(service.look(picture, CATS, without=without)).trace
     torch.testing.assert_close(found.logits, expected, atol=1e-5, rtol=0)
     assert found.without == without
 
 
-def test_sentences_go_with_the_checkpoint_that_they_were_asked_of(studio):
-    first, base = studio.checkpoints.inspector(CATS), studio.checkpoints.inspector("my-clip")
+def test_sentences_go_with_the_checkpoint_that_they_were_asked_of(service):
+    first, base = service.checkpoints.inspector(CATS), service.checkpoints.inspector("my-clip")
     for number in range(60):
-        studio.checkpoints.inspector(f"my-clip?text=cat {number}")
-    assert len(studio.checkpoints._asked[base]) == 50
-    assert studio.checkpoints.inspector(CATS) is not first, "the oldest of fifty went"
-    studio.checkpoints.forget("my-clip")
-    assert studio.checkpoints.inspector(CATS).placed.model is not first.placed.model
+        service.checkpoints.inspector(f"my-clip?text=cat {number}")
+    assert len(service.checkpoints._asked[base]) == 50
+    assert service.checkpoints.inspector(CATS) is not first, "the oldest of fifty went"
+    service.checkpoints.forget("my-clip")
+    assert service.checkpoints.inspector(CATS).placed.model is not first.placed.model
 
 
-def test_a_tower_that_is_still_to_come_takes_nobodys_turn(studio, monkeypatch):
-    turns, held = studio.work.turns, []
+def test_a_tower_that_is_still_to_come_takes_nobodys_turn(service, monkeypatch):
+    turns, held = service.work.turns, []
     monkeypatch.setattr(text, "_kept", {})
     for name in ("_loaded", "_embedded"):
         made = getattr(text, name)
         monkeypatch.setattr(text, name, lambda *given, made=made: (held.append(busy(turns)), made(*given))[1])
-    studio.checkpoints.inspector(CATS)
+    service.checkpoints.inspector(CATS)
     assert held == [0, 1], "read without a turn, asked within one"
 
 
@@ -104,12 +104,12 @@ def busy(turns) -> int:
     return sum(len(line.computing) for line in turns._lines.values())
 
 
-def test_a_checkpoint_without_a_text_tower_says_so(studio):
-    assert not facts.sentence_field(studio.checkpoints.inspector("vitviz-tiny"))["reads"]
+def test_a_checkpoint_without_a_text_tower_says_so(service):
+    assert not facts.sentence_field(service.checkpoints.inspector("vitviz-tiny"))["reads"]
     with pytest.raises(UnsupportedModel, match="has no text tower"):
-        studio.checkpoints.inspector("vitviz-tiny?text=a cat")
+        service.checkpoints.inspector("vitviz-tiny?text=a cat")
     restricted = AnalysisService(
-        ServiceSettings(device="cpu", allowed=("vitviz-tiny",), weights=studio.settings.weights)
+        ServiceSettings(device="cpu", allowed=("vitviz-tiny",), weights=service.settings.weights)
     )
     with pytest.raises(vitviz.VitvizError, match="offers only"):
         restricted.checkpoints.inspector(CATS)
@@ -128,32 +128,32 @@ def a_file(**changes) -> bytes:
     return held.getvalue()
 
 
-def test_a_file_of_vectors_is_the_classes_wherever_the_name_goes_and_in_a_lesson(studio, weights, tmp_path):
+def test_a_file_of_vectors_is_the_classes_wherever_the_name_goes_and_in_a_lesson(service, weights, tmp_path):
     data = a_file(model="my-clip")
-    name = studio.checkpoints.vectors.name_with("my-clip?text=a cat", data, "mine.npz")
+    name = service.checkpoints.vectors.name_with("my-clip?text=a cat", data, "mine.npz")
     classes = vitviz.Classes(GIVEN["labels"], GIVEN["vectors"], scale=9.0, model="my-clip")
     assert name == f"my-clip?vectors={classes.digest[:16]}" and plain(name) == "my-clip"
     whole = vitviz.load("my-clip", folder=weights, device="cpu").with_classes(classes)
-    key = studio.look(studio.pictures.sample("chelsea"), name)
-    found = studio.subject(key).trace.logits
+    key = service.look(service.pictures.sample("chelsea"), name)
+    found = service.subject(key).trace.logits
     torch.testing.assert_close(found, whole.trace(vitviz.sample_image("chelsea")).logits, atol=1e-5, rtol=0)
-    assert facts.sentence_field(studio.checkpoints.inspector(name))["vectors"] == 2
-    lesson = lessons.read(lessons.everything(studio, key, {"tab": "evidence"}))
+    assert facts.sentence_field(service.checkpoints.inspector(name))["vectors"] == 2
+    lesson = lessons.read(lessons.everything(service, key, {"tab": "evidence"}))
     assert lesson.vectors == data and lesson.seen.checkpoint == name
     for path in (tmp_path / "x.npz", tmp_path / "x.safetensors"):
         classes.save(path)
         assert classes_in(path.read_bytes(), path.name) == classes == vitviz.Classes.load(path)
 
 
-def test_vectors_that_do_not_fit_or_are_too_many_or_gone_are_a_sentence(studio, weights):
-    keep = studio.checkpoints.vectors.name_with
+def test_vectors_that_do_not_fit_or_are_too_many_or_gone_are_a_sentence(service, weights):
+    keep = service.checkpoints.vectors.name_with
     for changes, said in (
         ({"vectors": np.ones((2, 7))}, "vectors of 7 numbers; my-clip embeds a picture in 24"),
         ({"model": "another"}, "classes of another for my-clip"),
     ):
         name = keep("my-clip", a_file(**changes), "mine.npz")
         with pytest.raises(VitvizError, match=said):
-            studio.checkpoints.inspector(name)
+            service.checkpoints.inspector(name)
     large = {"labels": np.array(["a"] * 1_001), "vectors": np.ones((1_001, 2))}
     for data, said in (
         (a_file(**large), "1001 classes of 1001 characters; expected up to 1000"),
@@ -167,6 +167,6 @@ def test_vectors_that_do_not_fit_or_are_too_many_or_gone_are_a_sentence(studio, 
         with pytest.raises(VitvizError, match=said):
             keep("my-clip", data, "mine.npz")
     with pytest.raises(Unknown, match="not on this server"):
-        studio.checkpoints.inspector("my-clip?vectors=0123456789abcdef")
+        service.checkpoints.inspector("my-clip?vectors=0123456789abcdef")
     with pytest.raises(VitvizError, match="Classes.load"):
         vitviz.load("my-clip?vectors=0123456789abcdef", folder=weights)

@@ -78,13 +78,13 @@ def test_many_at_once_all_count():
 
 @pytest.mark.parametrize("view", [view for view in VIEWS if view.averages], ids=lambda view: view.slug)
 def test_the_way_back_from_an_average_does_not_bring_the_old_picture_back(view):
-    studio = AnalysisService(ServiceSettings(device="cpu"))
-    keys = [studio.look(studio.pictures.sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")]
-    start = studio.sessions.settled(studio.sessions.begun({"key": keys[0]}), lambda state: [state])[0]
-    studio.sessions.settled(
+    service = AnalysisService(ServiceSettings(device="cpu"))
+    keys = [service.look(service.pictures.sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")]
+    start = service.sessions.settled(service.sessions.begun({"key": keys[0]}), lambda state: [state])[0]
+    service.sessions.settled(
         start, lambda state: [{**state, "key": keys[1], "surveys": {view.slug: "mine", "other": "theirs"}}]
     )
-    state, *drawn, panel = ImageSetPanel(studio).single(start, sent(view=view.slug))
+    state, *drawn, panel = ImageSetPanel(service).single(start, sent(view=view.slug))
     assert state["key"] == keys[1] and state["surveys"] == {"other": "theirs"}
     assert panel["told"] == {"text": ""} and panel["over"] == {}
     assert any(isinstance(value, dict) and value.get("key") == keys[1] for value in drawn)

@@ -67,20 +67,20 @@ def test_the_page_gets_the_same_numbers_from_a_fork(on_a_space, tmp_path):
     for name, sample in (("a", "chelsea"), ("b", "coffee"), ("c", "astronaut")):
         sample_image(sample).save(tmp_path / f"{name}.png")
     said = on_a_space(f"""
-first = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")  # the warm-up: nobody asked
+first = service.look(service.pictures.sample("coffee"), "vitviz-tiny")  # the warm-up: nobody asked
 warm = len(spaces.calls)
 visitor()
-key = studio.look(chelsea, "vitviz-tiny")
-trace, again = studio.subject(key).trace, studio.look(chelsea, "vitviz-tiny")
-values = {{view.slug: value(studio, key, view)["summary"] for view in VIEWS}}
+key = service.look(chelsea, "vitviz-tiny")
+trace, again = service.subject(key).trace, service.look(chelsea, "vitviz-tiny")
+values = {{view.slug: value(service, key, view)["summary"] for view in VIEWS}}
 looked = len(spaces.calls)
 paths = [os.path.join({str(tmp_path)!r}, name) for name in ("a.png", "b.png", "c.png")]
-*_, (_, survey) = studio.sets.surveying(key, paths)
-np.savez({str(found)!r}, logits=trace.logits, rollout=studio.item(key, "rollout", "map", {{}}),
+*_, (_, survey) = service.sets.surveying(key, paths)
+np.savez({str(found)!r}, logits=trace.logits, rollout=service.item(key, "rollout", "map", {{}}),
          survey=survey.distances.distance,
          **{{f"attention{{i}}": trace.attention(i) for i in range(len(trace.layers))}})
 print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid": os.getpid(),
-                   "values": values, "device": str(studio.checkpoints.inspector("vitviz-tiny").device),
+                   "values": values, "device": str(service.checkpoints.inspector("vitviz-tiny").device),
                    "seems": torch.cuda.is_available()}}))
 """)
     assert said["seems"] and said["device"] == "cpu"
@@ -89,20 +89,20 @@ print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid":
         all(call["pid"] != said["pid"] for call in said["calls"])
         and said["calls"][0]["seconds"] < said["calls"][1]["seconds"] < 60
     )
-    studio = AnalysisService(ServiceSettings(device="cpu"))
-    key = studio.look(studio.pictures.sample("chelsea"), "vitviz-tiny")
-    trace = studio.subject(key).trace
-    *_, (_, survey) = studio.sets.surveying(
+    service = AnalysisService(ServiceSettings(device="cpu"))
+    key = service.look(service.pictures.sample("chelsea"), "vitviz-tiny")
+    trace = service.subject(key).trace
+    *_, (_, survey) = service.sets.surveying(
         key, [str(tmp_path / name) for name in ("a.png", "b.png", "c.png")]
     )
     with np.load(found) as file:
         np.testing.assert_allclose(file["logits"], trace.logits, atol=1e-5)
-        np.testing.assert_allclose(file["rollout"], studio.item(key, "rollout", "map", {}), atol=1e-6)
+        np.testing.assert_allclose(file["rollout"], service.item(key, "rollout", "map", {}), atol=1e-6)
         np.testing.assert_allclose(file["survey"], survey.distances.distance, atol=1e-3)
         for layer in range(len(trace.layers)):
             np.testing.assert_allclose(file[f"attention{layer}"], trace.attention(layer), atol=1e-6)
     for view in VIEWS:
-        assert said["values"][view.slug].keys() == value(studio, key, view)["summary"].keys()
+        assert said["values"][view.slug].keys() == value(service, key, view)["summary"].keys()
 
 
 @pytest.mark.processes
@@ -112,9 +112,9 @@ def test_a_fork_that_is_older_than_a_model_is_sent_it_once(on_a_space, tmp_path)
     said = on_a_space(
         """
 visitor()
-studio.look(chelsea, "mine")
-keys = [studio.look(studio.pictures.sample(name), "other") for name in ("chelsea", "coffee")]
-traces = [studio.subject(key).trace for key in keys]
+service.look(chelsea, "mine")
+keys = [service.look(service.pictures.sample(name), "other") for name in ("chelsea", "coffee")]
+traces = [service.subject(key).trace for key in keys]
 print(json.dumps({"calls": spaces.calls, "logits": traces[0].logits.tolist()}))
 """,
         "--weights",
@@ -135,7 +135,7 @@ print(json.dumps({"calls": spaces.calls, "logits": traces[0].logits.tolist()}))
 def test_a_spent_quota_is_a_sentence_and_takes_nothing_away(on_a_space):
     said = on_a_space("""
 visitor()
-key = studio.look(chelsea, "vitviz-tiny")
+key = service.look(chelsea, "vitviz-tiny")
 said = []
 quota = "You have exceeded your free ZeroGPU quota (22s requested vs. 5s left). Try again in 1:02:03. "
 for error in (gr.Error(quota, title="ZeroGPU quota exceeded"),
@@ -143,10 +143,10 @@ for error in (gr.Error(quota, title="ZeroGPU quota exceeded"),
                        title="ZeroGPU illegal duration"),
               RuntimeError("ZeroGPU API /schedule error: 500")):
     spaces.schedule_error = error
-    try: studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
+    try: service.look(service.pictures.sample("coffee"), "vitviz-tiny")
     except Exception as error: said.append([type(error).__name__, str(error)])
-same = studio.subject(key).trace.top(1)
-later = studio.subject(studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")).trace.top(1)
+same = service.subject(key).trace.top(1)
+later = service.subject(service.look(service.pictures.sample("coffee"), "vitviz-tiny")).trace.top(1)
 print(json.dumps({"said": said, "same": same, "later": later}))
 """)
     assert [kind for kind, _ in said["said"]] == ["Unavailable"] * 3 and issubclass(
@@ -180,11 +180,11 @@ visitor()
 said = []
 for check in (refuse, die):
     runner.check_truth = check
-    try: studio.look(chelsea, "vitviz-tiny")
+    try: service.look(chelsea, "vitviz-tiny")
     except Exception as error: said.append([type(error).__name__, str(error)])
     spaces._workers.clear()
 runner.check_truth = true
-print(json.dumps({"said": said, "then": studio.subject(studio.look(chelsea, "vitviz-tiny")).trace.top(1)}))
+print(json.dumps({"said": said, "then": service.subject(service.look(chelsea, "vitviz-tiny")).trace.top(1)}))
 """)
     assert said["said"][0] == ["UnsupportedModel", "The attention of this model cannot be read truthfully."]
     assert said["said"][1][0] == "Unavailable" and "GPU task aborted" in said["said"][1][1]
@@ -198,9 +198,9 @@ def test_a_fork_does_not_wait_for_threads_that_it_does_not_have(on_a_space):
             """
 torch.set_num_threads(2)
 torch.randn(2000, 2000) @ torch.randn(2000, 2000)  # the threads exist now
-studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
+service.look(service.pictures.sample("coffee"), "vitviz-tiny")
 visitor()
-print(json.dumps(studio.subject(studio.look(chelsea, "vitviz-tiny")).trace.top(1)))
+print(json.dumps(service.subject(service.look(chelsea, "vitviz-tiny")).trace.top(1)))
 """,
             process=one,
         )
@@ -213,7 +213,7 @@ def test_bfloat16_travels_and_is_compared_in_the_main_process(on_a_space):
     said = on_a_space(
         """
 visitor()
-trace = studio.subject(studio.look(chelsea, "vitviz-tiny")).trace
+trace = service.subject(service.look(chelsea, "vitviz-tiny")).trace
 print(json.dumps({"dtype": trace.dtype, "attention": trace.deviation.attention, "calls": spaces.calls}))
 """,
         "--dtype",

@@ -33,7 +33,7 @@ def quick(protocol):
 
 
 @pytest.fixture
-def studio(monkeypatch):
+def service(monkeypatch):
     monkeypatch.setattr(image_sets, "_trial", quick)
     return AnalysisService(ServiceSettings(device="cpu", limits=Limits(passes=1)))
 
@@ -50,9 +50,9 @@ def paths():
 
 
 @pytest.fixture
-def state(studio, paths):
-    key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
-    return {"key": key, "set": studio.sets.give(paths)}
+def state(service, paths):
+    key = service.look(service.pictures.sample("coffee"), "vitviz-tiny")
+    return {"key": key, "set": service.sets.give(paths)}
 
 
 def figure(page):
@@ -60,35 +60,35 @@ def figure(page):
     return page[1 + 2 * [view.slug for view in AVERAGED].index("trial")]
 
 
-def test_it_grows_picture_by_picture_and_is_what_python_says(studio, state, paths):
-    pages = list(ImageSetPanel(studio).survey(state, sent(view="trial", way="black")))
+def test_it_grows_picture_by_picture_and_is_what_python_says(service, state, paths):
+    pages = list(ImageSetPanel(service).survey(state, sent(view="trial", way="black")))
     assert [figure(page)["summary"]["pictures"] for page in pages] == [1, 2]
     key = pages[-1][0]["surveys"]["trial"]
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     alone = vitviz.survey(paths, inspector, [quick("black")])
     for name in ("most", "least", "ahead", "alike"):
-        np.testing.assert_allclose(studio.sets.survey(key).mean(name), alone.mean(name), atol=1e-4)
-    with np.load(lessons.io.BytesIO(studio.numbers(key, "trial", {"patches_as": "black"}))) as file:
+        np.testing.assert_allclose(service.sets.survey(key).mean(name), alone.mean(name), atol=1e-4)
+    with np.load(lessons.io.BytesIO(service.numbers(key, "trial", {"patches_as": "black"}))) as file:
         assert int(file["pictures"]) == 2 and str(file["patches_as"]) == "black"
     archive = lessons.zipfile.ZipFile(lessons.io.BytesIO(
-        lessons.everything(studio, state["key"], {"survey.trial": key})))  # fmt: skip
+        lessons.everything(service, state["key"], {"survey.trial": key})))  # fmt: skip
     assert "numbers/trial.npz" in archive.namelist() and "trial-trial.csv" in archive.namelist()
 
 
-def test_another_visitor_comes_between_two_pictures(studio, state):
-    growing = ImageSetPanel(studio).survey(state, sent(view="trial"))
+def test_another_visitor_comes_between_two_pictures(service, state):
+    growing = ImageSetPanel(service).survey(state, sent(view="trial"))
     next(growing)
-    line = studio.work.turns._lines["cheap"]
+    line = service.work.turns._lines["cheap"]
     with ThreadPoolExecutor(1) as threads:
-        with studio.work.computing(studio.checkpoints.inspector("vitviz-tiny"), None):
+        with service.work.computing(service.checkpoints.inspector("vitviz-tiny"), None):
             second = threads.submit(next, growing)
             until(lambda: line.waiting or second.done())
             assert not second.done()
         assert figure(second.result(60))["summary"]["pictures"] == 2
 
 
-def test_too_many_are_refused_before_anything_is_opened_and_nothing_is_lost(studio, state, paths):
-    over = ImageSetPanel(studio)
+def test_too_many_are_refused_before_anything_is_opened_and_nothing_is_lost(service, state, paths):
+    over = ImageSetPanel(service)
     for many, most in ((1001, 1000), (301, 300)):
         asked = over.give(state, paths[:1] * many)
         if most == 300:
@@ -104,10 +104,10 @@ def test_too_many_are_refused_before_anything_is_opened_and_nothing_is_lost(stud
 
 
 def test_pictures_are_seen_with_what_they_are_taken_for_and_one_that_is_none_with_nothing(
-    studio, state, paths
+    service, state, paths
 ):
     (bad := Path(paths[0]).with_name("bad.png")).write_text("no picture")
-    over = ImageSetPanel(studio)
+    over = ImageSetPanel(service)
     state, panel, _ = over.give(state, [*paths, str(bad)])
     assert panel["count"] == 3 and panel["answers"] == [None] * 3
     *_, panel = over.answer(state)
@@ -116,7 +116,7 @@ def test_pictures_are_seen_with_what_they_are_taken_for_and_one_that_is_none_wit
         [(said, sure)] = inspector.trace(path).top(1)
         assert (name, share, head_type) == (said, pytest.approx(sure, abs=1e-3), "softmax")
     assert panel["answers"][2] == []
-    strip = open_image(studio.image(state["set"], "thumbnails"))
+    strip = open_image(service.image(state["set"], "thumbnails"))
     assert strip.size == (3 * 56, 56)
-    other = {**state, "key": studio.look(studio.pictures.sample("coffee"), "vitviz-tiny@0")}
-    assert over_a_set.panel_value(studio, other)["answers"] == [None] * 3, "another checkpoint has others"
+    other = {**state, "key": service.look(service.pictures.sample("coffee"), "vitviz-tiny@0")}
+    assert over_a_set.panel_value(service, other)["answers"] == [None] * 3, "another checkpoint has others"

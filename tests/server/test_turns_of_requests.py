@@ -35,8 +35,8 @@ GIVEN = {"view": "rollout", "name": "map", "which": "input", "version": "1", "pa
 
 
 @pytest.fixture
-def page(studio):
-    return TestClient(FastAPI(routes=routes.routes(studio)))
+def page(service):
+    return TestClient(FastAPI(routes=routes.routes(service)))
 
 
 @contextmanager
@@ -60,12 +60,12 @@ def read_by_others(work: WorkQueue):
 
 
 def test_every_route_that_computes_waits_for_its_turn_and_what_is_static_for_nobody(
-    page, studio, key, monkeypatch
+    page, service, key, monkeypatch
 ):
     monkeypatch.setattr(lessons, "everything", lambda *given: b"zip")
     without, answers = set(), {}
     with ThreadPoolExecutor(20) as threads:
-        with read_by_others(studio.work) as line:
+        with read_by_others(service.work) as line:
             for route in page.app.routes:
                 path, before = route.path, len(line.waiting)
                 if not path.startswith(routes.BASE):
@@ -83,7 +83,7 @@ def test_every_route_that_computes_waits_for_its_turn_and_what_is_static_for_nob
         }
 
 
-def test_every_endpoint_and_every_change_of_the_page_holds_a_turn(studio, monkeypatch):
+def test_every_endpoint_and_every_change_of_the_page_holds_a_turn(service, monkeypatch):
     held = []
 
     @contextmanager
@@ -92,8 +92,8 @@ def test_every_endpoint_and_every_change_of_the_page_holds_a_turn(studio, monkey
         raise Unknown("a turn was asked for")
         yield
 
-    monkeypatch.setattr(studio.work, "request_turn", turn)
-    demo = build.build(studio)
+    monkeypatch.setattr(service.work, "request_turn", turn)
+    demo = build.build(service)
     public = [fn for fn in demo.fns.values() if fn.api_visibility == "public"]
     assert len(public) == len(endpoints.PUBLIC) + len(endpoints.answering())
     for fn in public:
@@ -101,18 +101,18 @@ def test_every_endpoint_and_every_change_of_the_page_holds_a_turn(studio, monkey
             fn.fn()
     monkeypatch.setattr(PageRenderer, "unchanged", lambda page, more=0: [])
     shown = object.__new__(PageRenderer)
-    shown.studio = studio
+    shown.service = service
     count = len(held)
     assert "a turn was asked for" in str(shown.attempt({}, lambda state: [state]))
     assert len(held) == count + 1
 
 
-def test_a_frames_views_and_items_are_made_once_however_often_they_are_named(page, studio, key, monkeypatch):
-    made, figures, item = [], routes.figures_of, studio.item
+def test_a_frames_views_and_items_are_made_once_however_often_they_are_named(page, service, key, monkeypatch):
+    made, figures, item = [], routes.figures_of, service.item
     monkeypatch.setattr(
         routes, "figures_of", lambda view, *given: made.append(view.slug) or figures(view, *given)
     )
-    monkeypatch.setattr(studio, "item", lambda *given: made.append(given[1:3]) or item(*given))
+    monkeypatch.setattr(service, "item", lambda *given: made.append(given[1:3]) or item(*given))
     frame = base64.b64encode(jpeg()).decode()
     asked = {"frame": frame, "views": ["rollout", "tokens"] * 5_000, "items": ["rollout/map"] * 50}
     assert page.post(f"{routes.BASE}/{key}/live", json=asked).status_code == 200
@@ -182,7 +182,7 @@ def test_a_requests_time_is_what_it_computes_and_not_what_it_waits_within_its_tu
 
 
 def test_the_cameras_of_one_visitor_take_one_place_and_another_visitor_the_next(
-    page, studio, key, monkeypatch
+    page, service, key, monkeypatch
 ):
     """However many cameras a visitor has, the next frame's views wait while the first one's are made."""
     go, at_work = threading.Event(), []
@@ -195,7 +195,7 @@ def test_the_cameras_of_one_visitor_take_one_place_and_another_visitor_the_next(
 
     monkeypatch.setattr(routes, "_looked_at", held)
     monkeypatch.setattr(request_context, "listener_name", lambda request, page=None: request.headers["who"])
-    line, frame = studio.work.turns._lines[READING], base64.b64encode(jpeg()).decode()
+    line, frame = service.work.turns._lines[READING], base64.b64encode(jpeg()).decode()
 
     def camera(name: str):
         question = {"frame": frame, "views": ["rollout"]}

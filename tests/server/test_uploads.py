@@ -86,12 +86,12 @@ def refusal(path) -> str:
     return uploads.ADDRESS if "://" in str(path) else uploads.NOT_UPLOADED
 
 
-def test_only_an_upload_is_opened(studio, own, tmp_path):
+def test_only_an_upload_is_opened(service, own, tmp_path):
     sample_image("coffee").save(own / "mine.png")
-    assert studio.pictures.keep(str(own / "mine.png"))
+    assert service.pictures.keep(str(own / "mine.png"))
     for path in strange(own, tmp_path):
         with pytest.raises(uploads.NotUploaded) as refused:
-            studio.pictures.keep(path)
+            service.pictures.keep(path)
         assert str(refused.value) == refusal(path), path
 
 
@@ -126,9 +126,9 @@ def test_what_takes_an_uploads_place_after_it_was_checked_is_not_opened(own, tmp
 
 
 @sweep("view", [view for view in VIEWS if view.averages], quick=1, ids=lambda view: view.slug)
-def test_a_survey_opens_only_uploads(studio, own, tmp_path, view):
-    over = ImageSetPanel(studio)
-    start = {"key": studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")}
+def test_a_survey_opens_only_uploads(service, own, tmp_path, view):
+    over = ImageSetPanel(service)
+    start = {"key": service.look(service.pictures.sample("coffee"), "vitviz-tiny")}
     sample_image("coffee").save(own / "mine.png")
     state, *_ = over.give(start, [str(own / "mine.png")])
     assert list(over.survey(state, sent(view=view.slug)))[-1][0]["surveys"][view.slug]
@@ -242,8 +242,8 @@ def test_a_page_that_gradio_has_forgotten_goes_on_where_it_was(monkeypatch):
 
 def test_the_page_goes_on_after_hundreds_of_other_visitors():
     """By Gradio itself, whose memory of the page is taken away."""
-    studio = AnalysisService(ServiceSettings(device="cpu"))
-    demo = build(studio)
+    service = AnalysisService(ServiceSettings(device="cpu"))
+    demo = build(service)
     numbers = {fn.api_name: number for number, fn in demo.fns.items()}
     request = gr.Request(session_hash="mine", query_params={}, headers={})
 
@@ -264,10 +264,10 @@ def test_the_page_goes_on_after_hundreds_of_other_visitors():
     assert "coffee" in json.dumps(first["data"], default=str) and '"rows": 12' in said and "coffee" in said
 
 
-def test_an_endpoint_that_fails_by_our_mistake_says_so(studio, monkeypatch, caplog):
-    monkeypatch.setattr(studio, "look", lambda *_, **__: 1 / 0)
+def test_an_endpoint_that_fails_by_our_mistake_says_so(service, monkeypatch, caplog):
+    monkeypatch.setattr(service, "look", lambda *_, **__: 1 / 0)
     with pytest.raises(gr.Error, match="server log"):
-        _as_gradio_error(Endpoints(studio).predict)("coffee")
+        _as_gradio_error(Endpoints(service).predict)("coffee")
     assert "ZeroDivisionError" in caplog.text
 
 

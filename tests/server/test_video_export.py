@@ -21,14 +21,14 @@ def expected(inspector, photo):
     return vitviz.animation("rollout", inspector, photo, over="layers", fusion="max")
 
 
-def test_an_address_and_the_endpoint_give_what_python_gives(studio, key, expected):
+def test_an_address_and_the_endpoint_give_what_python_gives(service, key, expected):
     asked = {**ASKED, "fusion": "max", "film.seconds": "0.4"}
-    data, name = videos.asked_for(studio, key, "rollout", "gif", asked)
+    data, name = videos.asked_for(service, key, "rollout", "gif", asked)
     assert data == expected.gif(width=320, seconds=0.4)
     assert name == "vitviz-rollout_vitviz-tiny_fusion-max_over-layers.gif"
-    data, _ = videos.asked_for(studio, key, "rollout", "mp4", asked)
+    data, _ = videos.asked_for(service, key, "rollout", "mp4", asked)
     assert data == expected.mp4(width=320, seconds=0.4)
-    found = Endpoints(studio).film(
+    found = Endpoints(service).film(
         "coffee", settings="fusion=max", over="layers", format="gif", width=320, seconds=0.4
     )
     assert base64.b64decode(found["data"]) == expected.gif(width=320, seconds=0.4)
@@ -38,39 +38,39 @@ def test_an_address_and_the_endpoint_give_what_python_gives(studio, key, expecte
     assert found["frames"] == [str(label) for label in expected.labels]
 
 
-def test_a_training_is_looked_at_step_by_step_with_what_was_taken_away(studio):
+def test_a_training_is_looked_at_step_by_step_with_what_was_taken_away(service):
     without = vitviz.Ablation(patches=[0, 17], patches_as="dropped")
-    key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny", without=without)
-    film = videos.film(studio, key, "tokens", {})
+    key = service.look(service.pictures.sample("coffee"), "vitviz-tiny", without=without)
+    film = videos.film(service, key, "tokens", {})
     assert len(film.frames) == len(vitviz.training_snapshots("vitviz-tiny"))
     for frame in film.frames:
-        values = frame.plate.rows[0][0].values.ravel()
+        values = frame.spec.rows[0][0].values.ravel()
         assert [i for i, value in enumerate(values) if value != value] == [0, 17]
 
 
-def test_the_class_that_is_explained_stays_while_a_training_is_shown(studio, inspector, photo):
+def test_the_class_that_is_explained_stays_while_a_training_is_shown(service, inspector, photo):
     """It is the one in view as the film begins; by the untrained model it is the likeliest of nothing."""
-    key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
+    key = service.look(service.pictures.sample("coffee"), "vitviz-tiny")
     steps = [one.name for one in vitviz.training_snapshots("vitviz-tiny")]
-    likeliest = studio.subject(key).trace.top(1)[0][0]
-    first = studio.subject(studio.look(studio.pictures.sample("coffee"), steps[0])).trace.top(1)[0][0]
+    likeliest = service.subject(key).trace.top(1)[0][0]
+    first = service.subject(service.look(service.pictures.sample("coffee"), steps[0])).trace.top(1)[0][0]
     assert first != likeliest
-    for made in (videos.film(studio, key, "evidence", {}), vitviz.animation("evidence", inspector, photo)):
-        titles = {made.frames[at].plate.rows[0][0].title for at in range(len(made.frames))}
+    for made in (videos.film(service, key, "evidence", {}), vitviz.animation("evidence", inspector, photo)):
+        titles = {made.frames[at].spec.rows[0][0].title for at in range(len(made.frames))}
         assert len(titles) == 1 and likeliest in str(*titles)
-    chosen = videos.film(studio, key, "evidence", {"target": "3"})
-    assert studio.subject(key).trace.named(3) in str(chosen.frames[0].plate.rows[0][0].title)
+    chosen = videos.film(service, key, "evidence", {"target": "3"})
+    assert service.subject(key).trace.named(3) in str(chosen.frames[0].spec.rows[0][0].title)
 
 
-def test_how_many_frames_there_are_is_said_before_and_counted_meanwhile(studio, key):
+def test_how_many_frames_there_are_is_said_before_and_counted_meanwhile(service, key):
     steps = len(vitviz.training_snapshots("vitviz-tiny"))
-    assert videos.offered(studio, key, "rollout", {}) == {"training": steps, "layers": 8}
-    assert videos.offered(studio, key, "rollout", {"layers": "3-5"})["layers"] == 3
+    assert videos.offered(service, key, "rollout", {}) == {"training": steps, "layers": 8}
+    assert videos.offered(service, key, "rollout", {"layers": "3-5"})["layers"] == 3
     for slow in ("trial", "experiment"):  # each of whose moments is hundreds of passes
-        assert videos.offered(studio, key, slow, {})["training"]["text"] == videos.TOO_LONG
+        assert videos.offered(service, key, slow, {})["training"]["text"] == videos.TOO_LONG
         with pytest.raises(VitvizError, match="In Python, vitviz.animation"):
-            videos.film(studio, key, slow, {})
-    told = videos.offered(studio, key, "distance", {})["layers"]
+            videos.film(service, key, slow, {})
+    told = videos.offered(service, key, "distance", {})["layers"]
     assert told["text"].startswith("{view} has no video over the layers")
     counts = []
 
@@ -79,26 +79,26 @@ def test_how_many_frames_there_are_is_said_before_and_counted_meanwhile(studio, 
             counts.append(value)
             super().__setitem__(place, value)
 
-    studio._counts.get((key, "mine"), lambda: Counted([0, 0]))
-    videos.asked_for(studio, key, "filters", "gif", {"film.width": "320", "film.ticket": "mine"})
+    service._counts.get((key, "mine"), lambda: Counted([0, 0]))
+    videos.asked_for(service, key, "filters", "gif", {"film.width": "320", "film.ticket": "mine"})
     assert counts == [[done, 2 * steps] for done in range(1, 2 * steps + 1)]
-    assert studio.far(key, "mine") == (2 * steps, 2 * steps) and studio.far(key, "another") == (0, 0)
+    assert service.far(key, "mine") == (2 * steps, 2 * steps) and service.far(key, "another") == (0, 0)
     with pytest.raises(Unknown):
-        studio.far("no such key", "mine")
+        service.far("no such key", "mine")
 
 
-def test_a_film_is_drawn_in_a_turn_of_what_is_dear(studio, key, expected):
-    """While somebody else holds the only dear turn, no frame is drawn; then the film comes."""
+def test_a_film_is_drawn_in_a_turn_of_what_is_dear(service, key, expected):
+    """While somebody else holds the only expensive turn, no frame is drawn; then the film comes."""
     inside, done, found = threading.Event(), threading.Event(), []
 
     def hold():
-        with studio.work.drawing(1):
+        with service.work.drawing(1):
             inside.set()
             done.wait(60)
 
     def ask():
         found.append(
-            videos.encode_video(studio, expected, "gif", 320, 0.4, lambda one, of: drawn.append(one))
+            videos.encode_video(service, expected, "gif", 320, 0.4, lambda one, of: drawn.append(one))
         )
 
     drawn = []
@@ -106,9 +106,9 @@ def test_a_film_is_drawn_in_a_turn_of_what_is_dear(studio, key, expected):
     holder.start()
     assert inside.wait(60)
     asker.start()
-    line = studio.work.turns._lines["dear"]
-    with studio.work.turns._changed:
-        assert studio.work.turns._changed.wait_for(lambda: line.waiting, 60)
+    line = service.work.turns._lines["expensive"]
+    with service.work.turns._changed:
+        assert service.work.turns._changed.wait_for(lambda: line.waiting, 60)
     assert drawn == []
     done.set()
     asker.join(60)
@@ -116,15 +116,15 @@ def test_a_film_is_drawn_in_a_turn_of_what_is_dear(studio, key, expected):
     assert drawn == list(range(1, 9)) and Image.open(io.BytesIO(found[0])).n_frames == 8
 
 
-def test_a_full_line_refuses_a_film(studio, expected):
-    most, studio.work.turns._most = studio.work.turns._most, 0
+def test_a_full_line_refuses_a_film(service, expected):
+    most, service.work.turns._most = service.work.turns._most, 0
     try:
-        with studio.work.drawing(1):
+        with service.work.drawing(1):
             caught = []
 
             def ask():
                 try:
-                    videos.encode_video(studio, expected, "gif", 320, 0.4)
+                    videos.encode_video(service, expected, "gif", 320, 0.4)
                 except TooMuch as error:
                     caught.append(error)
 
@@ -133,12 +133,12 @@ def test_a_full_line_refuses_a_film(studio, expected):
             asker.join(60)
         assert len(caught) == 1
     finally:
-        studio.work.turns._most = most
+        service.work.turns._most = most
 
 
-def test_a_long_training_has_so_many_frames_and_no_more(studio, key, monkeypatch):
+def test_a_long_training_has_so_many_frames_and_no_more(service, key, monkeypatch):
     monkeypatch.setattr(videos, "MOST", 3)
-    film = videos.film(studio, key, "filters", {})
+    film = videos.film(service, key, "filters", {})
     steps = [moment.step for moment in vitviz.training_snapshots("vitviz-tiny")]
     said = [f"{steps[at]:,}" for at in (0, round((len(steps) - 1) / 2), -1)]
     assert all(f"Training step {step}" in label for step, label in zip(said, film.labels, strict=True))
@@ -162,34 +162,34 @@ def test_a_long_training_has_so_many_frames_and_no_more(studio, key, monkeypatch
         {"fusion": "sum"},
     ],
 )
-def test_what_does_not_fit_is_refused(studio, key, asked):
+def test_what_does_not_fit_is_refused(service, key, asked):
     with pytest.raises(VitvizError):
-        videos.asked_for(studio, key, "rollout", "gif", {**ASKED, **asked})
+        videos.asked_for(service, key, "rollout", "gif", {**ASKED, **asked})
 
 
 @pytest.mark.parametrize(
     "asked", [{"width": "9999"}, {"width": "481"}, {"width": "3"}, {"seconds": "9"}, {"seconds": "0"}]
 )
-def test_a_file_that_there_is_not_is_refused_before_anything_is_computed(studio, key, asked, monkeypatch):
+def test_a_file_that_there_is_not_is_refused_before_anything_is_computed(service, key, asked, monkeypatch):
     monkeypatch.setattr(videos, "film", lambda *given, **named: pytest.fail("its figures were made"))
     with pytest.raises(VitvizError, match="expected|no whole number"):
-        videos.asked_for(studio, key, "rollout", "gif", {f"film.{name}": one for name, one in asked.items()})
-    monkeypatch.setattr(studio, "look", lambda *given, **named: pytest.fail("the picture was looked at"))
+        videos.asked_for(service, key, "rollout", "gif", {f"film.{name}": one for name, one in asked.items()})
+    monkeypatch.setattr(service, "look", lambda *given, **named: pytest.fail("the picture was looked at"))
     with pytest.raises(VitvizError, match="expected|no whole number"):
-        Endpoints(studio).film("coffee", **{name: int(one) for name, one in asked.items()})
+        Endpoints(service).film("coffee", **{name: int(one) for name, one in asked.items()})
 
 
-def test_other_formats_views_and_keys_have_no_film(studio, key):
+def test_other_formats_views_and_keys_have_no_film(service, key):
     for wrong in (("no such key", "rollout", "gif"), (key, "cls", "gif"), (key, "rollout", "avi")):
         with pytest.raises(Unknown):
-            videos.asked_for(studio, *wrong, ASKED)
+            videos.asked_for(service, *wrong, ASKED)
     with pytest.raises(VitvizError, match="no figure for print"):
-        videos.asked_for(studio, key, "tour", "gif", {})
+        videos.asked_for(service, key, "tour", "gif", {})
 
 
-def test_an_average_over_a_set_has_none(studio, key, tmp_path):
+def test_an_average_over_a_set_has_none(service, key, tmp_path):
     vitviz.sample_image("rocket").save(path := tmp_path / "rocket.png")
-    survey, _ = list(studio.sets.surveying(key, [str(path)]))[-1]
+    survey, _ = list(service.sets.surveying(key, [str(path)]))[-1]
     with pytest.raises(Unknown, match="one image"):
-        videos.asked_for(studio, survey, "distance", "gif", {})
-    assert "one image" in videos.offered(studio, survey, "distance", {})["training"]["text"]
+        videos.asked_for(service, survey, "distance", "gif", {})
+    assert "one image" in videos.offered(service, survey, "distance", {})["training"]["text"]

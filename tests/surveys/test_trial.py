@@ -102,7 +102,7 @@ def test_the_long_table_has_a_row_for_each_picture_method_and_protocol(found):
     assert np.mean(black) == pytest.approx(found.mean("most")[1, 0, 1], abs=1e-6)
     assert math.isnan(next(row for row in rows if row["name"].endswith("rocket.png"))["hit"])
     report = (found.folder / "report.html").read_text()
-    assert report.count("Maps on trial") == 2 and "Blob in the centre" in report
+    assert report.count("Faithfulness") == 2 and "Blob in the centre" in report
 
 
 def test_without_pyarrow_it_is_csv(found, measure, tmp_path, monkeypatch):

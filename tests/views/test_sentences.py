@@ -79,7 +79,7 @@ def test_map_legend_and_print_are_those_of_plain_loops(subject, method, monkeypa
     assert [one for one, *_ in legend] == sorted(most) + [None] * (count > own)
     assert [name for _, name, _ in legend][:own] == [subject.trace.labels[one] for one in sorted(most)]
     assert len({colour for *_, colour in legend}) == len(legend)
-    (drawn,), (table,) = VIEW.plate(subject, settings, PrintStyle()).rows
+    (drawn,), (table,) = VIEW.spec(subject, settings, PrintStyle()).rows
     colours = {one: colour for one, _, colour in legend}
     for row, classes in enumerate(shown):
         for col, one in enumerate(classes):
@@ -108,7 +108,7 @@ def test_a_print_says_of_which_cosine_the_logit_is_made(both):
     one, other = (classes.vectors @ picture).tolist()
 
     def note(**given) -> str:
-        return str(VIEW.plate(subject, VIEW.settings(given, subject.about), PrintStyle()).notes[0])
+        return str(VIEW.spec(subject, VIEW.settings(given, subject.about), PrintStyle()).notes[0])
 
     assert f" = 20 × cosine {one:.4f} − 3.00 = ".replace("-", "−") in note(target="0")
     assert f" = 20 × difference of cosines {one - other:.4f} = ".replace("-", "−") in note(target="0-1")
@@ -119,7 +119,7 @@ def test_a_print_says_of_which_cosine_the_logit_is_made(both):
 def test_a_sentence_that_is_a_word_of_the_page_stays_as_it_was_written(inspector, tag):
     asked = inspector.with_classes(vitviz.text(inspector, ["Tokens", "the dog"]))
     subject = ViewContext(asked, asked.trace(vitviz.sample_image("chelsea")))
-    title = VIEW.plate(subject, VIEW.settings({"target": "0"}, subject.about), PrintStyle()).rows[0][0].title
+    title = VIEW.spec(subject, VIEW.settings({"target": "0"}, subject.about), PrintStyle()).rows[0][0].title
     assert "Tokens" in translated(title, tag) and translated("Tokens", tag) != "Tokens"
     assert framed(subject, "evidence")["written"] == ["Tokens"]
 

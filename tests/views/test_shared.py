@@ -11,7 +11,7 @@ from vitviz.views import shared as seen
 
 
 def subject(trace) -> ViewContext:
-    """As the studio makes it: what is made once is kept in its cache."""
+    """As the service makes it: what is made once is kept in its cache."""
     kept: Cache = Cache(10, lambda entry: 1)
     return ViewContext(None, trace, once=kept.get)
 

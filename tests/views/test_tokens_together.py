@@ -12,7 +12,7 @@ VIEW = RepresentationsView()
 
 
 @pytest.fixture(scope="module")
-def studio():
+def service():
     return AnalysisService(ServiceSettings(device="cpu"))
 
 
@@ -22,109 +22,111 @@ def traces(inspector):
 
 
 @pytest.fixture(scope="module")
-def keys(studio):
-    return {name: studio.look(studio.pictures.sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")}
+def keys(service):
+    return {
+        name: service.look(service.pictures.sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")
+    }
 
 
-def item(studio, key, name, **given):
-    return studio.item(key, "tokens", name, {one: str(value) for one, value in given.items()})
+def item(service, key, name, **given):
+    return service.item(key, "tokens", name, {one: str(value) for one, value in given.items()})
 
 
 @pytest.mark.parametrize(("norm", "mean"), [("raw", "out"), ("final", "in")])
 def test_a_patch_of_a_second_photograph_is_compared_with_every_patch(
-    studio, keys, traces, inspector, norm, mean
+    service, keys, traces, inspector, norm, mean
 ):
     asked = {"depth": 6, "norm": norm, "mean": mean, "other": "chelsea"}
     through = inspector if norm == "final" else None
-    across = item(studio, keys["coffee"], "across", **asked)
+    across = item(service, keys["coffee"], "across", **asked)
     for patch in (0, 77, 195):
         expected = vitviz.token_similarity(
             traces["coffee"], 6, patch, mean == "out", through, of=traces["chelsea"]
         ).numpy()
-        found = item(studio, keys["coffee"], "facing", **asked, partner=patch)
+        found = item(service, keys["coffee"], "facing", **asked, partner=patch)
         np.testing.assert_allclose(found, expected, atol=1e-5)
         np.testing.assert_allclose(across[:, patch], expected.ravel(), atol=1e-3)
-    back = item(studio, keys["chelsea"], "across", **{**asked, "other": "coffee"})
+    back = item(service, keys["chelsea"], "across", **{**asked, "other": "coffee"})
     np.testing.assert_allclose(back, across.T, atol=1e-3)
-    photo = item(studio, keys["coffee"], "photo", other="chelsea")
+    photo = item(service, keys["coffee"], "photo", other="chelsea")
     assert (photo == traces["chelsea"].view.picture).all()
 
 
-def test_the_second_may_be_a_photograph_of_ones_own_and_no_one_elses(studio, keys, traces, tmp_path):
+def test_the_second_may_be_a_photograph_of_ones_own_and_no_one_elses(service, keys, traces, tmp_path):
     vitviz.sample_image("chelsea").save(path := tmp_path / "mine.png")
-    own = studio.pictures.keep_bytes(path.read_bytes())
-    found = item(studio, keys["coffee"], "facing", other=own, partner=9, depth=6)
+    own = service.pictures.keep_bytes(path.read_bytes())
+    found = item(service, keys["coffee"], "facing", other=own, partner=9, depth=6)
     np.testing.assert_allclose(
-        found, item(studio, keys["coffee"], "facing", other="chelsea", partner=9, depth=6)
+        found, item(service, keys["coffee"], "facing", other="chelsea", partner=9, depth=6)
     )
     with pytest.raises(Unknown, match="no longer has this image"):
-        item(studio, keys["coffee"], "facing", other="0" * 40)
+        item(service, keys["coffee"], "facing", other="0" * 40)
     with pytest.raises(WrongSetting):
-        item(studio, keys["coffee"], "facing", other="../etc")
-    assert np.isnan(item(studio, keys["coffee"], "facing")).all(), "none has been chosen"
+        item(service, keys["coffee"], "facing", other="../etc")
+    assert np.isnan(item(service, keys["coffee"], "facing")).all(), "none has been chosen"
 
 
-def test_two_photographs_share_one_basis(studio, keys, traces):
+def test_two_photographs_share_one_basis(service, keys, traces):
     both = vitviz.token_components([traces["coffee"], traces["chelsea"]], 6)
     for i, (name, other) in enumerate((("coffee", "chelsea"), ("chelsea", "coffee"))):
         asked = {"basis": "photo", "other": other}
-        found = item(studio, keys[name], "components", depth=6, **asked)
+        found = item(service, keys[name], "components", depth=6, **asked)
         np.testing.assert_allclose(found, both.scores[i], atol=2e-4)
-        np.testing.assert_allclose(item(studio, keys[name], "shares", **asked)[6], both.shares, atol=1e-5)
-    alone = item(studio, keys["coffee"], "components", depth=6)
+        np.testing.assert_allclose(item(service, keys[name], "shares", **asked)[6], both.shares, atol=1e-5)
+    alone = item(service, keys["coffee"], "components", depth=6)
     assert np.abs(alone - both.scores[0].numpy()).max() > 0.1
 
 
-def test_two_checkpoints_share_one_basis_where_their_widths_agree(studio, keys, traces):
+def test_two_checkpoints_share_one_basis_where_their_widths_agree(service, keys, traces):
     early = vitviz.load("vitviz-tiny@300", device="cpu").trace(vitviz.sample_image("coffee"))
-    beside = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny@300")
+    beside = service.look(service.pictures.sample("coffee"), "vitviz-tiny@300")
     both = vitviz.token_components([traces["coffee"], early], 5)
     for i, key in enumerate(
-        (studio.runs.pair(keys["coffee"], beside), studio.runs.pair(beside, keys["coffee"]))
+        (service.runs.pair(keys["coffee"], beside), service.runs.pair(beside, keys["coffee"]))
     ):
-        found = item(studio, key, "components", depth=5, basis="beside")
+        found = item(service, key, "components", depth=5, basis="beside")
         np.testing.assert_allclose(found, both.scores[i], atol=2e-4)
 
 
-def test_a_patch_has_one_colour_in_whichever_figure_it_stands(studio, keys, tmp_path):
+def test_a_patch_has_one_colour_in_whichever_figure_it_stands(service, keys, tmp_path):
     """The same picture twice is the same colours twice, whoever comes first."""
-    again = studio.pictures.keep_bytes(studio.image(keys["coffee"], "upload"))
-    copy = studio.look(again, "vitviz-tiny")
-    one = item(studio, keys["coffee"], "tints", basis="photo", other=again).astype(int)
-    other = item(studio, copy, "tints", basis="photo", other="coffee").astype(int)
+    again = service.pictures.keep_bytes(service.image(keys["coffee"], "upload"))
+    copy = service.look(again, "vitviz-tiny")
+    one = item(service, keys["coffee"], "tints", basis="photo", other=again).astype(int)
+    other = item(service, copy, "tints", basis="photo", other="coffee").astype(int)
     assert np.abs(one - other).mean() < 12  # a JPEG apart
 
 
 @pytest.mark.sweep
-def test_all_steps_of_a_training_share_one_basis_and_do_not_flip(studio, keys):
-    names = [one.name for one in studio.checkpoints.moments("vitviz-tiny")]
-    steps = [studio.look(studio.pictures.sample("coffee"), name) for name in names]
-    all_of_them = [studio.subject(step).trace for step in steps]
+def test_all_steps_of_a_training_share_one_basis_and_do_not_flip(service, keys):
+    names = [one.name for one in service.checkpoints.moments("vitviz-tiny")]
+    steps = [service.look(service.pictures.sample("coffee"), name) for name in names]
+    all_of_them = [service.subject(step).trace for step in steps]
     both = vitviz.token_components(all_of_them, 6)
     for place in (3, len(names) - 1):
-        found = item(studio, steps[place], "components", depth=6, basis="film")
+        found = item(service, steps[place], "components", depth=6, basis="film")
         np.testing.assert_allclose(found, both.scores[place], atol=2e-4)
 
     def jumps(basis):
-        shown = [item(studio, step, "tints", basis=basis)[8].astype(float) for step in steps[4:]]
+        shown = [item(service, step, "tints", basis=basis)[8].astype(float) for step in steps[4:]]
         return np.abs(np.diff(shown, axis=0)).mean()
 
     assert 1 < jumps("film") < 0.8 * jumps("own"), "neighbouring frames are as alike as their tokens are"
 
 
-def test_what_is_not_there_to_share_with_is_said(studio, keys, tmp_path):
+def test_what_is_not_there_to_share_with_is_said(service, keys, tmp_path):
     for basis, said in (("beside", "no second checkpoint"), ("photo", "no second image")):
         with pytest.raises(WrongSetting, match=said):
-            item(studio, keys["coffee"], "tints", basis=basis)
+            item(service, keys["coffee"], "tints", basis=basis)
 
 
-def test_another_width_has_no_basis_in_common(studio, keys, tmp_path):
+def test_another_width_has_no_basis_in_common(service, keys, tmp_path):
     from tests.engine.small import small
     from tests.views.test_tokens import of_model
     from vitviz.views import ViewContext
 
     other = of_model(small())
-    subject = studio.subject(keys["coffee"])
+    subject = service.subject(keys["coffee"])
     beside = ViewContext(other, other.trace(vitviz.sample_image("coffee")))
     pair = ViewContext(subject.inspector, subject.trace, beside=beside)
     with pytest.raises(WrongSetting, match="A common basis needs the same depth and width"):
@@ -133,16 +135,16 @@ def test_another_width_has_no_basis_in_common(studio, keys, tmp_path):
         VIEW.item(pair, "tints", VIEW.settings({"basis": "film"}, pair.about))
 
 
-def test_what_is_taken_home_and_asked_by_programs_has_it_too(studio, keys, inspector, traces):
+def test_what_is_taken_home_and_asked_by_programs_has_it_too(service, keys, inspector, traces):
     import io
 
     given = {"other": "chelsea", "partner": "77", "depth": "6"}
-    with np.load(io.BytesIO(studio.numbers(keys["coffee"], "tokens", given))) as file:
+    with np.load(io.BytesIO(service.numbers(keys["coffee"], "tokens", given))) as file:
         expected = vitviz.token_similarity(traces["coffee"], 6, 77, True, of=traces["chelsea"])
         np.testing.assert_allclose(file["facing"], expected, atol=1e-5)
-    with np.load(io.BytesIO(studio.numbers(keys["coffee"], "tokens", {}))) as file:
+    with np.load(io.BytesIO(service.numbers(keys["coffee"], "tokens", {}))) as file:
         assert "facing" not in file.files
     figure = vitviz.figure(
         "tokens", inspector, traces["coffee"], show="components", basis="photo", other="chelsea"
     )
-    assert figure.plate.rows[0][0].pixels.shape == (14, 14, 3)
+    assert figure.spec.rows[0][0].pixels.shape == (14, 14, 3)

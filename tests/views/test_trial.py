@@ -59,7 +59,7 @@ def test_groups_hold_each_method_once_and_no_other_kind_whatever_their_number(mo
     assert all(len(group) <= view.TOGETHER for group in groups)
     assert all(len({name in DENSE for name in group}) == 1 for group in groups)
     few = -(-(len(usual) - 3 - left_out) // view.TOGETHER) + len(DENSE) // view.TOGETHER
-    assert len(groups) == few + 3, "as few as can be, and chance and the dear ones by themselves"
+    assert len(groups) == few + 3, "as few as can be, and chance and the expensive ones by themselves"
 
 
 def test_one_after_the_other_is_what_all_together_are(subject, whole):

@@ -12,7 +12,7 @@ from vitviz.errors import OutOfMemory, VitvizError, quoted
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def pick_device(wish: str = "auto") -> torch.device:
+def pick_device(name: str = "auto") -> torch.device:
     """Return the requested device, such as 'cuda:1'; for "auto" CUDA, else Apple's GPU, else the CPU.
 
     Raises VitvizError for a device that is not available.
@@ -20,36 +20,36 @@ def pick_device(wish: str = "auto") -> torch.device:
     >>> pick_device("cpu")
     device(type='cpu')
     """
-    if wish == "auto":
+    if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
-        device = torch.device(wish)
+        device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise VitvizError(
-            f"The device {quoted(wish)} is not to be had here; expected auto, cpu, cuda, cuda:N or mps. Use"
+            f"The device {quoted(name)} is not to be had here; expected auto, cpu, cuda, cuda:N or mps. Use"
             " --device auto."
         ) from error
     return device
 
 
-def pick_dtype(wish: str | torch.dtype, device: torch.device) -> torch.dtype:
+def pick_dtype(name: str | torch.dtype, device: torch.device) -> torch.dtype:
     """Return float32 or bfloat16; VitvizError for another type or a device that cannot compute in it.
 
     >>> pick_dtype("bfloat16", torch.device("cpu")) is pick_dtype(torch.bfloat16, torch.device("cpu"))
     True
     """
-    wish = str(wish).removeprefix("torch.")
-    if wish not in DTYPES:
-        raise VitvizError(f"There is no precision {quoted(wish)} here; expected {' or '.join(DTYPES)}.")
+    name = str(name).removeprefix("torch.")
+    if name not in DTYPES:
+        raise VitvizError(f"There is no precision {quoted(name)} here; expected {' or '.join(DTYPES)}.")
     try:
-        ones = torch.ones(2, 2, device=device, dtype=DTYPES[wish])
+        ones = torch.ones(2, 2, device=device, dtype=DTYPES[name])
         ones.mm(ones)
     except (RuntimeError, TypeError) as error:
-        raise VitvizError(f"{name_of(device)} does not compute in {wish}. Use --dtype float32.") from error
-    return DTYPES[wish]
+        raise VitvizError(f"{name_of(device)} does not compute in {name}. Use --dtype float32.") from error
+    return DTYPES[name]
 
 
 def name_of(device: torch.device) -> str:

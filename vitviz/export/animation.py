@@ -194,8 +194,8 @@ class Animation:
     def _reel(self, width: int) -> FrameRenderer:
         checked_width(width)
         first = self.frames[0]
-        say, plates = partial(translated, tag=first.language), [frame.plate for frame in self.frames]
-        return paper("page").FrameRenderer(plates, self.labels, width, first.dark, say, first.language)
+        say, specs = partial(translated, tag=first.language), [frame.spec for frame in self.frames]
+        return paper("page").FrameRenderer(specs, self.labels, width, first.dark, say, first.language)
 
 
 @renamed_parameters
@@ -309,8 +309,8 @@ def each_layers(view: View, subject: ViewContext, settings: Mapping[str, Any]) -
 def assembled(figures: Sequence[Figure], labels: Sequence[str], name: str) -> Animation:
     """Return a video of the figures, with scales and axes widened to their range over all frames."""
     cancellation.check()
-    plates = steady([figure.plate for figure in figures])
-    frames = tuple(replace(figure, plate=plate) for figure, plate in zip(figures, plates, strict=True))
+    specs = steady([figure.spec for figure in figures])
+    frames = tuple(replace(figure, spec=spec) for figure, spec in zip(figures, specs, strict=True))
     told = LocalizedText(OF_A_FILM, count=len(frames), first=labels[0], last=labels[-1])
     caption = f"{figures[-1].caption}{translated(told, figures[-1].language)}\n"
     return Animation(frames, tuple(labels), name, caption)

@@ -40,12 +40,12 @@ LONGEST = 140  # maximum length of a file name
 
 
 def _caption(
-    view: View, subject: ViewContext, settings: Mapping[str, Any], asked: PrintStyle, plate: FigureSpec,
+    view: View, subject: ViewContext, settings: Mapping[str, Any], asked: PrintStyle, spec: FigureSpec,
     second: ViewContext | None,
 ) -> str:  # fmt: skip
     """Return the caption: panels, image, checkpoint, settings, definition (LaTeX), limits and sources."""
     say = partial(translated, tag=asked.language)
-    shown = [panel.title for row in plate.rows for panel in row if getattr(panel, "title", "")]
+    shown = [panel.title for row in spec.rows for panel in row if getattr(panel, "title", "")]
     checkpoint, trace, grid = subject.inspector.checkpoint, subject.trace, subject.grid
     beside = {} if second is None else {"name": second.checkpoint, "known": _known(second)}
     told = {"height": grid.pixels[0], "width": grid.pixels[1], "rows": grid.rows, "cols": grid.cols}
@@ -182,9 +182,9 @@ def paper(name: str) -> ModuleType:
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """Figure for print. `plate` holds its values and texts; rendering is deterministic."""
+    """Figure for print. `spec` holds its values and texts; rendering is deterministic."""
 
-    plate: FigureSpec
+    spec: FigureSpec
     name: str  # file name without suffix: view, checkpoint and settings
     caption: str  # definition, settings, source and citation
     title: str
@@ -217,7 +217,7 @@ class Figure:
         if form == "txt":
             return self.caption.encode()
         told = (self.dark, self._say, self.language, self.title, self.caption.partition("\n")[0])
-        return paper("page").render(self.plate, form, width, dpi, *told, cancellation.check)
+        return paper("page").render(self.spec, form, width, dpi, *told, cancellation.check)
 
     def save(self, path: str | Path, width: float | None = None, dpi: int = 300) -> Path:
         """Write a .svg, .pdf or .png, and the caption next to it as .txt; return the path of the figure.
@@ -237,7 +237,7 @@ class Figure:
 
     def pixels(self, width: float | None = None, dpi: int = 300) -> int:
         """Return the number of pixels of a PNG, without drawing it."""
-        return paper("page").pixels(self.plate, width, dpi, self._say, self.language)
+        return paper("page").pixels(self.spec, width, dpi, self._say, self.language)
 
     def _say(self, text: str) -> str:
         return translated(text, self.language)
@@ -372,12 +372,12 @@ def printed(view: View, subject: ViewContext, settings: Mapping[str, Any], asked
         raise VitvizError(f"There is no language {quoted(language)}; expected one of {', '.join(NAMES)}.")
     if reason := view.refused(subject):
         raise VitvizError(reason)
-    plate = view.plate(subject, settings, asked)
-    second = subject.beside if plate.second else None
-    caption = _caption(view, subject, settings, asked, plate, second)
+    spec = view.spec(subject, settings, asked)
+    second = subject.beside if spec.second else None
+    caption = _caption(view, subject, settings, asked, spec, second)
     title = f"{translated(view.title, language)} · {subject.checkpoint}"
     name = name_of(view, subject, settings, asked.detail, second, asked.picture)
-    return Figure(plate, name, caption, title, asked.dark, language)
+    return Figure(spec, name, caption, title, asked.dark, language)
 
 
 def upload_of(picture: Any, trace: Trace | None) -> np.ndarray | None:

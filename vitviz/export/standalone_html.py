@@ -160,12 +160,12 @@ def _page(slug: str, data: dict[str, Any], language: str) -> str:
 
 
 def _choose_live(
-    view: View, subject: ViewContext, given: SettingTexts, live: Iterable[str] | None, room: float,
+    view: View, subject: ViewContext, given: SettingTexts, live: Iterable[str] | None, budget: float,
     seconds: float
 ) -> tuple[SettingTexts, Domains, tuple[str, ...]]:  # fmt: skip
     """Return the texts of all settings, the values of the live ones, and the names of the fixed ones.
 
-    Settings are live as far as `room` (bytes) and `seconds` allow. Fixed settings are those that an item
+    Settings are live as far as `budget` (bytes) and `seconds` allow. Fixed settings are those that an item
     depends on but that keep one value.
 
     Raises:
@@ -182,7 +182,7 @@ def _choose_live(
         values = view.likely(subject, name) or _domain(named.get(name), name, about, live is not None)
         domains |= {name: values} if texts.get(name) in values else {}
     if live is None:
-        domains = _fitting(view, subject, texts, domains, room, seconds)
+        domains = _fitting(view, subject, texts, domains, budget, seconds)
     return texts, domains, tuple(name for name in kept if name not in domains)
 
 
@@ -231,9 +231,9 @@ def _drawn_items(view: View, subject: ViewContext, given: SettingTexts) -> list[
 
 
 def _fitting(
-    view: View, subject: ViewContext, given: SettingTexts, domains: Domains, room: float, seconds: float
+    view: View, subject: ViewContext, given: SettingTexts, domains: Domains, budget: float, seconds: float
 ) -> Domains:
-    """Drop the live settings with the most values until the numbers fit into `room` and `seconds`."""
+    """Drop the live settings with the most values until the numbers fit into `budget` and `seconds`."""
     cost = {}
     for item in _drawn_items(view, subject, given):
         begun = time.monotonic()
@@ -245,7 +245,7 @@ def _fitting(
             cost[item] * np.prod([len(domains.get(name, "1")) for name in item.depends], dtype=float)
             for item in cost
         )
-        if whole[0] <= room and whole[1] <= seconds:
+        if whole[0] <= budget and whole[1] <= seconds:
             break
         domains.pop(max(domains, key=lambda name: len(domains[name])))
     return domains

@@ -141,7 +141,7 @@ def video(
             wanted = PrintStyle(detail, for_drawing(picture), Path(source).stem, dark, language)
             figure = printed(found, subject, read(found, subject, settings), wanted)
             if before is not None:  # its figure has the widest scale of all earlier frames
-                figure = replace(figure, plate=steady([before.figure.plate, figure.plate])[-1])
+                figure = replace(figure, spec=steady([before.figure.spec, figure.spec])[-1])
             over, values = map_of(figure)
             changed = before and over and flicker(before.map, values)
             scale = over and over.scale and (over.scale.low, over.scale.high)
@@ -154,7 +154,7 @@ def video(
 
 def map_of(figure: Figure) -> tuple[Map, Float[np.ndarray, "row col"]] | tuple[None, None]:
     """Return the first map of a figure and its values; (None, None) if there is no map."""
-    panels = (panel for row in figure.plate.rows for panel in row)
+    panels = (panel for row in figure.spec.rows for panel in row)
     over = next((one for one in panels if isinstance(one, Map) and one.values is not None), None)
     return (over, np.asarray(over.values, float)) if over else (None, None)
 
@@ -182,7 +182,7 @@ def paced(frames: Iterable[tuple[int, float, Figure]]) -> Animation:
     """Return a video of (number, seconds, figure) triples, at their mean frame rate."""
     figures, labels, times = [], [], []
     for number, seconds, figure in frames:
-        figures.append(replace(figure, plate=_lighter(figure.plate)))
+        figures.append(replace(figure, spec=_lighter(figure.spec)))
         labels.append(LocalizedText("Frame {number}, {seconds} s", number=number, seconds=f"{seconds:.2f}"))
         times.append(seconds)
     if not figures:
@@ -192,7 +192,7 @@ def paced(frames: Iterable[tuple[int, float, Figure]]) -> Animation:
     return replace(assembled(figures, labels, f"{figures[-1].name}_over-video"), rate=rate)
 
 
-def _lighter(plate: FigureSpec) -> FigureSpec:
+def _lighter(spec: FigureSpec) -> FigureSpec:
     """Return the figure with its images reduced to at most SIDE pixels."""
 
     def lighter(panel: Any) -> Any:
@@ -204,4 +204,4 @@ def _lighter(plate: FigureSpec) -> FigureSpec:
         box = panel.box and tuple(share * one for one in panel.box)
         return replace(panel, picture=np.asarray(small), box=box)
 
-    return replace(plate, rows=tuple(tuple(map(lighter, row)) for row in plate.rows))
+    return replace(spec, rows=tuple(tuple(map(lighter, row)) for row in spec.rows))

@@ -356,9 +356,7 @@ def _trial(trial: Faithfulness) -> str:
         f" would come above {number(mean + reach)}. One picture says nothing of another."
     )
     notes = {name: one.convergence for name, one in trial.maps.items() if one.convergence}
-    return card(
-        "Maps on trial", table(head, rows), _tensor_card(notes | dict(trial.refused)), caption=caption
-    )
+    return card("Faithfulness", table(head, rows), _tensor_card(notes | dict(trial.refused)), caption=caption)
 
 
 @html.register

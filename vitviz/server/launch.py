@@ -75,8 +75,8 @@ class App:
         from vitviz.server.services.analysis_service import AnalysisService
 
         self._options = parse(arguments, program)
-        self._studio = AnalysisService(self._options.settings)
-        self.demo = build(self._studio)
+        self._service = AnalysisService(self._options.settings)
+        self.demo = build(self._service)
 
     def serve(self) -> None:
         """Serve until SIGTERM or Ctrl-C. The exit status is 130 if a request was cut off, else 0."""
@@ -88,7 +88,7 @@ class App:
         signal.signal(signal.SIGINT, lambda *_: self._leave(130 if any(demo._queue.active_jobs) else 0))
         sys.setswitchinterval(SWITCH)
         try:
-            launch(demo, self._studio, options)
+            launch(demo, self._service, options)
         except OSError as error:
             if "port" not in str(error):
                 raise

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MB = 1_000_000
 # multiply-adds of a pass: a second or two on two cores; ViT-B/16 has 18e9 at 224 px, 55e9 at 384
-DEAR = 100e9
+EXPENSIVE = 100e9
 TOO_MANY = (
     "An input of {height} x {width} pixels has {tokens} tokens for {name}; this server allows "
     "{most}. Try {tall} x {wide} pixels."

@@ -189,7 +189,7 @@ def _trial(survey: Survey) -> str:
     )
     said += "".join(f"<p>{_text(sentence)}</p>" for sentence in said_of_refused(survey))
     return "".join(
-        f"<h2>Maps on trial, patches removed: {_text(protocol)}</h2>{said}"
+        f"<h2>Faithfulness, patches removed: {_text(protocol)}</h2>{said}"
         + _table(HEAD, table(survey, place))
         for place, protocol in enumerate(trial_in(survey).protocols)
     )

@@ -38,9 +38,9 @@ def _grouped() -> dict[str, tuple[View, ...]]:
 
 
 def _view(folder: str) -> View:
-    room = importlib.import_module(f"{__name__}.{folder}")
-    found = [one for one in vars(room).values() if isinstance(one, type) and issubclass(one, View)]
-    return next(one() for one in found if one.__module__ == room.__name__)
+    module = importlib.import_module(f"{__name__}.{folder}")
+    found = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, View)]
+    return next(one() for one in found if one.__module__ == module.__name__)
 
 
 GROUPS: dict[str, tuple[View, ...]] = _grouped()

@@ -237,7 +237,7 @@ class View(ABC):
             return json_bytes(to_json(self.chart(subject, settings)))
         return item.checked(self.item_values(subject, name, settings), subject.about)
 
-    def plate(self, subject: ViewContext, settings: Settings, asked: printing.PrintStyle) -> FigureSpec:
+    def spec(self, subject: ViewContext, settings: Settings, asked: printing.PrintStyle) -> FigureSpec:
         """Return the figure for print: that of the view's figure.py, else one derived from map and chart.
 
         Views with a short figure override this method.
@@ -249,8 +249,8 @@ class View(ABC):
             raise VitvizError(self.unprinted or LocalizedText(printing.NO_PRINT, view=self.title))
         if not self._has("figure.py"):
             return printing.derived(self, subject, settings, asked)
-        room = importlib.import_module(f"{type(self).__module__}.figure")
-        return room.plate(self, subject, settings, asked)
+        module = importlib.import_module(f"{type(self).__module__}.figure")
+        return module.spec(self, subject, settings, asked)
 
     def over_layers(self, settings: Settings, about: ModelShape) -> printing.FrameSettings:
         """Return label and settings of each frame of the video over the layers; () if none changes."""
@@ -260,7 +260,7 @@ class View(ABC):
     @property
     def printable(self) -> bool:
         """True if the view has a figure for print."""
-        own = type(self).chart is not View.chart or type(self).plate is not View.plate
+        own = type(self).chart is not View.chart or type(self).spec is not View.spec
         return (self.mapped or own or self._has("figure.py")) and not self.unprinted
 
     def _has(self, file: str) -> bool:

@@ -1,7 +1,7 @@
 """Shared parts of the print figures: names of tokens and sources, and the map over the image.
 
-A view's figure for print is its method `plate` or, if that is long, the function
-`plate(view, subject, settings, asked)` in the figure.py of its folder. Both use the same items as the figure
+A view's figure for print is its method `spec` or, if that is long, the function
+`spec(view, subject, settings, asked)` in the figure.py of its folder. Both use the same items as the figure
 on the page. A view drawn by the shared map needs neither.
 """
 

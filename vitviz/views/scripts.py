@@ -25,9 +25,9 @@ def script_of(slug: str) -> str:
     return f"views/{slug}/view.js" if view is None else MAP if view.map else CHART
 
 
-def files(ending: str, rooms: tuple[str, ...] = ROOMS) -> dict[str, str]:
+def files(ending: str, folders: tuple[str, ...] = ROOMS) -> dict[str, str]:
     """Return the text of every file with this ending, by its path in the package, sorted."""
-    found = sorted(path for room in rooms for path in (PACKAGE / room).rglob(f"*{ending}"))
+    found = sorted(path for folder in folders for path in (PACKAGE / folder).rglob(f"*{ending}"))
     return {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in found}
 
 

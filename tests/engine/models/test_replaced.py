@@ -58,43 +58,43 @@ def test_weights_that_were_taken_away_stay_what_they_were(folder):
 
 
 @pytest.fixture
-def studio(folder):
+def service(folder):
     return AnalysisService(ServiceSettings(checkpoint="mine", weights=folder, device="cpu"))
 
 
-def test_the_page_shows_the_new_weights_and_says_so(studio, folder):
+def test_the_page_shows_the_new_weights_and_says_so(service, folder):
     from vitviz.server.page.facts import answer
 
-    picture = studio.pictures.sample("chelsea")
-    old = studio.look(picture, "mine")
-    logits = studio.subject(old).trace.logits
-    assert studio.look(picture, "mine") == old
+    picture = service.pictures.sample("chelsea")
+    old = service.look(picture, "mine")
+    logits = service.subject(old).trace.logits
+    assert service.look(picture, "mine") == old
     put(folder, 1)
-    new = studio.look(picture, "mine")
-    assert new != old and abs(studio.subject(new).trace.logits - logits).max() > 0.01
-    expected = load(str(folder / "mine"), device="cpu").trace(studio.pictures.opened(picture)).logits
-    assert abs(studio.subject(new).trace.logits - expected).max() < 1e-5
-    said = [note["text"] for note in answer(studio.subject(new))["notes"]]
+    new = service.look(picture, "mine")
+    assert new != old and abs(service.subject(new).trace.logits - logits).max() > 0.01
+    expected = load(str(folder / "mine"), device="cpu").trace(service.pictures.opened(picture)).logits
+    assert abs(service.subject(new).trace.logits - expected).max() < 1e-5
+    said = [note["text"] for note in answer(service.subject(new))["notes"]]
     assert (
         "The checkpoint’s files changed while the server was running. The page now uses the new weights."
     ) in said
 
 
 @pytest.mark.parametrize("evicted", [False, True])
-def test_a_key_never_stands_for_old_and_new_weights(studio, folder, evicted):
-    old = studio.look(studio.pictures.sample("chelsea"), "mine")
+def test_a_key_never_stands_for_old_and_new_weights(service, folder, evicted):
+    old = service.look(service.pictures.sample("chelsea"), "mine")
     put(folder, 1)
     if evicted:
-        studio.checkpoints._inspectors = studios.Cache(10**9, lambda inspector: 1)
-    logits = studio.subject(old).trace.logits  # that trace is still the old weights' own
+        service.checkpoints._inspectors = studios.Cache(10**9, lambda inspector: 1)
+    logits = service.subject(old).trace.logits  # that trace is still the old weights' own
     with pytest.raises(CheckpointError, match="have been replaced on the server.*Look at it again"):
-        _ = studio.subject(old).inspector
-    assert torch.equal(studio.subject(old).trace.logits, logits)
-    studio._traces = studios.Cache(10**9, lambda trace: 1)
+        _ = service.subject(old).inspector
+    assert torch.equal(service.subject(old).trace.logits, logits)
+    service._traces = studios.Cache(10**9, lambda trace: 1)
     with pytest.raises(CheckpointError, match="have been replaced on the server.*Look at it again"):
-        studio.subject(old)
+        service.subject(old)
     with pytest.raises(CheckpointError, match="have been replaced"):
-        list(studio.sets.surveying(old, []))
+        list(service.sets.surveying(old, []))
 
 
 @pytest.mark.processes
@@ -182,9 +182,9 @@ def test_a_refusal_never_quotes_torchs_allocator(folder, monkeypatch):
     assert "alloc" not in str(error.value)
 
 
-def test_a_pipe_in_the_folder_is_no_checkpoint(studio, folder):
+def test_a_pipe_in_the_folder_is_no_checkpoint(service, folder):
     os.mkfifo(folder / "endless.safetensors")
-    names = [one.name for one in studio.checkpoints.offered()]  # which ends
+    names = [one.name for one in service.checkpoints.offered()]  # which ends
     assert "endless.safetensors" not in names
 
 

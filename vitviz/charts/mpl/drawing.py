@@ -68,22 +68,22 @@ class FontMetrics:
         """Return the line spacing, mm."""
         return 1.36 * (size or self.size) * MM
 
-    def folded(self, text: str, room: float, size: float | None = None) -> list[str]:
-        """Wrap the text into lines of at most `room` mm, breaking between words or CJK characters."""
+    def folded(self, text: str, area: float, size: float | None = None) -> list[str]:
+        """Wrap the text into lines of at most `area` mm, breaking between words or CJK characters."""
         lines = [""]
         for part in PIECES.findall(text):
             longer = lines[-1] + part
-            if lines[-1].strip() and self.width(longer.rstrip(), size) > room:
+            if lines[-1].strip() and self.width(longer.rstrip(), size) > area:
                 lines.append(part.lstrip())
             else:
                 lines[-1] = longer
         return [line.rstrip() for line in lines if line.strip()]
 
-    def short(self, text: str, room: float, size: float | None = None) -> str:
-        """Return the text, truncated with an ellipsis if it is wider than `room` mm."""
-        if self.width(text, size) <= room:
+    def short(self, text: str, area: float, size: float | None = None) -> str:
+        """Return the text, truncated with an ellipsis if it is wider than `area` mm."""
+        if self.width(text, size) <= area:
             return text
-        while text and self.width(text + "…", size) > room:
+        while text and self.width(text + "…", size) > area:
             text = text[:-1]
         return text.rstrip(" ,·") + "…"
 

@@ -44,21 +44,21 @@ class PageLayout:
     @property
     def height(self) -> float:
         """Return the height of the page, mm."""
-        rows = sum(max(room.tall for room in row) for row in self.rows) + BELOW * (len(self.rows) - 1)
+        rows = sum(max(area.tall for area in row) for row in self.rows) + BELOW * (len(self.rows) - 1)
         return 2 * EDGE + self.above + rows + (self.lines * self.line + 1.5 if self.lines else 0)
 
 
 def laid_out(
-    plate: FigureSpec, width: float, letters: FontMetrics, say: Callable[[str], str], head: str = ""
+    spec: FigureSpec, width: float, letters: FontMetrics, say: Callable[[str], str], head: str = ""
 ) -> PageLayout:
     """Lay out a figure on a page of `width` mm; the panels of a row share the width by their weights."""
     rows = []
-    for i, row in enumerate(plate.rows):
-        weights = plate.weights[i] if plate.weights else (1.0,) * len(row)
+    for i, row in enumerate(spec.rows):
+        weights = spec.weights[i] if spec.weights else (1.0,) * len(row)
         wide = width - 2 * EDGE - BESIDE * (len(row) - 1)
         parts = [wide * one / sum(weights) for one in weights]
         rows.append(tuple(room_of(*one, letters, say) for one in zip(row, parts, strict=True)))
-    notes = tuple(line for note in plate.notes for line in letters.folded(say(note), width - 2 * EDGE))
+    notes = tuple(line for note in spec.notes for line in letters.folded(say(note), width - 2 * EDGE))
     above = letters.line(HEAD) + 1.0 if head else 0.0
     return PageLayout(tuple(rows), notes, len(notes), letters.line(), say(head) if head else "", above)
 
@@ -66,29 +66,29 @@ def laid_out(
 def alike(layouts: Sequence[PageLayout]) -> list[PageLayout]:
     """Return the layouts with every panel at the same position and size, as required for video frames."""
 
-    def widened(rooms: Sequence[PanelLayout]) -> list[PanelLayout]:
-        most = {name: max(getattr(room, name) for room in rooms) for name in ("top", "bottom")}
-        return [replace(room, **most) for room in rooms]
+    def widened(areas: Sequence[PanelLayout]) -> list[PanelLayout]:
+        most = {name: max(getattr(area, name) for area in areas) for name in ("top", "bottom")}
+        return [replace(area, **most) for area in areas]
 
     lines, found = max(one.lines for one in layouts), by_place([one.rows for one in layouts], widened)
     return [replace(one, lines=lines, rows=rows) for one, rows in zip(layouts, found, strict=True)]
 
 
-def painted(pen: PageDrawing, plate: FigureSpec, layout: PageLayout) -> None:
+def painted(drawing: PageDrawing, spec: FigureSpec, layout: PageLayout) -> None:
     """Draw the figure on a page of the layout's height."""
     if layout.head:
-        pen.text(EDGE, EDGE + layout.above / 2 - 0.5, layout.head, HEAD)
+        drawing.text(EDGE, EDGE + layout.above / 2 - 0.5, layout.head, HEAD)
     y, count = EDGE + layout.above, 0
-    for row, rooms in zip(plate.rows, layout.rows, strict=True):
+    for row, areas in zip(spec.rows, layout.rows, strict=True):
         x = EDGE
-        for panel, room in zip(row, rooms, strict=True):
+        for panel, area in zip(row, areas, strict=True):
             count += 1
-            draw(pen, panel, room, x, y, f"panel-{count}")
-            x += room.left + room.free + room.right + BESIDE
-        y += max(room.tall for room in rooms) + BELOW
+            draw(drawing, panel, area, x, y, f"panel-{count}")
+            x += area.left + area.free + area.right + BESIDE
+        y += max(area.tall for area in areas) + BELOW
     top = layout.height - EDGE - layout.lines * layout.line
     for i, note in enumerate(layout.notes):
-        pen.text(EDGE, top + (i + 0.5) * layout.line, note, quiet=True)
+        drawing.text(EDGE, top + (i + 0.5) * layout.line, note, quiet=True)
 
 
 FORMATS = ("svg", "pdf", "png")
@@ -106,7 +106,7 @@ one_at_a_time = threading.Lock()  # matplotlib's settings are global to the proc
 
 
 def render(
-    plate: FigureSpec, form: str = "svg", width: float | None = None, dpi: int = 300, dark: bool = False,
+    spec: FigureSpec, form: str = "svg", width: float | None = None, dpi: int = 300, dark: bool = False,
     say: Callable[[str], str] = str, language: str = "en", title: str = "", about: str = "",
     check: Callable[[], None] = lambda: None,
 ) -> bytes:  # fmt: skip
@@ -116,7 +116,7 @@ def render(
     removed from SVG files.
 
     Args:
-        plate: The figure.
+        spec: The figure.
         form: "svg", "pdf" or "png".
         width: Width in mm, 40 to 400; None for the figure's own.
         dpi: Resolution, 150, 300 or 600.
@@ -130,9 +130,9 @@ def render(
     Raises:
         VitvizError: For an unknown format, width or resolution, and for a PNG that is too large.
     """
-    width = checked(form, plate.width if width is None else width, dpi)
+    width = checked(form, spec.width if width is None else width, dpi)
     letters, say = fonts_for(language, say)
-    layout = laid_out(plate, width, letters, say)
+    layout = laid_out(spec, width, letters, say)
     height = layout.height
     if form == "png" and _count(width, height, dpi) > MOST:
         raise VitvizError(
@@ -145,8 +145,8 @@ def render(
         if form == "png":  # slightly more than whole pixels: matplotlib truncates the size
             unit, size = dpi, [round(side / 25.4 * dpi) + 1e-3 for side in size]
         figure = Figure(figsize=(size[0] / unit, size[1] / unit), dpi=dpi)
-        pen = PageDrawing(figure, width, height, letters, ink, say, dpi / 25.4 if form == "png" else 0)
-        painted(pen, plate, layout)
+        drawing = PageDrawing(figure, width, height, letters, ink, say, dpi / 25.4 if form == "png" else 0)
+        painted(drawing, spec, layout)
         for artist in figure.findobj():
             artist.draw = _checking(artist.draw, check)
         file = io.BytesIO()
@@ -174,10 +174,10 @@ def checked(form: str, width: float, dpi: int) -> float:
     return float(width)
 
 
-def pixels(plate: FigureSpec, width: float | None, dpi: int, say: Callable[[str], str], language: str) -> int:
+def pixels(spec: FigureSpec, width: float | None, dpi: int, say: Callable[[str], str], language: str) -> int:
     """Return the number of pixels of a PNG; raise VitvizError for an invalid width or resolution."""
-    width = checked("png", plate.width if width is None else width, dpi)
-    return _count(width, laid_out(plate, width, *fonts_for(language, say)).height, dpi)
+    width = checked("png", spec.width if width is None else width, dpi)
+    return _count(width, laid_out(spec, width, *fonts_for(language, say)).height, dpi)
 
 
 def _checking(draw: Callable, check: Callable[[], None]) -> Callable:
@@ -208,20 +208,20 @@ class FrameRenderer:
     """
 
     def __init__(
-        self, plates: Sequence[FigureSpec], labels: Sequence[str], across: int, dark: bool = False,
+        self, specs: Sequence[FigureSpec], labels: Sequence[str], across: int, dark: bool = False,
         say: Callable[[str], str] = str, language: str = "en",
     ):  # fmt: skip
-        self._plates, self._ink, self._width = plates, DARK if dark else LIGHT, plates[0].width
+        self._specs, self._ink, self._width = specs, DARK if dark else LIGHT, specs[0].width
         self._letters, self._say = fonts_for(language, say)
-        told = zip(plates, labels, strict=True)
+        told = zip(specs, labels, strict=True)
         asked = (self._width, self._letters, self._say)
-        self._layouts = alike([laid_out(plate, *asked, label) for plate, label in told])
+        self._layouts = alike([laid_out(spec, *asked, label) for spec, label in told])
         self._dpi = across / self._width * 25.4
         tall = self._layouts[0].height / 25.4 * self._dpi
         self.size = (across, 2 * int(np.ceil(tall / 2)))  # H.264 subsamples colour by two: sides must be even
 
     def __len__(self) -> int:
-        return len(self._plates)
+        return len(self._specs)
 
     def __getitem__(self, number: int) -> UInt8[np.ndarray, "tall wide 3"]:
         """Render frame `number`, counted from 0."""
@@ -231,10 +231,10 @@ class FrameRenderer:
             figure = Figure(figsize=inches, dpi=dpi)
             canvas = FigureCanvasAgg(figure)
             height = down / dpi * 25.4
-            pen = PageDrawing(
+            drawing = PageDrawing(
                 figure, self._width, height, self._letters, self._ink, self._say, self._dpi / 25.4
             )
-            painted(pen, self._plates[number], self._layouts[number])
+            painted(drawing, self._specs[number], self._layouts[number])
             canvas.draw()
             return np.asarray(canvas.buffer_rgba())[:down, :across, :3].copy()
 

@@ -17,117 +17,117 @@ APART = 4.5  # mm between columns
 SAMPLE, BEHIND = 4.6, 1.4  # mm: length of a line sample, and gap between sample and name
 
 
-def draw_table(pen: PageDrawing, panel: TextTable, room: PanelLayout, x: float, y: float) -> None:
+def draw_table(drawing: PageDrawing, panel: TextTable, area: PanelLayout, x: float, y: float) -> None:
     """Draw a table with its upper line at y."""
-    letters, line = pen.letters, pen.letters.line()
-    rows = [[pen.say(text) for text in row] for row in (panel.columns, *panel.rows)]
+    letters, line = drawing.letters, drawing.letters.line()
+    rows = [[drawing.say(text) for text in row] for row in (panel.columns, *panel.rows)]
     before = SAMPLE + BEHIND if panel.series else 0.0
     wide = [max(map(letters.width, column)) for column in zip(*rows, strict=True)]
     wide[panel.names] += before
-    shrunk = min(1.0, room.width / (sum(wide) + APART * (len(wide) - 1)))
+    shrunk = min(1.0, area.width / (sum(wide) + APART * (len(wide) - 1)))
     lefts = [x + shrunk * (sum(wide[:i]) + APART * i) for i in range(len(wide))]
     end = lefts[-1] + shrunk * wide[-1]
     for at in (0.0, line + RULE, len(rows) * line + 2 * RULE):
-        pen.line([x, end], [y + at] * 2, width=0.15)
+        drawing.line([x, end], [y + at] * 2, width=0.15)
     for place, row in enumerate(rows):
         at = y + (place + 0.5) * line + (1.5 if place else 0.5) * RULE
         for i, text in enumerate(row):
             if i == panel.names:
                 left = lefts[i] + shrunk * before
-                pen.text(left, at, text, letters.size * shrunk)
+                drawing.text(left, at, text, letters.size * shrunk)
             else:
-                pen.text(lefts[i] + shrunk * wide[i], at, text, letters.size * shrunk, "right")
+                drawing.text(lefts[i] + shrunk * wide[i], at, text, letters.size * shrunk, "right")
     for place, one in enumerate(panel.series):
         at, left = y + (place + 1.5) * line + 1.5 * RULE, lefts[panel.names]
-        pen.line([left, left + shrunk * SAMPLE], [at, at], one.colour, one.thick, one.dash)
+        drawing.line([left, left + shrunk * SAMPLE], [at, at], one.colour, one.thick, one.dash)
 
 
-def draw_chart(pen: PageDrawing, panel: Chart, room: PanelLayout, x: float, y: float) -> None:
+def draw_chart(drawing: PageDrawing, panel: Chart, area: PanelLayout, x: float, y: float) -> None:
     """Draw a chart with its inner area at (x, y)."""
     (first, last), (low, high) = panel.x, panel.y
 
     def across(value):
-        return x + (np.asarray(value, float) - first) / (last - first) * room.width
+        return x + (np.asarray(value, float) - first) / (last - first) * area.width
 
     def up(value):
-        return y + (high - np.asarray(value, float)) / (high - low) * room.height
+        return y + (high - np.asarray(value, float)) / (high - low) * area.height
 
-    _axes(pen, panel, room, x, y, across, up)
+    _axes(drawing, panel, area, x, y, across, up)
     if panel.bars is not None:
         bars = panel.bars
         for at, bottom, top, colour in zip(bars.x, bars.low, bars.high, bars.colours, strict=True):
             left, right = across(at - bars.width / 2), across(at + bars.width / 2)
             upper, lower = sorted((float(up(bottom)), float(up(top))))
-            pen.box(float(left), upper, float(right - left), max(0.15, lower - upper), fill=colour)
+            drawing.box(float(left), upper, float(right - left), max(0.15, lower - upper), fill=colour)
     for level in panel.levels:
         if not layout.within(panel, level):  # its legend entry is `beyond`
             continue
-        ends = [x, x + room.width], [float(up(level.value))] * 2
+        ends = [x, x + area.width], [float(up(level.value))] * 2
         if level.upright:
-            ends = [float(across(level.value))] * 2, [y, y + room.height]
-        pen.line(*ends, level.colour, 0.35, "dashed")
+            ends = [float(across(level.value))] * 2, [y, y + area.height]
+        drawing.line(*ends, level.colour, 0.35, "dashed")
     for one in panel.series:
         if one.band is not None:
             ends = [up(end).tolist() for end in one.band]
             if one.line:
-                pen.area(across(one.x).tolist(), *ends, one.colour)
+                drawing.area(across(one.x).tolist(), *ends, one.colour)
             else:
                 for at, *reach in zip(across(one.x).tolist(), *ends, strict=True):
-                    pen.line([at, at], reach, one.colour, 0.35)
+                    drawing.line([at, at], reach, one.colour, 0.35)
     dotted = [one for one in panel.series if one.dots]
     for one in panel.series:
         points = across(one.x).tolist(), up(one.y).tolist()
         if one.line:
-            pen.line(*points, one.colour, one.thick, one.dash)
+            drawing.line(*points, one.colour, one.thick, one.dash)
         if one.dots:
-            pen.dots(*points, one.colour, 1.1 if one.line else 1.4, f"dots-{dotted.index(one)}")
-    draw_legend(pen, panel, room, x, y + room.height + 2 * GAP + 2 * pen.letters.line() + 0.6)
+            drawing.dots(*points, one.colour, 1.1 if one.line else 1.4, f"dots-{dotted.index(one)}")
+    draw_legend(drawing, panel, area, x, y + area.height + 2 * GAP + 2 * drawing.letters.line() + 0.6)
 
 
-def _axes(pen: PageDrawing, panel: Chart, room: PanelLayout, x: float, y: float, across, up) -> None:
-    letters, line, below = pen.letters, pen.letters.line(), y + room.height
-    for value, said in layout.heights(panel, pen.say).items():
+def _axes(drawing: PageDrawing, panel: Chart, area: PanelLayout, x: float, y: float, across, up) -> None:
+    letters, line, below = drawing.letters, drawing.letters.line(), y + area.height
+    for value, said in layout.heights(panel, drawing.say).items():
         at = float(up(value))
-        pen.line([x, x + room.width], [at, at], pen.ink.faint, 0.12)
-        pen.text(x - GAP, at, said, align="right")
-    pen.line([x, x + room.width], [below, below], pen.ink.ink, 0.2)
-    for at, said in _places(pen, panel, room):
+        drawing.line([x, x + area.width], [at, at], drawing.ink.faint, 0.12)
+        drawing.text(x - GAP, at, said, align="right")
+    drawing.line([x, x + area.width], [below, below], drawing.ink.ink, 0.2)
+    for at, said in _places(drawing, panel, area):
         place = float(across(at))
-        pen.line([place, place], [below, below + 0.7], pen.ink.ink, 0.15)
-        pen.text(place, below + GAP + line / 2, said, align="center")
-    pen.text(x + room.width / 2, below + GAP + 1.5 * line, pen.say(panel.x_label), align="center")
-    up_said = letters.short(pen.say(panel.y_label), room.height + room.top + 6)
-    pen.text(x - room.left + line * 0.7, y + room.height / 2, up_said, align="center", upright=True)
+        drawing.line([place, place], [below, below + 0.7], drawing.ink.ink, 0.15)
+        drawing.text(place, below + GAP + line / 2, said, align="center")
+    drawing.text(x + area.width / 2, below + GAP + 1.5 * line, drawing.say(panel.x_label), align="center")
+    up_said = letters.short(drawing.say(panel.y_label), area.height + area.top + 6)
+    drawing.text(x - area.left + line * 0.7, y + area.height / 2, up_said, align="center", upright=True)
 
 
-def _places(pen: PageDrawing, panel: Chart, room: PanelLayout) -> list[tuple[float, str]]:
+def _places(drawing: PageDrawing, panel: Chart, area: PanelLayout) -> list[tuple[float, str]]:
     """Return the (position, label) pairs of the x axis."""
-    (first, last), letters = panel.x, pen.letters
+    (first, last), letters = panel.x, drawing.letters
     if panel.ticks:
-        return [(at, pen.say(said)) for at, said in panel.ticks]
+        return [(at, drawing.say(said)) for at, said in panel.ticks]
     if not panel.whole:
         return [(value, number(value)) for value in ticks(first, last, 6)]
     whole = range(int(np.ceil(first)), int(np.floor(last)) + 1)
-    pitch = room.width / (last - first)
+    pitch = area.width / (last - first)
     every = max(1, int(np.ceil((letters.width(str(whole[-1])) + 1.5) / pitch)))
     return [(value, str(value)) for value in whole[::every]]
 
 
-def draw_legend(pen: PageDrawing, panel: Chart | Legend, room: PanelLayout, x: float, top: float) -> None:
+def draw_legend(drawing: PageDrawing, panel: Chart | Legend, area: PanelLayout, x: float, top: float) -> None:
     """Draw the legend entries that the layout has lines for."""
-    letters, found = pen.letters, layout.entries(panel, pen.say)
+    letters, found = drawing.letters, layout.entries(panel, drawing.say)
     line = letters.line()
-    for row, members in enumerate(room.legend):
+    for row, members in enumerate(area.legend):
         left, at = x, top + (row + 0.5) * line
         for i in members:
             name, colour, kind = found[i]
             if "line" in kind or kind in DASHES:
-                pen.line([left, left + 4.6], [at, at], colour, 0.35, kind if kind in DASHES else "")
+                drawing.line([left, left + 4.6], [at, at], colour, 0.35, kind if kind in DASHES else "")
             if "dots" in kind:
-                pen.dots([left + 2.3], [at], colour, 1.3)
+                drawing.dots([left + 2.3], [at], colour, 1.3)
             if kind == "square":
-                pen.box(left + 1.4, at - 0.9, 1.8, 1.8, fill=colour)
-            pen.text(left + 6.0, at, letters.short(name, room.width - 6.0))
+                drawing.box(left + 1.4, at - 0.9, 1.8, 1.8, fill=colour)
+            drawing.text(left + 6.0, at, letters.short(name, area.width - 6.0))
             left += 6.0 + letters.width(name) + 2.5
 
 
@@ -135,41 +135,41 @@ FINE = 600  # minimum width in pixels of a grid of values, enlarged in squares: 
 SMOOTH = 24  # pixels per patch of a smooth map
 
 
-def draw(pen: PageDrawing, panel: Panel, room: PanelLayout, x: float, y: float, name: str) -> None:
+def draw(drawing: PageDrawing, panel: Panel, area: PanelLayout, x: float, y: float, name: str) -> None:
     """Draw a panel at (x, y) with title and colour scale; `name` prefixes the ids of its images."""
-    letters = pen.letters
-    for i, line in enumerate(room.title):
-        pen.text(x, y + (i + 0.5) * letters.line(TITLE), line, TITLE)
-    left, top = x + room.left, y + room.top
+    letters = drawing.letters
+    for i, line in enumerate(area.title):
+        drawing.text(x, y + (i + 0.5) * letters.line(TITLE), line, TITLE)
+    left, top = x + area.left, y + area.top
     plain = {Chart: draw_chart, Legend: draw_legend, TextTable: draw_table}
     if type(panel) in plain:
-        return plain[type(panel)](pen, panel, room, left, top)
-    {Map: _map, Tiles: _tiles, Matrix: _matrix}[type(panel)](pen, panel, room, left, top, name)
+        return plain[type(panel)](drawing, panel, area, left, top)
+    {Map: _map, Tiles: _tiles, Matrix: _matrix}[type(panel)](drawing, panel, area, left, top, name)
     if barred(panel):
         bar = BAR + 0.5 + 2 * letters.line()
-        _scale(pen, panel.scale, left, y + room.tall - bar, max(room.width, min(STRIP, room.free)))
+        _scale(drawing, panel.scale, left, y + area.tall - bar, max(area.width, min(STRIP, area.free)))
 
 
-def _map(pen: PageDrawing, panel: Map, room: PanelLayout, x: float, y: float, name: str) -> None:
+def _map(drawing: PageDrawing, panel: Map, area: PanelLayout, x: float, y: float, name: str) -> None:
     picture = panel.picture
     if panel.lit:
         most = panel.scale.high
         picture = overlay(picture, panel.values, panel.box, "paper", smooth=panel.smooth, high=most)
     if picture is not None:
-        pen.picture(picture, x, y, room.width, room.height, photo=True, name=f"{name}-picture")
-    left, top, wide, tall = x, y, room.width, room.height
+        drawing.picture(picture, x, y, area.width, area.height, photo=True, name=f"{name}-picture")
+    left, top, wide, tall = x, y, area.width, area.height
     if panel.box is not None:
-        across, down = room.width / panel.picture.shape[1], room.height / panel.picture.shape[0]
+        across, down = area.width / panel.picture.shape[1], area.height / panel.picture.shape[0]
         left, top = x + panel.box[0] * across, y + panel.box[1] * down
         wide, tall = (panel.box[2] - panel.box[0]) * across, (panel.box[3] - panel.box[1]) * down
     if panel.values is not None and not panel.lit:
-        pen.picture(laid(panel), left, top, wide, tall, name=f"{name}-values")
+        drawing.picture(laid(panel), left, top, wide, tall, name=f"{name}-values")
     if panel.marks and panel.values is not None:
         rows, cols = panel.values.shape
         w, h = wide / cols, tall / rows
         for mark in panel.marks:
             row, col = divmod(mark.cell, cols)
-            pen.frame(left + col * w, top + row * h, w, h, mark.colour)
+            drawing.frame(left + col * w, top + row * h, w, h, mark.colour)
 
 
 def laid(panel: Map) -> UInt8[np.ndarray, "tall wide 4"]:
@@ -189,8 +189,8 @@ def laid(panel: Map) -> UInt8[np.ndarray, "tall wide 4"]:
     return np.repeat(np.repeat(pixels, times, axis=0), times, axis=1)
 
 
-def _tiles(pen: PageDrawing, panel: Tiles, room: PanelLayout, x: float, y: float, name: str) -> None:
-    pitch, side, down = layout.tile(panel, room.width, pen.letters)
+def _tiles(drawing: PageDrawing, panel: Tiles, area: PanelLayout, x: float, y: float, name: str) -> None:
+    pitch, side, down = layout.tile(panel, area.width, drawing.letters)
     count, tall = len(panel.pictures), side * panel.aspect
     for row in range(-(-count // panel.across)):
         part = np.asarray(panel.pictures[row * panel.across : (row + 1) * panel.across])
@@ -198,39 +198,46 @@ def _tiles(pen: PageDrawing, panel: Tiles, room: PanelLayout, x: float, y: float
             part = tinted(part, panel.scale)
         pixels = _abreast(part, panel)
         # gaps are whole pixels, so that a row's pixel width can differ from its width by a fraction
-        wide = room.width if len(part) == panel.across else len(part) * pitch - (pitch - side)
-        pen.picture(pixels, x, y + row * down, wide, tall, name=f"{name}-row-{row + 1}")
+        wide = area.width if len(part) == panel.across else len(part) * pitch - (pitch - side)
+        drawing.picture(pixels, x, y + row * down, wide, tall, name=f"{name}-row-{row + 1}")
     size = captioned(panel)
     for i, caption in enumerate(panel.captions):
         middle = x + (i % panel.across) * pitch + side / 2
-        at = y + (i // panel.across) * down + tall + 0.3 + pen.letters.line(size) / 2
-        pen.text(middle, at, pen.letters.short(pen.say(caption), pitch * 1.02, size), size, "center")
-    _numbered(pen, panel, room, x, y, (pitch, side, down))
+        at = y + (i // panel.across) * down + tall + 0.3 + drawing.letters.line(size) / 2
+        drawing.text(
+            middle, at, drawing.letters.short(drawing.say(caption), pitch * 1.02, size), size, "center"
+        )
+    _numbered(drawing, panel, area, x, y, (pitch, side, down))
     if panel.chosen is not None:
         at = (x + (panel.chosen % panel.across) * pitch, y + (panel.chosen // panel.across) * down)
-        pen.box(*at, side, tall, edge=pen.ink.ink, line=0.5)
+        drawing.box(*at, side, tall, edge=drawing.ink.ink, line=0.5)
 
 
 def _numbered(
-    pen: PageDrawing, panel: Tiles, room: PanelLayout, x: float, y: float, sizes: tuple[float, float, float]
+    drawing: PageDrawing,
+    panel: Tiles,
+    area: PanelLayout,
+    x: float,
+    y: float,
+    sizes: tuple[float, float, float],
 ) -> None:
     """Draw the names of columns and rows, at the spacing that fits, and the axis labels."""
-    (pitch, side, down), letters = sizes, pen.letters
-    line, below = letters.line(), y + room.height + 0.6
-    names = [pen.say(one) for one in panel.cols]
+    (pitch, side, down), letters = sizes, drawing.letters
+    line, below = letters.line(), y + area.height + 0.6
+    names = [drawing.say(one) for one in panel.cols]
     every = max(1, int(np.ceil((max(map(letters.width, names), default=0) + 1.0) / pitch)))
     for i in range(0, len(names), every):
-        pen.text(x + i * pitch + side / 2, below + line / 2, names[i], align="center")
-    names = [pen.say(one) for one in panel.rows]
+        drawing.text(x + i * pitch + side / 2, below + line / 2, names[i], align="center")
+    names = [drawing.say(one) for one in panel.rows]
     every = max(1, int(np.ceil(line * 0.95 / down)))
     for i in range(0, len(names), every):
-        pen.text(x - GAP, y + i * down + side * panel.aspect / 2, names[i], align="right")
+        drawing.text(x - GAP, y + i * down + side * panel.aspect / 2, names[i], align="right")
     if panel.x_label:
         at = below + (line if panel.cols else 0) + line / 2
-        pen.text(x + room.width / 2, at, pen.say(panel.x_label), align="center")
+        drawing.text(x + area.width / 2, at, drawing.say(panel.x_label), align="center")
     if panel.y_label:
-        left, middle = x - room.left + line * 0.7, y + room.height / 2
-        pen.text(left, middle, pen.say(panel.y_label), align="center", upright=True)
+        left, middle = x - area.left + line * 0.7, y + area.height / 2
+        drawing.text(left, middle, drawing.say(panel.y_label), align="center", upright=True)
 
 
 def _abreast(part: np.ndarray, panel: Tiles) -> UInt8[np.ndarray, "tall wide 4"]:
@@ -251,46 +258,46 @@ def _abreast(part: np.ndarray, panel: Tiles) -> UInt8[np.ndarray, "tall wide 4"]
     return row
 
 
-def _matrix(pen: PageDrawing, panel: Matrix, room: PanelLayout, x: float, y: float, name: str) -> None:
-    (rows, cols), letters = panel.values.shape, pen.letters
-    w, h, line = room.width / cols, room.height / rows, letters.line()
+def _matrix(drawing: PageDrawing, panel: Matrix, area: PanelLayout, x: float, y: float, name: str) -> None:
+    (rows, cols), letters = panel.values.shape, drawing.letters
+    w, h, line = area.width / cols, area.height / rows, letters.line()
     values = panel.values
     if cols > 4 * FINE:  # no more cells than print can resolve: neighbours are averaged
         size = (4 * FINE, 4 * FINE * rows // cols)
         values = cv2.resize(values.astype(np.float32), size, interpolation=cv2.INTER_AREA)
     pixels = laid(Map(values=values, scale=panel.scale))
-    pen.picture(pixels, x, y, room.width, room.height, name=f"{name}-values")
+    drawing.picture(pixels, x, y, area.width, area.height, name=f"{name}-values")
     down, along = (layout.names(panel, axis) for axis in (0, 1))
     for col in _tick_names(along, max(map(letters.width, along)) + 1.2, w, panel.step):
-        pen.text(x + (col + 0.5) * w, y + room.height + GAP / 2 + line / 2, along[col], align="center")
+        drawing.text(x + (col + 0.5) * w, y + area.height + GAP / 2 + line / 2, along[col], align="center")
     for row in _tick_names(down, line * 0.95, h, panel.step):
-        pen.text(x - GAP, y + (row + 0.5) * h, down[row], align="right")
-    at = y + room.height + GAP / 2 + 1.5 * line
+        drawing.text(x - GAP, y + (row + 0.5) * h, down[row], align="right")
+    at = y + area.height + GAP / 2 + 1.5 * line
     said = letters.short(
-        pen.say(panel.x_label), room.width + 2 * min(room.left, room.free - room.width + 1.0)
+        drawing.say(panel.x_label), area.width + 2 * min(area.left, area.free - area.width + 1.0)
     )
-    pen.text(x + room.width / 2, at, said, align="center")
-    said = letters.short(pen.say(panel.y_label), room.height + 2 * min(room.top, room.bottom))
-    pen.text(x - room.left + line * 0.7, y + room.height / 2, said, align="center", upright=True)
+    drawing.text(x + area.width / 2, at, said, align="center")
+    said = letters.short(drawing.say(panel.y_label), area.height + 2 * min(area.top, area.bottom))
+    drawing.text(x - area.left + line * 0.7, y + area.height / 2, said, align="center", upright=True)
     if panel.chosen is not None:
         row, col = divmod(panel.chosen, cols)
-        pen.frame(x + col * w, y + row * h, w, h, "#ffffff")
+        drawing.frame(x + col * w, y + row * h, w, h, "#ffffff")
 
 
-def _tick_names(names: Sequence[str], room: float, pitch: float, step: int) -> Iterator[int]:
+def _tick_names(names: Sequence[str], area: float, pitch: float, step: int) -> Iterator[int]:
     """Yield every `step`-th cell whose name fits; cells without a name are skipped."""
     last = -np.inf
     for cell in range(0, len(names), step):
-        if names[cell] and (cell - last) * pitch >= room:
+        if names[cell] and (cell - last) * pitch >= area:
             yield (last := cell)
 
 
-def _scale(pen: PageDrawing, scale: Scale, x: float, y: float, width: float) -> None:
+def _scale(drawing: PageDrawing, scale: Scale, x: float, y: float, width: float) -> None:
     """Draw a colour scale with both ends and round numbers below it, and its label."""
-    letters, line = pen.letters, pen.letters.line()
+    letters, line = drawing.letters, drawing.letters.line()
     ramp = tinted(np.arange(256.0)[None], Scale(scale.colours, 0, 255, ""))
-    pen.picture(np.dstack([ramp, np.full((1, 256, 1), 255, np.uint8)]), x, y, width, BAR)
-    pen.box(x, y, width, BAR, edge=pen.ink.quiet, line=0.12)
+    drawing.picture(np.dstack([ramp, np.full((1, 256, 1), 255, np.uint8)]), x, y, width, BAR)
+    drawing.box(x, y, width, BAR, edge=drawing.ink.quiet, line=0.12)
     span = scale.high - scale.low
 
     def place(value):
@@ -309,8 +316,8 @@ def _scale(pen: PageDrawing, scale: Scale, x: float, y: float, width: float) -> 
             ends.append((value, "center"))
             end = place(value) + half + 1.5
     for value, align in ends:
-        pen.line([place(value)] * 2, [y + BAR, y + BAR + 0.6], pen.ink.quiet, 0.15)
-        pen.text(place(value), below + line / 2, tick(value), align=align)
-    label = pen.say(scale.label)
+        drawing.line([place(value)] * 2, [y + BAR, y + BAR + 0.6], drawing.ink.quiet, 0.15)
+        drawing.text(place(value), below + line / 2, tick(value), align=align)
+    label = drawing.say(scale.label)
     label = label if len(letters.folded(label, width)) == 1 else letters.short(label, width)
-    pen.text(x + width / 2, below + 1.5 * line, label, align="center")
+    drawing.text(x + width / 2, below + 1.5 * line, label, align="center")

@@ -110,16 +110,16 @@ class FigureSpec:
     second: bool = False  # the figure also shows the second checkpoint
 
 
-def steady(plates: Sequence[FigureSpec]) -> list[FigureSpec]:
+def steady(specs: Sequence[FigureSpec]) -> list[FigureSpec]:
     """Return the figures with the scales and axes of each panel widened to their range over all figures.
 
     >>> made = [FigureSpec(((Map(values=np.eye(2), scale=Scale("viridis", 0, most, "")),),)) for most
     ...     in (1, 3)]
-    >>> [plate.rows[0][0].scale.high for plate in steady(made)]
+    >>> [spec.rows[0][0].scale.high for spec in steady(made)]
     [3, 3]
     """
-    found = by_place([plate.rows for plate in plates], _widest)
-    return [replace(plate, rows=rows) for plate, rows in zip(plates, found, strict=True)]
+    found = by_place([spec.rows for spec in specs], _widest)
+    return [replace(spec, rows=rows) for spec, rows in zip(specs, found, strict=True)]
 
 
 def by_place(each: Sequence[Sequence[Sequence]], of: Callable[[Sequence], Sequence]) -> list[tuple]:

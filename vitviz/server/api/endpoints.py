@@ -63,8 +63,8 @@ TOLD = {  # descriptions of the parameters that an endpoint's own docstring does
 class Endpoints:
     """Endpoints of one AnalysisService. Errors are sentences for the caller."""
 
-    def __init__(self, studio: AnalysisService):
-        self._studio = studio
+    def __init__(self, service: AnalysisService):
+        self._service = service
 
     def predict(self, image: ImageInput, checkpoint: str = "", count: int = 5) -> dict:
         """Return the likeliest classes of an image.
@@ -103,7 +103,7 @@ class Endpoints:
         """
         given = {"query": query, "fusion": fusion, "discard": discard, "residual": residual, "layers": layers}
         view, subject, settings = self._asked("rollout", image, checkpoint, given)
-        found = self._studio.read(subject, lambda: view.item(subject, "map", settings))
+        found = self._service.read(subject, lambda: view.item(subject, "map", settings))
         trace = subject.trace
         return {**_origin(trace), "map": plain(found), "box": list(trace.view.box), "grid": cells(trace.grid)}
 
@@ -120,7 +120,7 @@ class Endpoints:
         renormalise = truth(renormalise, "renormalise")
         subject = self._subject(image, checkpoint)
         trace = subject.trace
-        measured = self._studio.read(subject, lambda: distances_of(subject))
+        measured = self._service.read(subject, lambda: distances_of(subject))
         return {
             **_origin(trace),
             "distance": plain(measured.renormalised if renormalise else measured.distance),
@@ -223,7 +223,7 @@ class Endpoints:
             raise WrongSetting(f"{subject.checkpoint} has no classifier, so the logit lens does not apply.")
         asked = whole(target, "target", -1, subject.trace.logits.numel() - 1)
         asked = int(subject.trace.logits.argmax()) if asked < 0 else asked
-        with self._studio.work.reading(subject):
+        with self._service.work.reading(subject):
             found = attribution.logit_lens(subject.inspector, subject.trace, form=str(form))[:, asked]
         return {**_origin(subject.trace), "target": asked, "logits": plain(found)}
 
@@ -243,7 +243,7 @@ class Endpoints:
         view, subject, settings = self._asked("evidence", image, checkpoint, given)
         if reason := view.refused(subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
-        found = self._studio.read(subject, lambda: writers(subject, settings))
+        found = self._service.read(subject, lambda: writers(subject, settings))
         lines = [{**_writer(one), "logits": plain(part)} for one, part in found.lines()]
         return {**_origin(subject.trace), "share": found.share, "total": found.total, "writers": lines}
 
@@ -265,7 +265,7 @@ class Endpoints:
         given = {"layer": layer, "head": head, "key": key, "against": against}
         given["token"] = sequential(str(query), self._subject(image, checkpoint).grid)
         view, subject, settings = self._asked("explorer", image, checkpoint, given)
-        found, tokens = self._studio.read(subject, lambda: score.account(view, subject, settings))
+        found, tokens = self._service.read(subject, lambda: score.account(view, subject, settings))
         four = found.content_position
         names = ("score", "total", "rest", "matrix", "relative", "relative_rest")
         told = {name: plain(getattr(found, name)) for name in names}
@@ -291,13 +291,13 @@ class Endpoints:
             {checkpoint, view, name: the file's, caption: text, data: the file in base64}
         """
         if str(second).strip():
-            asked = self._studio.view(str(view))
+            asked = self._service.view(str(view))
             if not (asked.paired or asked.sided):
                 raise WrongSetting(f"{asked.title} is of one checkpoint; leave second empty.")
         key = self._key(image, checkpoint, without, strokes, second)
         look = PrintStyle(truth(detail, "detail"), language=str(language))
-        made = figures.figure(self._studio, key, str(view), figures.settings_of(str(settings)), look)
-        data = figures.write_figure(self._studio, made, str(format), width, whole(dpi, "dpi", 1, 10_000))
+        made = figures.figure(self._service, key, str(view), figures.settings_of(str(settings)), look)
+        data = figures.write_figure(self._service, made, str(format), width, whole(dpi, "dpi", 1, 10_000))
         return self._told(key, view, f"{made.name}.{format}", made.caption, data)
 
     def film(
@@ -321,8 +321,8 @@ class Endpoints:
         videos.require(str(format), pixels, seconds)
         key = self._key(image, checkpoint, without, strokes)
         look = PrintStyle(truth(detail, "detail"), language=str(language))
-        made = videos.film(self._studio, key, str(view), figures.settings_of(str(settings)), str(over), look)
-        data = videos.encode_video(self._studio, made, str(format), pixels, seconds)
+        made = videos.film(self._service, key, str(view), figures.settings_of(str(settings)), str(over), look)
+        data = videos.encode_video(self._service, made, str(format), pixels, seconds)
         told = self._told(key, view, f"{made.name}.{format}", made.caption, data)
         return {**told, "frames": [str(label) for label in made.labels]}
 
@@ -382,26 +382,26 @@ class Endpoints:
         """
         # without the path on the server
         fields = "name architecture source input_size trained_on licence paper note on_disk".split()
-        return [{name: getattr(one, name) for name in fields} for one in self._studio.checkpoints.offered()]
+        return [{name: getattr(one, name) for name in fields} for one in self._service.checkpoints.offered()]
 
     def _told(self, key: str, view: str, name: str, caption: str, data: bytes) -> dict:
         """Return a file as JSON: base64 data, its name and caption."""
-        about = {"checkpoint": self._studio.runs.run(key).checkpoint, "view": str(view), "name": name}
+        about = {"checkpoint": self._service.runs.run(key).checkpoint, "view": str(view), "name": name}
         return {**about, "caption": caption, "data": base64.b64encode(data).decode("ascii")}
 
     def _asked(self, slug: str, image: Any, checkpoint: str, given: dict) -> tuple[View, ViewContext, dict]:
         """Return a view, its subject and its checked settings."""
-        view, subject = self._studio.view(slug), self._subject(image, checkpoint)
+        view, subject = self._service.view(slug), self._subject(image, checkpoint)
         return view, subject, view.settings({name: str(one) for name, one in given.items()}, subject.about)
 
     def _inspector(self, checkpoint: str):
-        return self._studio.checkpoints.inspector(self._name(checkpoint))
+        return self._service.checkpoints.inspector(self._name(checkpoint))
 
     def _name(self, checkpoint: str) -> str:
-        return str(checkpoint).strip() or self._studio.settings.checkpoint
+        return str(checkpoint).strip() or self._service.settings.checkpoint
 
     def _subject(self, image: Any, checkpoint: str, without: str = "") -> ViewContext:
-        return self._studio.subject(self._key(image, checkpoint, without))
+        return self._service.subject(self._key(image, checkpoint, without))
 
     def _key(
         self, image: Any, checkpoint: str, without: str = "", strokes: str = "", second: str = ""
@@ -409,15 +409,15 @@ class Endpoints:
         """Return the run's key of an image under a checkpoint and a `second`, with edits and ablations."""
         changes = {"without": Ablation.parse(str(without)), "strokes": ImageEdits.parse(str(strokes))}
         picture, beside = self._picture(image), str(second).strip()
-        key = self._studio.look(picture, self._name(checkpoint), **changes)
-        return self._studio.runs.pair(key, self._studio.look(picture, beside, **changes)) if beside else key
+        key = self._service.look(picture, self._name(checkpoint), **changes)
+        return self._service.runs.pair(key, self._service.look(picture, beside, **changes)) if beside else key
 
     def _picture(self, image: Any) -> str:
         """Return the key of a sample or an upload. A bare path would be one on this server."""
         if isinstance(image, str):
-            return self._studio.pictures.sample(image)
+            return self._service.pictures.sample(image)
         path = image.get("path") if isinstance(image, dict) else getattr(image, "path", None)
-        return self._studio.pictures.keep(path)
+        return self._service.pictures.keep(path)
 
 
 PUBLIC = tuple(name for name in vars(Endpoints) if not name.startswith("_"))
@@ -462,7 +462,7 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
         if of_picture:
             subject = endpoints._subject(**values)
         elif view.paired:  # a set does not depend on the image, so any key works
-            subject = endpoints._studio.subject(endpoints._key(samples()[0].name, **values))
+            subject = endpoints._service.subject(endpoints._key(samples()[0].name, **values))
         else:
             subject = ViewContext(endpoints._inspector(**values))
         for name in chosen.keys() & tokens:
@@ -473,7 +473,7 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
         )
         if reason := view.refused(subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
-        with endpoints._studio.work.reading(subject):
+        with endpoints._service.work.reading(subject):
             numbers = {item.name: plain(view.array(subject, item.name, settings)) for item in taken}
         precision = {} if subject.trace is None else {"dtype": subject.trace.dtype}
         return {"checkpoint": subject.checkpoint, **precision, **numbers, "grid": cells(subject.grid)}
@@ -513,12 +513,12 @@ def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> 
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
 
 
-def publish(studio: AnalysisService) -> None:
+def publish(service: AnalysisService) -> None:
     """Add the endpoints to the page that is being built."""
-    endpoints = Endpoints(studio)
+    endpoints = Endpoints(service)
     made = (endpoint(view, endpoints) for view in answering())
     for one in (*(getattr(endpoints, name) for name in PUBLIC), *made):
-        gr.api(_documented(_as_gradio_error(one, studio.work.request_turn)), api_name=one.__name__)
+        gr.api(_documented(_as_gradio_error(one, service.work.request_turn)), api_name=one.__name__)
 
 
 def _as_gradio_error(fn: Callable, turn: Callable[[], AbstractContextManager] = nullcontext) -> Callable:

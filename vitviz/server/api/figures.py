@@ -26,49 +26,49 @@ USUAL = 4_000_000  # pixels; larger figures are drawn alone
 
 
 def figure(
-    studio: AnalysisService, key: str, slug: str, given: QueryTexts, asked: PrintStyle = ALONE
+    service: AnalysisService, key: str, slug: str, given: QueryTexts, asked: PrintStyle = ALONE
 ) -> Figure:
     """Return a view's figure for a key and settings as in a link. Raises VitvizError for invalid ones."""
-    view, subject = studio.view(slug), studio.subject(key)
+    view, subject = service.view(slug), service.subject(key)
     if subject.survey is not None and not view.averages:
         raise Unknown(f"{view.title} has no average over a set of pictures.")
-    return of_settings(studio, key, view, view.settings(given, subject.about), asked)
+    return of_settings(service, key, view, view.settings(given, subject.about), asked)
 
 
 def of_settings(
-    studio: AnalysisService, key: str, view: View, settings: Mapping[str, Any], asked: PrintStyle
+    service: AnalysisService, key: str, view: View, settings: Mapping[str, Any], asked: PrintStyle
 ) -> Figure:
     """Return a view's figure for parsed settings."""
-    with studio.work.hold_place():
-        subject = studio.subject(key)
+    with service.work.hold_place():
+        subject = service.subject(key)
         if subject.trace is not None:
-            picture = studio.pictures.sample_of(studio.runs.run(key).picture) or "own-picture"
-            asked = replace(asked, upload=studio.photograph(key), picture=picture)
-        with studio.work.reading(subject):
+            picture = service.pictures.sample_of(service.runs.run(key).picture) or "own-picture"
+            asked = replace(asked, upload=service.photograph(key), picture=picture)
+        with service.work.reading(subject):
             return printed(view, subject, settings, asked)
 
 
-def write_figure(studio: AnalysisService, made: Figure, form: str, width: float | None, dpi: int) -> bytes:
+def write_figure(service: AnalysisService, made: Figure, form: str, width: float | None, dpi: int) -> bytes:
     """Draw and encode the file in a drawing turn. Raises TooMuch above this server's limit of pixels."""
-    pixels, most = made.pixels(width, dpi) if form == "png" else 0, studio.settings.limits.pixels
+    pixels, most = made.pixels(width, dpi) if form == "png" else 0, service.settings.limits.pixels
     if pixels > most:
         raise TooMuch(LocalizedText(TOO_LARGE, count=round(pixels / 1e6), most=round(most / 1e6)))
-    with studio.work.drawing(max(pixels, USUAL), pixels > USUAL):
+    with service.work.drawing(max(pixels, USUAL), pixels > USUAL):
         return made.file(form, width, dpi)
 
 
 def asked_for(
-    studio: AnalysisService, key: str, slug: str, ending: str, given: QueryTexts
+    service: AnalysisService, key: str, slug: str, ending: str, given: QueryTexts
 ) -> tuple[bytes, str]:
     """Return a figure file and its name; print.width (mm), .dpi, .detail, .dark and .lang set the format."""
     wanted = FigureRequest(given, PREFIX, "Figures for print", ASKED, ending, FORMATS)
-    view, subject = studio.view(slug), studio.subject(key)
+    view, subject = service.view(slug), service.subject(key)
     settings = view.settings(wanted.theirs, subject.about)
     if view.on_request and not view.refused(subject) and not view.at_hand(subject, settings):
         raise VitvizError(NOT_YET)  # drawing would run a computation that visitors start with a button
-    made = figure(studio, key, slug, wanted.theirs, wanted.look())
+    made = figure(service, key, slug, wanted.theirs, wanted.look())
     width, dpi = wanted.number("width", ""), wanted.number("dpi", "300")
-    return write_figure(studio, made, ending, width, dpi), f"{made.name}.{ending}"
+    return write_figure(service, made, ending, width, dpi), f"{made.name}.{ending}"
 
 
 def split_by_prefix(given: QueryTexts, prefix: str) -> tuple[dict[str, str], dict[str, str]]:

@@ -99,7 +99,7 @@ class Lesson:
         return LocalizedText(OUTDATED, checkpoint=inspector.checkpoint.name, **told)
 
 
-def everything(studio: AnalysisService, key: str, given: QueryTexts) -> bytes:
+def everything(service: AnalysisService, key: str, given: QueryTexts) -> bytes:
     """Return the zip for one run.
 
     `given` holds the page's settings as "view.setting"; "survey.view", the key of an average over an image
@@ -113,18 +113,18 @@ def everything(studio: AnalysisService, key: str, given: QueryTexts) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         second = given.get("second", "")
-        left_out = _write(archive, "", studio, (key, second), given, surveys)
+        left_out = _write(archive, "", service, (key, second), given, surveys)
         if second:
-            _write(archive, "second/", studio, (second, key), beside, {})
-        strokes, names = studio.runs.run(key).strokes, {PICTURE: "first"}
+            _write(archive, "second/", service, (second, key), beside, {})
+        strokes, names = service.runs.run(key).strokes, {PICTURE: "first"}
         names |= {"retouched.jpg": "upload"} if strokes else {}
         names |= {OTHER: "other"} if strokes.own else {}
         for name, which in names.items():
-            archive.writestr(name, studio.image(key, which, whole=True), zipfile.ZIP_STORED)
-        name = studio.subject(key).checkpoint
-        if (vectors := studio.checkpoints.vectors.of(name)) is not None:
+            archive.writestr(name, service.image(key, which, whole=True), zipfile.ZIP_STORED)
+        name = service.subject(key).checkpoint
+        if (vectors := service.checkpoints.vectors.of(name)) is not None:
             archive.writestr(VECTORS, vectors[1])
-        counted = {"arrays": _arrays(archive), "prefix": studio.subject(key).grid.prefix}
+        counted = {"arrays": _arrays(archive), "prefix": service.subject(key).grid.prefix}
         figures = "".join(f"{one}\n" for one in archive.namelist() if one.startswith("charts/"))
         each = [(f"{view.slug}-{file.name}", file.label) for view in VIEWS for file in view.files]
         files = "".join(f"{one:<27}{label}\n" for one, label in each)
@@ -135,20 +135,20 @@ def everything(studio: AnalysisService, key: str, given: QueryTexts) -> bytes:
     return file.getvalue()
 
 
-def lesson_manifest(studio: AnalysisService, key: str, given: QueryTexts) -> dict[str, Any]:
+def lesson_manifest(service: AnalysisService, key: str, given: QueryTexts) -> dict[str, Any]:
     """Return the zip's description of a run, which `read` parses; `given` as in `everything`."""
-    run, second = studio.runs.run(key), given.get("second")
+    run, second = service.runs.run(key), given.get("second")
     seen = {
         "checkpoint": run.checkpoint,
-        "second": studio.runs.run(second).checkpoint if second else "",
+        "second": service.runs.run(second).checkpoint if second else "",
         "size": "" if run.size is None else "x".join(map(str, run.size)),
-        "sample": studio.pictures.sample_of(run.picture) or "",
+        "sample": service.pictures.sample_of(run.picture) or "",
         "without": run.without.text(),
         "strokes": run.strokes.told().text(),
         "tab": given.get("tab", ""),
     }
     settings = {
-        slug: {name: value for name, value in one.items() if not studio.pictures.has(value)}
+        slug: {name: value for name, value in one.items() if not service.pictures.has(value)}
         for slug, one in by_view(given).items()
     }
     return {**seen, "settings": settings}  # without the image's key, which is private to this server
@@ -171,17 +171,17 @@ def file_name(checkpoint: str) -> str:
 
 
 def _write(
-    archive: zipfile.ZipFile, folder: str, studio: AnalysisService, keys: tuple[str, str], given: QueryTexts,
+    archive: zipfile.ZipFile, folder: str, service: AnalysisService, keys: tuple[str, str], given: QueryTexts,
     surveys: QueryTexts
 ) -> dict[str, str]:  # fmt: skip
     """Write the files of a run into a folder; return the views left out, with reasons."""
     key, second = keys
-    pair = studio.runs.pair(key, second) if second else key
-    subject, asked = studio.subject(key), by_view(given)
+    pair = service.runs.pair(key, second) if second else key
+    subject, asked = service.subject(key), by_view(given)
     for slug, survey in surveys.items():
         # the key of a survey or of a pair
-        known = studio.sets.survey(survey) is not None or studio.runs.both(survey)[0] == key
-        if not studio.view(slug).averages or not known:
+        known = service.sets.survey(survey) is not None or service.runs.both(survey)[0] == key
+        if not service.view(slug).averages or not known:
             raise Unknown("The requested average is no longer stored. Compute it again.")
     parsed = {view.slug: view.settings(asked[view.slug], subject.about) for view in VIEWS}
     settings = {view.slug: view.filed(parsed[view.slug], subject.grid) for view in VIEWS}
@@ -192,18 +192,18 @@ def _write(
         if view.slug in left_out:
             continue
         source = surveys.get(view.slug, pair if view.paired or view.sided else key)
-        numbers = studio.numbers(source, view.slug, asked[view.slug])
+        numbers = service.numbers(source, view.slug, asked[view.slug])
         archive.writestr(f"{folder}numbers/{view.slug}.npz", numbers, zipfile.ZIP_STORED)
         if view.printable:
-            made = prints.figure(studio, source, view.slug, asked[view.slug])
+            made = prints.figure(service, source, view.slug, asked[view.slug])
             archive.writestr(f"{folder}charts/{made.name}.svg", made.svg())
             archive.writestr(f"{folder}charts/{made.name}.txt", made.caption)
         for file in view.files:
-            data = studio.file(source, view.slug, file.name, asked[view.slug])
+            data = service.file(source, view.slug, file.name, asked[view.slug])
             archive.writestr(f"{folder}{view.slug}-{file.name}", data)
-    archive.writestr(f"{folder}input.png", studio.image(key, "input"), zipfile.ZIP_STORED)
+    archive.writestr(f"{folder}input.png", service.image(key, "input"), zipfile.ZIP_STORED)
     about = _about(subject, settings, left_out, surveys)
-    about |= {} if folder else {"lesson": lesson_manifest(studio, key, given)}
+    about |= {} if folder else {"lesson": lesson_manifest(service, key, given)}
     archive.writestr(f"{folder}{TOLD}", json.dumps(about, indent=1, ensure_ascii=False))
     return left_out
 

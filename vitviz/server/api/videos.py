@@ -51,7 +51,7 @@ OF_A_SET = "A video shows one image. Switch back from the average to one image."
 
 
 def film(
-    studio: AnalysisService,
+    service: AnalysisService,
     key: str,
     slug: str,
     given: QueryTexts,
@@ -63,29 +63,29 @@ def film(
 
     Raises VitvizError if the view has no such video.
     """
-    if studio.sets.survey(key) is not None:
+    if service.sets.survey(key) is not None:
         raise Unknown(OF_A_SET)
-    view, run, (_, second) = studio.view(slug), studio.runs.run(key), studio.runs.both(key)
+    view, run, (_, second) = service.view(slug), service.runs.run(key), service.runs.both(key)
 
     if check_axis(over) == "layers":
-        subject = studio.subject(key)
+        subject = service.subject(key)
         settings = view.settings(given, subject.about)
 
         def grown(each: Mapping[str, Any]):
             request_context.require_visitor()
-            return figures.of_settings(studio, key, view, each, asked)
+            return figures.of_settings(service, key, view, each, asked)
 
         return over_layers(view, subject, settings, asked.detail, grown)
-    moments = _moments(studio, view, run.checkpoint)
-    subject = studio.subject(key)
+    moments = _moments(service, view, run.checkpoint)
+    subject = service.subject(key)
     given = {**given, **explained(subject, view.settings(given, subject.about))}
     done = iter(range(1, len(moments) + 1))
 
     def figure_of(name: str):
-        moment = studio.look(run.picture, name, run.size, without=run.without, strokes=run.strokes)
+        moment = service.look(run.picture, name, run.size, without=run.without, strokes=run.strokes)
         request_context.require_visitor()
-        moment = studio.runs.pair(moment, second) if second else moment
-        made = figures.figure(studio, moment, slug, given, asked)
+        moment = service.runs.pair(moment, second) if second else moment
+        made = figures.figure(service, moment, slug, given, asked)
         told(next(done), len(moments))
         return made
 
@@ -93,44 +93,44 @@ def film(
 
 
 def of_video(
-    studio: AnalysisService, key: str, slug: str, given: QueryTexts, video: str, part: slice,
+    service: AnalysisService, key: str, slug: str, given: QueryTexts, video: str, part: slice,
     asked: PrintStyle, told: OnFrame
 ) -> Animation:  # fmt: skip
     """Return a view's video over a slice (`part`) of a video's frames, traced like the image of `key`."""
-    view = studio.view(slug)
+    view = service.view(slug)
     if view.on_request or view.needs is not Needs.RUN:
         raise VitvizError(TOO_LONG if view.on_request else OF_A_SET)
-    frames = thinned(studio.videos.of(video).frames[part], FRAMES)
+    frames = thinned(service.videos.of(video).frames[part], FRAMES)
 
     def each() -> Iterator[tuple[int, float, Figure]]:
         for done, (number, seconds, data) in enumerate(frames):
             request_context.require_visitor()
-            with studio.frames.passing(data, video) as picture:
-                seen = studio.frames.seen_as(key, picture)
-                with studio.frames.looked_at(seen):
-                    yield number, seconds, figures.figure(studio, seen, slug, given, asked)
+            with service.frames.passing(data, video) as picture:
+                seen = service.frames.seen_as(key, picture)
+                with service.frames.looked_at(seen):
+                    yield number, seconds, figures.figure(service, seen, slug, given, asked)
             told(done + 1, len(frames))
 
     return paced(each())
 
 
 def asked_for(
-    studio: AnalysisService, key: str, slug: str, ending: str, given: QueryTexts
+    service: AnalysisService, key: str, slug: str, ending: str, given: QueryTexts
 ) -> tuple[bytes, str]:
     """Return a video file and its name; film.over, .width, .seconds, .detail, .dark, .lang set the format."""
     address = figures.FigureRequest(given, PREFIX, "Films", ASKED, ending, FORMATS)
     ticket = address.text("ticket", "", "[0-9a-z]{0,40}", "up to 40 letters and digits")
-    count = studio.counted(key, ticket)
+    count = service.counted(key, ticket)
     width = address.number("width", "960")
     seconds = float(address.text("seconds", "0.8", r"[0-9](\.[0-9])?", "0.1 to 5, such as 0.8"))
     require(ending, width, seconds)
     over, how = address.text("over", "training"), (address.look(), partial(_count, count, 0))
     if over == "video":
         part = slice(address.number("first", "0"), address.number("last", "9999") + 1)
-        made = of_video(studio, key, slug, address.theirs, address.text("video", ""), part, *how)
+        made = of_video(service, key, slug, address.theirs, address.text("video", ""), part, *how)
     else:
-        made = film(studio, key, slug, address.theirs, over, *how)
-    data = encode_video(studio, made, ending, width, seconds, partial(_count, count, 1))
+        made = film(service, key, slug, address.theirs, over, *how)
+    data = encode_video(service, made, ending, width, seconds, partial(_count, count, 1))
     return data, f"{made.name}.{ending}"
 
 
@@ -141,36 +141,36 @@ def require(form: str, width: int, seconds: float) -> None:
 
 
 def encode_video(
-    studio: AnalysisService, made: Animation, form: str, width: int, seconds: float,
+    service: AnalysisService, made: Animation, form: str, width: int, seconds: float,
     told: OnFrame = lambda done, of: None
 ) -> bytes:  # fmt: skip
     """Draw and encode the file in an expensive turn."""
-    with studio.work.drawing(width * width):
+    with service.work.drawing(width * width):
         return made.file(form, width, seconds, told)
 
 
-def offered(studio: AnalysisService, key: str, slug: str, given: QueryTexts) -> dict[str, Any]:
+def offered(service: AnalysisService, key: str, slug: str, given: QueryTexts) -> dict[str, Any]:
     """Return the number of frames of each video of a view, or the reason why there is none."""
-    view, subject = studio.view(slug), studio.subject(key)
+    view, subject = service.view(slug), service.subject(key)
     _, theirs = figures.split_by_prefix(given, PREFIX)
 
     def option(count: Callable[[], int]) -> int | dict[str, Any]:
         try:
-            if studio.sets.survey(key) is not None:
+            if service.sets.survey(key) is not None:
                 raise Unknown(OF_A_SET)
             return count()
         except VitvizError as error:
             return travelling(message_of(error))
 
     return {
-        "training": option(lambda: len(_moments(studio, view, studio.runs.run(key).checkpoint))),
+        "training": option(lambda: len(_moments(service, view, service.runs.run(key).checkpoint))),
         "layers": option(lambda: len(each_layers(view, subject, view.settings(theirs, subject.about)))),
     }
 
 
-def _moments(studio: AnalysisService, view: View, checkpoint: str) -> list[Snapshot]:
+def _moments(service: AnalysisService, view: View, checkpoint: str) -> list[Snapshot]:
     """Return the training snapshots of a video. Raises VitvizError for none, or if each takes too long."""
-    moments = thinned(studio.checkpoints.moments(checkpoint), MOST)
+    moments = thinned(service.checkpoints.moments(checkpoint), MOST)
     if not moments:
         raise VitvizError(LocalizedText(NO_FILM, checkpoint=checkpoint))
     if view.on_request:

@@ -65,20 +65,20 @@ def form_value(
     }
 
 
-def answered(studio: AnalysisService, state: dict[str, Any]) -> dict[str, Any]:
+def answered(service: AnalysisService, state: dict[str, Any]) -> dict[str, Any]:
     """Return the form's value with the prediction of each choice for the current image."""
     from vitviz.engine.choices import outcomes
 
-    run = studio.runs.run(state["key"])
-    inspector = studio.checkpoints.inspector(run.checkpoint)
+    run = service.runs.run(state["key"])
+    inspector = service.checkpoints.inspector(run.checkpoint)
     size = run.size or inspector.preprocessing.size
     count = sum(len(one.choices) for one in inspector.checkpoint.assumed)
-    with studio.work.computing(inspector, run.size, max(1, count)):
-        picture = studio.pictures.opened(run.picture, run.strokes)
+    with service.work.computing(inspector, run.size, max(1, count)):
+        picture = service.pictures.opened(run.picture, run.strokes)
         found = outcomes(inspector, picture, inspector.checkpoint.assumed, size)
         answers = {(name, text): answer for name, text, answer in found}
-    second = studio.checkpoints.inspector(state["second"]) if state.get("second") else None
-    return form_value(inspector, second, studio.settings.keeps, answers)
+    second = service.checkpoints.inspector(state["second"]) if state.get("second") else None
+    return form_value(inspector, second, service.settings.keeps, answers)
 
 
 def name_with(checkpoint: str, text: str) -> str:
@@ -90,7 +90,7 @@ def name_with(checkpoint: str, text: str) -> str:
     return with_text(f"{plain}?{said}" if said else plain, *without_text(checkpoint)[1:])
 
 
-def keep(studio: AnalysisService, checkpoint: str, names: str = "") -> str:
+def keep(service: AnalysisService, checkpoint: str, names: str = "") -> str:
     """Save the overrides and class names (one per line) next to the file; return the checkpoint's name.
 
     Raises CheckpointError where this server does not write, and if the number of names differs from the
@@ -100,12 +100,12 @@ def keep(studio: AnalysisService, checkpoint: str, names: str = "") -> str:
     from vitviz.engine.formats.overrides import split
     from vitviz.engine.formats.timm_config import in_lines
 
-    if not studio.settings.keeps:
+    if not service.settings.keeps:
         raise CheckpointError(SHARED)
-    inspector = studio.checkpoints.inspector(checkpoint)
+    inspector = service.checkpoints.inspector(checkpoint)
     plain, _ = split(checkpoint)
     named = in_lines(names, inspector.model.num_classes, plain) if names.strip() else inspector.labels
     placed = inspector.placed
     sidecar_config.keep(placed.checkpoint, placed.model, placed.preprocessing, named, placed.head_type)
-    studio.checkpoints.forget(plain)
+    service.checkpoints.forget(plain)
     return plain

@@ -44,7 +44,7 @@ QUIET = {"api_visibility": "private", "show_progress": "hidden"}  # options of a
 TOLD = "() => {{ document.dispatchEvent(new CustomEvent('vitviz:{name}', {{ detail: '{detail}' }})); }}"
 
 
-def build(studio: AnalysisService) -> gr.Blocks:
+def build(service: AnalysisService) -> gr.Blocks:
     """Build the page, ready to be launched."""
     keep_freed_memory()
     with Page(title="vitviz", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
@@ -59,7 +59,7 @@ def build(studio: AnalysisService) -> gr.Blocks:
             link = PageComponent("links", ("seen",), elem_id="vitviz-links")
         with gr.Row(elem_id="vitviz-page"):
             with gr.Column(scale=2, min_width=280, elem_id="vitviz-left"):
-                left = SidebarComponents(studio)
+                left = SidebarComponents(service)
             with gr.Column(scale=5, min_width=360, elem_id="vitviz-right"):
                 PageComponent("groups", value=GROUPED, elem_id="vitviz-groups")
                 # views that need no pass come first
@@ -68,8 +68,8 @@ def build(studio: AnalysisService) -> gr.Blocks:
                     figures = {view.slug: _tab(view) for view in VIEWS}
                 left.set.render()
                 left.film.render()  # a timeline below the views
-        _connect(demo, PageRenderer(studio, session, left, link, figures), session, right)
-        endpoints.publish(studio)
+        _connect(demo, PageRenderer(service, session, left, link, figures), session, right)
+        endpoints.publish(service)
     return demo
 
 
@@ -101,14 +101,14 @@ def _tab(view: View) -> list[Canvas]:
             ]
 
 
-def launch(demo: gr.Blocks, studio: AnalysisService, options: Options) -> None:
+def launch(demo: gr.Blocks, service: AnalysisService, options: Options) -> None:
     """Serve the page until it is stopped."""
-    threading.Thread(target=_warm_up, args=[studio], daemon=True).start()
+    threading.Thread(target=_warm_up, args=[service], daemon=True).start()
     demo.queue(max_size=256, default_concurrency_limit=None)  # waiting is left to our scheduler
     kept = [path for block in demo.blocks.values() for path in getattr(block, "keep_in_cache", ())]
     hosts = middleware.Hosts(options.host, options.allowed_hosts, options.share)
     quota = Quota(options.upload_quota, kept)
-    opened = middleware.lifespan(hosts, middleware.PageCalls(demo), quota, studio.work.turns)
+    opened = middleware.lifespan(hosts, middleware.PageCalls(demo), quota, service.work.turns)
     demo._queue.pending_messages_per_session = middleware.PageMessages(PAGES)
     demo._queue.sleep_when_free = LOOKS  # Gradio's own 0.001 takes a tenth of a core from computations
     served(
@@ -124,7 +124,7 @@ def launch(demo: gr.Blocks, studio: AnalysisService, options: Options) -> None:
         run_history=False,
         enable_monitoring=False,
         state_session_capacity=PAGES,
-        app_kwargs={"routes": routes(studio), "lifespan": opened},
+        app_kwargs={"routes": routes(service), "lifespan": opened},
     )
 
 
@@ -203,7 +203,7 @@ def _connect(demo: gr.Blocks, page: PageRenderer, session: gr.State, right: gr.T
 
 def _over_a_set(page: PageRenderer, session: gr.State) -> list[gr.events.Dependency]:
     """Connect the image-set panel; return the listeners that another choice cancels."""
-    over, panel, files = ImageSetPanel(page.studio), page.left.set, page.left.files
+    over, panel, files = ImageSetPanel(page.service), page.left.set, page.left.files
     figures = [session, *page.over_sets, panel]
     answering = panel.answer(over.answer, session, panel, **QUIET)
     panel.survey(None, None, None, cancels=answering)
@@ -221,7 +221,7 @@ def _over_a_set(page: PageRenderer, session: gr.State) -> list[gr.events.Depende
     return ends
 
 
-def _warm_up(studio: AnalysisService) -> None:
+def _warm_up(service: AnalysisService) -> None:
     """Import the engine and run the first image while the page loads."""
     import vitviz.engine.inspector  # noqa: F401 - imports torch and timm
     from vitviz.engine.hub.downloads import remove_leftovers
@@ -229,5 +229,5 @@ def _warm_up(studio: AnalysisService) -> None:
     gc.freeze(), gc.enable()  # app.py disabled collection; imported objects need no scan
     atexit.register(gc.unfreeze)  # at exit, or libraries report frozen objects as leaks
     with suppress(VitvizError):  # the first visitor gets the error
-        studio.look(studio.pictures.sample(FIRST_SAMPLE), studio.settings.checkpoint)
+        service.look(service.pictures.sample(FIRST_SAMPLE), service.settings.checkpoint)
     remove_leftovers()

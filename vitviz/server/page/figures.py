@@ -11,30 +11,30 @@ from vitviz.views import Needs, View, ViewContext, scripts
 AWAITED = mark("This view needs the whole forward pass, which is still running.")
 
 
-def figures_of(view: View, studio: AnalysisService, state: dict, soon: bool = False) -> list:
+def figures_of(view: View, service: AnalysisService, state: dict, soon: bool = False) -> list:
     """Return the figures of the first and the second checkpoint; the second follows the first one's settings.
 
     With `soon`, return what is available before a pass and wait for none.
     """
     explained, survey = state.get("explained"), state.get("surveys", {}).get(view.slug)
-    key = survey if studio.sets.survey(survey) is not None else state["key"]
-    key, second = studio.runs.both(key)
+    key = survey if service.sets.survey(survey) is not None else state["key"]
+    key, second = service.runs.both(key)
     second = second or (state.get("second_key") if key != survey else None)
     still = {} if explained is None else {"still": {"target": str(explained)}}
     if not second:
-        return [value(studio, key, view, soon) | still, {}]
+        return [value(service, key, view, soon) | still, {}]
     keys = [key, second]
     if view.paired or view.sided:
-        keys = [studio.runs.pair(key, second), studio.runs.pair(second, key)]
-    first, beside = (value(studio, one, view, soon) for one in keys)
+        keys = [service.runs.pair(key, second), service.runs.pair(second, key)]
+    first, beside = (value(service, one, view, soon) for one in keys)
     both = first | still, {**beside, "second": True}  # the second may have other classes
     return [{**one, "heading": one["checkpoint"]} for one in both]
 
 
-def value(studio: AnalysisService, key: str, view: View, soon: bool = False) -> dict[str, Any]:
+def value(service: AnalysisService, key: str, view: View, soon: bool = False) -> dict[str, Any]:
     """Return a figure's value. Errors become sentences; a failing view does not affect others."""
-    subject = studio.before(key) if soon else studio.subject(key)
-    frame = framed(studio, key, view.slug, subject)
+    subject = service.before(key) if soon else service.subject(key)
+    frame = framed(service, key, view.slug, subject)
     try:
         if subject.awaited and not view.needs_no_pass:
             return {**frame, "message": travelling(AWAITED), "awaited": True}
@@ -48,16 +48,16 @@ def value(studio: AnalysisService, key: str, view: View, soon: bool = False) -> 
             **found,
             "printable": view.printable,
             "files": [[file.name, file.label] for file in view.files],
-            "summary": studio.summary(key, view),
+            "summary": service.summary(key, view),
         }
     except Exception as error:
         return {**frame, "message": told_of(error, f"The view {view.slug}")}
 
 
 def framed(
-    studio: AnalysisService, key: str, slug: str, subject: ViewContext | None = None
+    service: AnalysisService, key: str, slug: str, subject: ViewContext | None = None
 ) -> dict[str, Any]:
     """Return the part of every figure's value that needs no pass."""
-    subject = subject or studio.before(key)
-    upload = "" if studio.sets.survey(key) is not None else studio.runs.run(key).picture
-    return {"key": key, "scene": studio.scene(key), "upload": upload, **scripts.framed(subject, slug)}
+    subject = subject or service.before(key)
+    upload = "" if service.sets.survey(key) is not None else service.runs.run(key).picture
+    return {"key": key, "scene": service.scene(key), "upload": upload, **scripts.framed(subject, slug)}

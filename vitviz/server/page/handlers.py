@@ -28,7 +28,7 @@ class Handlers:
     """The page's listeners; `page` renders the changes."""
 
     def __init__(self, page: PageRenderer):
-        self.page, self.studio = page, page.studio
+        self.page, self.service = page, page.service
         self._notice, self._film, self._link = map(
             page.outputs.index, (page.left.notice, page.left.film, page.link)
         )
@@ -43,12 +43,12 @@ class Handlers:
         kept = kept if isinstance(kept, dict) else {}
         painted = {"strokes": kept["strokes"]} if isinstance(kept.get("strokes"), str) else {}
         asked = links.read({**request.query_params, **painted})
-        begun = {**self.studio.sessions.begun(state), "language": language_of(request)}
+        begun = {**self.service.sessions.begun(state), "language": language_of(request)}
         plain = {**begun, "set": str(kept.get("set") or "")}
         state = {**plain, **asked_for(asked)}
-        sample, default = asked.sample or FIRST_SAMPLE, self.studio.settings.checkpoint
+        sample, default = asked.sample or FIRST_SAMPLE, self.service.settings.checkpoint
         own = "" if asked.sample else str(kept.get("picture") or "")
-        gone = bool(own) and not self.studio.pictures.has(own)
+        gone = bool(own) and not self.service.pictures.has(own)
 
         def show(state: dict, checkpoint: str, report=None) -> list:
             if own and not gone:
@@ -66,7 +66,7 @@ class Handlers:
             page[self._notice] = refused
         elif gone:
             page[self._notice] = travelling(AWAY)
-        choices = self.studio.checkpoints.choices()
+        choices = self.service.checkpoints.choices()
         nothing = (translated("none", state["language"]), "")
         tab = gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()
         pickers = [gr.update(choices=choices), gr.update(choices=[nothing, *choices])]
@@ -74,7 +74,7 @@ class Handlers:
 
     def computed(self, state: dict) -> list:
         """Render the page after its pass, or the last page with an error; nothing if it is outdated."""
-        key = self.studio.sessions.newest(state).get("key")
+        key = self.service.sessions.newest(state).get("key")
 
         def unless_gone_on(make: Callable[[dict], list]) -> Callable[[dict], list]:
             def make_page(now: dict) -> list:
@@ -97,7 +97,7 @@ class Handlers:
             return self.page.unchanged(1)
 
         def show(state: dict) -> list:
-            picture = self.studio.pictures.keep(path)
+            picture = self.service.pictures.keep(path)
             new = {**state, "sample": None, "strokes": ""}
             return self.page.show(new, picture, self.page.checkpoint(state))
 
@@ -115,7 +115,7 @@ class Handlers:
 
     def switch(self, state: dict, checkpoint: str, progress=gr.Progress()) -> list:
         """Switch to another checkpoint."""
-        name, state = str(checkpoint).strip(), self.studio.sessions.newest(state)
+        name, state = str(checkpoint).strip(), self.service.sessions.newest(state)
         report = reported(progress, name, state)
         if not state.get("picture"):
             return self.page.attempt(state, lambda state: self.page.sample(state, FIRST_SAMPLE, name, report))
@@ -148,7 +148,7 @@ class Handlers:
         first, _, second = str(pair or "").partition("|")
         if not second:
             return self.page.unchanged()
-        report = reported(progress, first, self.studio.sessions.newest(state))
+        report = reported(progress, first, self.service.sessions.newest(state))
         return self.page.again(state, {"second": second}, report, lambda name: first)
 
     def compare(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
@@ -178,7 +178,7 @@ class Handlers:
     def keep(self, state: dict, event: gr.EventData) -> list:
         """Save these values next to the file, with the class names, one per line."""
         labels = _text(event, "labels") or ""
-        return self.page.again(state, {}, named=lambda name: assumed.keep(self.studio, name, labels))
+        return self.page.again(state, {}, named=lambda name: assumed.keep(self.service, name, labels))
 
     def ask(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
         """Use sentences with templates as classes; none restores the checkpoint's own classes."""
@@ -186,18 +186,18 @@ class Handlers:
         if not all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in given):
             return self.page.unchanged()
         each = [list(dict.fromkeys(one)) for one in given]
-        state = self.studio.sessions.newest(state)
+        state = self.service.sessions.newest(state)
         report = reported(progress, plain(self.page.checkpoint(state)), state)
         return self.page.again(state, {}, report, lambda name: with_text(name, *each))
 
     def answers(self, state: dict):
         """Show the prediction of each choice; on failure the form is unchanged."""
-        state = self.studio.sessions.newest(state)
+        state = self.service.sessions.newest(state)
         try:
-            form = assumed.answered(self.studio, state)
+            form = assumed.answered(self.service, state)
         except (VitvizError, KeyError):
             return gr.skip()
-        newest = self.studio.sessions.newest(state)
+        newest = self.service.sessions.newest(state)
         if any(newest.get(name) != state.get(name) for name in ("key", "second")):
             return gr.skip()  # the form would request predictions that have arrived meanwhile
         return form
@@ -212,23 +212,23 @@ class Handlers:
         seen = links.read(data)
 
         def make(state: dict) -> list:
-            picture = self.studio.pictures.sample(seen.sample) if seen.sample else str(data.get("picture"))
+            picture = self.service.pictures.sample(seen.sample) if seen.sample else str(data.get("picture"))
             own = ImageEdits.parse(seen.strokes or "").own
             # traces may still be cached without their image
-            if not all(map(self.studio.pictures.has, filter(None, (picture, own)))):
+            if not all(map(self.service.pictures.has, filter(None, (picture, own)))):
                 raise ImageError(PUT_AWAY)
             return self._moment(state, seen, picture)
 
         page = self.page.attempt(state, make)
         refused = page[0] == gr.skip()
-        now = self.studio.sessions.newest(state) if refused else page[0]
+        now = self.service.sessions.newest(state) if refused else page[0]
         if now.get("key"):
             page[self._link] = {**links.link_state(now), "ticket": data.get("ticket"), "refused": refused}
         return page
 
     def lesson(self, state: dict, path: str | None, progress=gr.Progress()) -> list:
         """Open a zip or a file of vectors. Returns `outputs`, lessons, tab, and the emptied file."""
-        called, named = Path(str(path)).name, self.studio.checkpoints.vectors.name_with
+        called, named = Path(str(path)).name, self.service.checkpoints.vectors.name_with
         if called.lower().endswith(ENDINGS):
             page = self.page.again(state, {}, named=lambda name: named(name, uploads.read(path), called))
             return [*page, gr.skip(), gr.skip(), None]
@@ -236,11 +236,11 @@ class Handlers:
 
     def learn(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
         """Open a lesson of the server by its name."""
-        folder, name = self.studio.settings.lessons, _text(event, "name")
+        folder, name = self.service.settings.lessons, _text(event, "name")
         return self._taught(state, lambda: lessons.opened(folder, name), progress)
 
     def _taught(self, state: dict, found: Callable[[], lessons.Lesson], progress: gr.Progress) -> list:
-        pictures, vectors, restored = self.studio.pictures, self.studio.checkpoints.vectors, []
+        pictures, vectors, restored = self.service.pictures, self.service.checkpoints.vectors, []
 
         def make(state: dict) -> list:
             lesson = found()
@@ -253,7 +253,7 @@ class Handlers:
                 vectors.name_with("", lesson.vectors, lessons.VECTORS)
             page = self._moment(state, seen, picture, reported(progress, seen.checkpoint or "", state))
             names = filter(None, (page[0]["checkpoint"], page[0].get("second")))
-            outdated = map(lesson.outdated, map(self.studio.checkpoints.inspector, names))
+            outdated = map(lesson.outdated, map(self.service.checkpoints.inspector, names))
             restored[:] = [lesson, next(filter(None, outdated), None)]
             return page
 

@@ -27,9 +27,9 @@ WAYS = {view.slug: _ways(view) for view in AVERAGED}
 NEVER_OF_ONE = [view.slug for view in AVERAGED if view.needs is Needs.SET]  # samples at least
 
 
-def panel_value(studio: AnalysisService, state: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+def panel_value(service: AnalysisService, state: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """Return the panel's value: the set, predictions of its first images, and the image count per view."""
-    sets, given, key = studio.sets, state.get("set", ""), state.get("key")
+    sets, given, key = service.sets, state.get("set", ""), state.get("key")
     count = sets.count(given)
     made = {slug: sets.survey(one) for slug, one in state.get("surveys", {}).items()}
     return {
@@ -50,47 +50,49 @@ def panel_value(studio: AnalysisService, state: Mapping[str, Any], **more: Any) 
 class ImageSetPanel:
     """Handlers of the panel. Any other choice ends a survey, whose results would replace that choice."""
 
-    def __init__(self, studio: AnalysisService):
-        self._studio = studio
+    def __init__(self, service: AnalysisService):
+        self._service = service
 
     def give(self, state: dict, paths: Sequence[str] | None = None) -> list:
         """Set the images: uploads, or crops of the samples. Returns state, panel and the emptied input."""
 
         def with_set(now: dict) -> list:
-            now = {**now, "set": self._studio.sets.give(paths or ())}
-            return [now, panel_value(self._studio, now)]
+            now = {**now, "set": self._service.sets.give(paths or ())}
+            return [now, panel_value(self._service, now)]
 
         try:
-            return [*self._studio.sessions.settled(state, with_set), None]
+            return [*self._service.sessions.settled(state, with_set), None]
         except VitvizError as error:
             return [gr.skip(), self._told(state, error), None]
 
     def answer(self, state: dict) -> Iterator[dict]:
         """Yield the panel as predictions of the images become known."""
-        state = self._studio.sessions.newest(state)
+        state = self._service.sessions.newest(state)
         try:
-            for _ in self._studio.sets.answering(state.get("set", ""), state["key"]):
-                yield panel_value(self._studio, state)
+            for _ in self._service.sets.answering(state.get("set", ""), state["key"]):
+                yield panel_value(self._service, state)
         except (VitvizError, KeyError) as error:
             yield self._told(state, error)
 
     def survey(self, state: dict, event: gr.EventData) -> Iterator[list]:
         """Yield state, figures and panel as a view's average grows; `way` is the option of the survey."""
-        studio, state = self._studio, self._studio.sessions.newest(state)
+        service, state = self._service, self._service.sessions.newest(state)
         slug, way = (str(event_data(event).get(name) or "") for name in ("view", "way"))
         try:
-            view, given = studio.view(slug), state.get("set", "")
+            view, given = service.view(slug), state.get("set", "")
             if not view.averages:
                 raise Unknown(f"{view.title} has no average over a set of pictures.")
-            way, pictures = view.set_choice(way), studio.sets.pictures(given)
+            way, pictures = view.set_choice(way), service.sets.pictures(given)
             at_most(view.most_pictures, len(pictures))
             second = state.get("second_key") if view.paired else None
             steps, last = -1, None
-            for key, survey in studio.sets.surveying(state["key"], pictures, view.paired, second, way, given):
+            for key, survey in service.sets.surveying(
+                state["key"], pictures, view.paired, second, way, given
+            ):
                 steps, last = (steps + 1 if survey is last else 0), survey
                 done = [survey.images, len(pictures), ""]
                 if steps:  # the set is complete; snapshots of the training follow
-                    done = [steps, len(studio.sets.steps_of(studio.runs.run(state["key"]))), "steps"]
+                    done = [steps, len(service.sets.steps_of(service.runs.run(state["key"]))), "steps"]
                 # Not settled: every other choice ends the survey, and later results of the survey must not
                 # count.
                 now = {**state, "surveys": {**state.get("surveys", {}), slug: key}}
@@ -101,25 +103,25 @@ class ImageSetPanel:
 
     def single(self, state: dict, event: gr.EventData) -> list:
         """Return state, figures and panel for the single image."""
-        slug, state = str(event_data(event).get("view") or ""), self._studio.sessions.newest(state)
+        slug, state = str(event_data(event).get("view") or ""), self._service.sessions.newest(state)
 
         def without(new: dict) -> list:
             others = {name: key for name, key in new.get("surveys", {}).items() if name != slug}
             return self._page({**new, "surveys": others}, slug)
 
         try:
-            return self._studio.sessions.settled(state, without)
+            return self._service.sessions.settled(state, without)
         except (VitvizError, KeyError) as error:
             return self._as_it_was(state, error)
 
     def _page(self, now: dict, slug: str, **more: Any) -> list:
         drawn = []
         for view in AVERAGED:
-            drawn += figures_of(view, self._studio, now) if view.slug == slug else [gr.skip()] * 2
-        return [now, *drawn, panel_value(self._studio, now, **more)]
+            drawn += figures_of(view, self._service, now) if view.slug == slug else [gr.skip()] * 2
+        return [now, *drawn, panel_value(self._service, now, **more)]
 
     def _as_it_was(self, state: dict, error: Exception) -> list:
         return [gr.skip()] * (1 + 2 * len(AVERAGED)) + [self._told(state, error)]
 
     def _told(self, state: dict, error: Exception) -> dict:
-        return panel_value(self._studio, self._studio.sessions.newest(state), told=told_of(error))
+        return panel_value(self._service, self._service.sessions.newest(state), told=told_of(error))

@@ -50,12 +50,12 @@ WHOLE = {"awaited": False, "last": None}
 class SidebarComponents:
     """Components of the sidebar, top to bottom."""
 
-    def __init__(self, studio: AnalysisService):
+    def __init__(self, service: AnalysisService):
         self.stage = Canvas("stage", elem_id="vitviz-stage")
         self.facts = PageComponent("facts", ("computed",), elem_id="vitviz-facts")
         self.second_facts = PageComponent("facts", elem_id="vitviz-second-facts")
         self.edits = PageComponent("edits", ("without", "retouch"), elem_id="vitviz-edits")
-        limits = studio.settings.limits
+        limits = service.settings.limits
         most = say("Image, or video ≤ {seconds} s", seconds=f"{limits.video_seconds:g}")
         name = {"label": say("Your image"), "elem_id": "vitviz-upload"}
         self.upload = ImageUpload(placeholder=most, height=150, sources=["upload", "clipboard"], **name)
@@ -72,7 +72,7 @@ class SidebarComponents:
         self.lessons = PageComponent("lessons", ("learn",), elem_id="vitviz-lessons")
         # hidden, like that of a set: scripts pass dropped files to it
         self.zipped = FileInput(elem_id="vitviz-lesson", show_label=False)
-        first = studio.settings.checkpoint
+        first = service.settings.checkpoint
         self.picker = _typed(say("Checkpoint"), "vitviz-picker", [first], first)
         self.sentences = PageComponent("sentences", ("ask",), elem_id="vitviz-sentences")
         self.notice = PageComponent("notice", elem_id="vitviz-notice")
@@ -105,10 +105,10 @@ class PageRenderer:
     """Renders the page over one AnalysisService. A session is a small dict: keys, names, settings."""
 
     def __init__(
-        self, studio: AnalysisService, session: gr.State, left: SidebarComponents, link: PageComponent,
+        self, service: AnalysisService, session: gr.State, left: SidebarComponents, link: PageComponent,
         figures: dict[str, list[Canvas]]
     ):  # fmt: skip
-        self.studio, self.left, self.link = studio, left, link
+        self.service, self.left, self.link = service, left, link
         self.over_sets = [one for view in over_a_set.AVERAGED for one in figures[view.slug]]
         self.outputs = [
             session, left.picker, left.second, left.size, left.notice, left.film, link, left.stage,
@@ -119,12 +119,12 @@ class PageRenderer:
     @cached_property
     def _twins(self) -> list[dict[str, str]]:
         """Return the pairs whose two checkpoints are available."""
-        names = {one.name for one in self.studio.checkpoints.offered()}
+        names = {one.name for one in self.service.checkpoints.offered()}
         return [{"text": text, "pair": pair} for text, pair in TWINS if set(pair.split("|")) <= names]
 
     def again(self, state: dict, change: dict, report=None, named: Callable[[str], str] = str) -> list:
         """Render the current image with `change`; `named` maps the checkpoint's name to a new one."""
-        state = self.studio.sessions.newest(state)
+        state = self.service.sessions.newest(state)
         if not state.get("picture"):
             return self.unchanged()
 
@@ -134,7 +134,7 @@ class PageRenderer:
         return self.attempt(state, show)
 
     def checkpoint(self, state: dict) -> str:
-        return state.get("checkpoint", self.studio.settings.checkpoint)
+        return state.get("checkpoint", self.service.settings.checkpoint)
 
     def show(
         self, state: dict, picture: str, checkpoint: str, progress=None, soon: bool = True,
@@ -145,13 +145,13 @@ class PageRenderer:
         `explained` is the class that views explain if the visitor chose none; None means the most likely
         class.
         """
-        studio, second = self.studio, state.get("second", "")
+        service, second = self.service, state.get("second", "")
         if plain(checkpoint) != plain(state.get("checkpoint", checkpoint)):  # another model has other heads
             state = {**state, "without": ""}
         without = Ablation.parse(state.get("without", ""))
         strokes = ImageEdits.parse(state.get("strokes", ""))
         state = {**state, "without": without.text(), "strokes": strokes.text()}
-        ground = studio.pictures.ground(picture, strokes)
+        ground = service.pictures.ground(picture, strokes)
         untouched = self._look({**state, "strokes": ""}, ground, checkpoint, progress)
         whole = self._look(state, picture, checkpoint, progress)
         key = self._look(state, picture, checkpoint, progress, without=without) if without else whole
@@ -160,26 +160,26 @@ class PageRenderer:
         keys = {"key": key, "second_key": second_key, "untouched": untouched, "whole": whole}
         state |= {"earlier": earlier, "picture": picture, "checkpoint": checkpoint, **keys}
         state["explained"] = explained
-        soon = soon and any(studio.long(one) for one in (untouched, second_key) if one)
-        return self.page({**state, "surveys": {}, "scene": studio.scene(key), **WHOLE, "awaited": soon})
+        soon = soon and any(service.long(one) for one in (untouched, second_key) if one)
+        return self.page({**state, "surveys": {}, "scene": service.scene(key), **WHOLE, "awaited": soon})
 
     def page(self, state: dict) -> list:
         """Render a state whose keys are known; while a pass is awaited, only what needs no pass."""
-        studio, second, checkpoint = self.studio, state.get("second", ""), state["checkpoint"]
+        service, second, checkpoint = self.service, state.get("second", ""), state["checkpoint"]
         soon, without = state["awaited"], Ablation.parse(state.get("without", ""))
         # ablations show only after the pass
         drawn = {**state, "key": state["whole"]} if soon else state
         keys = drawn["key"], state["second_key"]
-        subjects = [(studio.before if soon else studio.subject)(key) if key else None for key in keys]
-        subject, film = subjects[0], studio.checkpoints.film(checkpoint)
-        inspector = studio.checkpoints.inspector(checkpoint)
-        offered = _sizes(inspector, state.get("language", "en"), studio.settings.limits.tokens)
-        ground = studio.pictures.ground(state["picture"], ImageEdits.parse(state["strokes"]))
-        sample = studio.pictures.sample_of(ground)
+        subjects = [(service.before if soon else service.subject)(key) if key else None for key in keys]
+        subject, film = subjects[0], service.checkpoints.film(checkpoint)
+        inspector = service.checkpoints.inspector(checkpoint)
+        offered = _sizes(inspector, state.get("language", "en"), service.settings.limits.tokens)
+        ground = service.pictures.ground(state["picture"], ImageEdits.parse(state["strokes"]))
+        sample = service.pictures.sample_of(ground)
         answer, beside = (facts.answer(subjects[i], keys[i], sample) if keys[i] else {} for i in (0, 1))
         if state["key"] != state["untouched"] and not soon:
-            answer["before"] = facts.answer(studio.subject(state["untouched"]))["top"]
-        beside_it = studio.checkpoints.inspector(second) if second else None
+            answer["before"] = facts.answer(service.subject(state["untouched"]))["top"]
+        beside_it = service.checkpoints.inspector(second) if second else None
         names = [frame["name"] for frame in film.get("frames", ())]
         before = f"{names[0]}|{names[-1]}" if len(names) > 1 else ""  # first and last snapshot, for `pair`
         return [
@@ -190,21 +190,21 @@ class PageRenderer:
             {"text": ""},
             film,
             links.link_state(state),
-            framed(studio, drawn["key"], "picture"),
+            framed(service, drawn["key"], "picture"),
             {**answer, "asks": soon, "scene": state["scene"], "moved": state["explained"] is not None},
             beside,
-            facts.edits(without, subject) | facts.board(state, keys[0], subject, answer, studio.pictures),
-            assumed.form_value(inspector, beside_it, studio.settings.keeps),
+            facts.edits(without, subject) | facts.board(state, keys[0], subject, answer, service.pictures),
+            assumed.form_value(inspector, beside_it, service.settings.keeps),
             facts.sentence_field(inspector),
             {"shown": True, "second": second, "before": before, "twins": self._twins},
-            over_a_set.panel_value(studio, drawn),
-            *[one for view in VIEWS for one in figures_of(view, studio, drawn, soon)],
+            over_a_set.panel_value(service, drawn),
+            *[one for view in VIEWS for one in figures_of(view, service, drawn, soon)],
         ]
 
     def explained(self, state: dict) -> int | None:
         """Return the class explained throughout a training history: the most likely when first shown."""
         if state.get("explained") is None:
-            logits = self.studio.subject(state["key"]).trace.logits
+            logits = self.service.subject(state["key"]).trace.logits
             return None if logits is None else int(logits.argmax())
         return state["explained"]
 
@@ -213,14 +213,14 @@ class PageRenderer:
         had = averages if isinstance(averages, dict) else {}  # comes from the page, so any value is possible
         asked = {view.slug: had.get(view.slug) for view in over_a_set.AVERAGED}
         known = {
-            slug: key for slug, key in asked.items() if isinstance(key, str) and self.studio.sets.survey(key)
+            slug: key for slug, key in asked.items() if isinstance(key, str) and self.service.sets.survey(key)
         }
         state = {**page[0], "surveys": known}
         return self.page(state) if known and not state["awaited"] else [state, *page[1:]]
 
     def offered(self) -> list[str]:
         """Return the names of this server's lessons."""
-        return list(lessons.offered(self.studio.settings.lessons))
+        return list(lessons.offered(self.service.settings.lessons))
 
     def unchanged(self, more: int = 0) -> list:
         """Return updates that change nothing, with `more` values besides `outputs`."""
@@ -231,40 +231,40 @@ class PageRenderer:
         if state["last"].get("key"):
             return self.page(state["last"])
         plain = {**state["last"], "sample": state.get("sample")}
-        return self.show(plain, state["picture"], self.studio.settings.checkpoint, soon=False)
+        return self.show(plain, state["picture"], self.service.settings.checkpoint, soon=False)
 
     def _look(self, state: dict, picture: str, checkpoint: str, progress=None, **changes) -> str:
         """Return the key of an image under a checkpoint at the session's input size."""
-        inspector = self.studio.checkpoints.inspector(checkpoint, progress)
-        pictures, strokes = self.studio.pictures, ImageEdits.parse(state.get("strokes", ""))
+        inspector = self.service.checkpoints.inspector(checkpoint, progress)
+        pictures, strokes = self.service.pictures, ImageEdits.parse(state.get("strokes", ""))
         ground = pictures.ground(picture, strokes)
         size = _pixels(state.get("size", OWN), inspector, lambda: pictures.opened(ground).size)
-        return self.studio.runs.known(picture, checkpoint, size, strokes=strokes, **changes)
+        return self.service.runs.known(picture, checkpoint, size, strokes=strokes, **changes)
 
     def sample(self, state: dict, name: str, checkpoint: str, progress=None) -> list:
-        return self.show({**state, "sample": name}, self.studio.pictures.sample(name), checkpoint, progress)
+        return self.show({**state, "sample": name}, self.service.pictures.sample(name), checkpoint, progress)
 
     def attempt(self, state: dict, make: Callable[[dict], list]) -> list:
         """Return `make` of the newest state, or an error beside the action and an unchanged page."""
 
         def try_make(state: dict) -> list:
-            with self.studio.work.request_turn():
+            with self.service.work.request_turn():
                 page = make(state)
             if page[0].get("awaited"):  # the pass may still fail
                 page[0] = {**page[0], "last": state["last"] if state.get("awaited") else state}
             return page
 
         try:
-            return self.studio.sessions.settled(state, try_make)
+            return self.service.sessions.settled(state, try_make)
         except Exception as error:
-            state = self.studio.sessions.newest(state)
+            state = self.service.sessions.newest(state)
             kept = [self.checkpoint(state), state.get("second") or None, state.get("size", OWN)]
             return [gr.skip(), *kept, told_of(error), self._film(state), *self.unchanged(-6)]
 
     def _film(self, state: dict) -> dict:
         """Return the slider's previous value, if a frame failed."""
         try:
-            return self.studio.checkpoints.film(self.checkpoint(state)) if state.get("key") else {}
+            return self.service.checkpoints.film(self.checkpoint(state)) if state.get("key") else {}
         except Exception:  # the error has already been shown
             return {}
 

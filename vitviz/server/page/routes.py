@@ -55,46 +55,46 @@ TYPES = {"second": str, "last": str, "views": list, "video": str}  # of the fiel
 NO_FRAME = mark("Not a camera frame: expected a JPEG or PNG file.")
 
 
-def routes(studio: AnalysisService) -> list[APIRoute]:
+def routes(service: AnalysisService) -> list[APIRoute]:
     """Return the routes for Gradio's `launch(app_kwargs={"routes": ...})`."""
 
     def picture(given: dict, key: str, which: str) -> Response:
-        with studio.frames.looked_at(key) as passing:
-            data = studio.image(key, which)
+        with service.frames.looked_at(key) as passing:
+            data = service.image(key, which)
         kind = "image/png" if which == "input" else "image/jpeg"
         return Response(data, media_type=kind, headers=PASSING if passing else KEPT)
 
     def far(given: dict, key: str, *ticket: str) -> Response:
-        done, of = studio.far(key, *ticket)
+        done, of = service.far(key, *ticket)
         return JSONResponse({"done": done, "of": of})
 
     def everything(given: dict, key: str) -> Response:
-        data = lessons.everything(studio, key, given)
-        return download(data, lessons.file_name(studio.subject(key).checkpoint))
+        data = lessons.everything(service, key, given)
+        return download(data, lessons.file_name(service.subject(key).checkpoint))
 
     def film_progress(given: dict, key: str, view: str) -> Response:
-        studio.view(view)
+        service.view(view)
         return far(given, key, given.get(f"{videos.PREFIX}ticket", ""))
 
     def item(given: dict, key: str, view: str, name: str) -> Response:
         kind, dot, ending = name.partition(".")
-        with studio.frames.looked_at(key) as passing:
-            seen = studio.view(view)
+        with service.frames.looked_at(key) as passing:
+            seen = service.view(view)
             if name == "numbers.npz":
-                return download(studio.numbers(key, view, given), f"vitviz-{view}.npz")
+                return download(service.numbers(key, view, given), f"vitviz-{view}.npz")
             if name == "film.json":
-                return JSONResponse(videos.offered(studio, key, view, given))
+                return JSONResponse(videos.offered(service, key, view, given))
             if dot and kind in ("film", "print"):
                 files = videos if kind == "film" else figures
-                return download(*files.asked_for(studio, key, view, ending, given))
+                return download(*files.asked_for(service, key, view, ending, given))
             if name in [file.name for file in seen.files]:
-                return download(studio.file(key, view, name, given), f"vitviz-{view}-{name}")
-            return binary(studio.item(key, view, name, given), PASSING if passing else KEPT)
+                return download(service.file(key, view, name, given), f"vitviz-{view}-{name}")
+            return binary(service.item(key, view, name, given), PASSING if passing else KEPT)
 
     def at_hand(given: dict, key: str, view: str, name: str) -> Response | None:
         # errors are reported by `item`
-        with suppress(VitvizError), studio.frames.looked_at(key) as passing:
-            array = studio.at_hand(key, view, name, given)
+        with suppress(VitvizError), service.frames.looked_at(key) as passing:
+            array = service.at_hand(key, view, name, given)
             if array is not None and array.nbytes <= AT_ONCE:
                 return binary(array, PASSING if passing else KEPT)
         return None
@@ -106,13 +106,13 @@ def routes(studio: AnalysisService) -> list[APIRoute]:
         return Response(CARD.read_bytes(), media_type="image/jpeg", headers=KEPT)
 
     def live(question: Any, key: str) -> Response:
-        with studio.work.sparing():
-            return _passed(studio, live_page(studio, key, question), question)
+        with service.work.sparing():
+            return _passed(service, live_page(service, key, question), question)
 
     def video(question: Any, key: str) -> Response:
-        return JSONResponse(decoded(studio, question), headers=PASSING)
+        return JSONResponse(decoded(service, question), headers=PASSING)
 
-    turn = studio.work.request_turn
+    turn = service.work.request_turn
     return [
         _route("card.jpg", card, STATIC),
         _route("modules/{version}/{path:path}", module, STATIC),
@@ -193,7 +193,7 @@ def _short(sentence: str) -> str:
     return sentence if len(sentence) <= 500 else f"{sentence[:300]} … {sentence[-190:]}"
 
 
-def _passed(studio: AnalysisService, told: dict[str, Any], asked: Any) -> Response:
+def _passed(service: AnalysisService, told: dict[str, Any], asked: Any) -> Response:
     """Return a frame's page as JSON, followed by its arrays of `items`, those drawn for the previous frame.
 
     The page will need these arrays; sending them at once saves a dozen requests. The body starts with the
@@ -202,32 +202,32 @@ def _passed(studio: AnalysisService, told: dict[str, Any], asked: Any) -> Respon
     if not told or not isinstance(asked, dict) or "items" not in asked:
         return JSONResponse(told, headers=PASSING)
     arrays = {}
-    with studio.frames.looked_at(told["key"]):
+    with service.frames.looked_at(told["key"]):
         items = asked["items"] if isinstance(asked["items"], list) else []
         for address in dict.fromkeys(map(str, items[:ITEMS])):
             path, _, query = address.partition("?")
             slug, _, name = path.partition("/")
             with suppress(VitvizError):  # the view requests the item itself and reports the error
-                arrays[address] = studio.item(told["key"], slug, name, dict(parse_qsl(query, True)))
+                arrays[address] = service.item(told["key"], slug, name, dict(parse_qsl(query, True)))
     named = [[name, array.shape, str(array.dtype), array.nbytes] for name, array in arrays.items()]
     head = json.dumps({**told, "arrays": named}, allow_nan=False).encode()
     body = b"".join([len(head).to_bytes(4, "little"), head, *(array.tobytes() for array in arrays.values())])
     return Response(body, media_type="application/octet-stream", headers=PASSING)
 
 
-def decoded(studio: AnalysisService, asked: Any) -> dict[str, Any]:
+def decoded(service: AnalysisService, asked: Any) -> dict[str, Any]:
     """Decode the video at the `path` of an upload.
 
     Returns:
         video (key), frames (number, seconds), step, and `most`, the frame limit of an exported video.
     """
-    key = studio.videos.keep(asked.get("path") if isinstance(asked, dict) else None)
-    found = studio.videos.of(key)
+    key = service.videos.keep(asked.get("path") if isinstance(asked, dict) else None)
+    found = service.videos.of(key)
     frames = [{"number": number, "seconds": seconds} for number, seconds, _ in found.frames]
     return {"video": key, "frames": frames, "step": found.step, "most": videos.FRAMES}
 
 
-def live_page(studio: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
+def live_page(service: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
     """Return the page for one `frame`, or for the frame `at` an index of a `video`.
 
     The frame replaces the image that `key` (and `second`) stand for. The previous frame, `last`, is deleted
@@ -239,31 +239,31 @@ def live_page(studio: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
     asked = _typed(asked)
     frame, second, last, views = (asked.get(name) or "" for name in ("frame", "second", "last", "views"))
     if "at" in asked:
-        data = studio.videos.frame(asked.get("video"), asked["at"])
+        data = service.videos.frame(asked.get("video"), asked["at"])
     else:
         try:
             data = base64.b64decode(frame, validate=True)
         except (ValueError, TypeError):
             raise ImageError(NO_FRAME) from None
-        studio.videos.forget(asked.get("video"))
+        service.videos.forget(asked.get("video"))
     if not data:
-        studio.frames.forget(studio.frames.picture(last))
+        service.frames.forget(service.frames.picture(last))
         return {}
     video = asked.get("video", "") if "at" in asked else ""
-    with studio.frames.passing(data, video, stays=True) as picture:
-        answer = _looked_at(studio, picture, [key, second], views)
+    with service.frames.passing(data, video, stays=True) as picture:
+        answer = _looked_at(service, picture, [key, second], views)
         if video:
-            of = studio.videos.of(video)
+            of = service.videos.of(video)
             basis = {"count": len(of.sampled), "of": len(of.frames)}
-            first = _video_target(studio, key, asked)
-            answer["row"] = _row(studio, key, answer["key"], first, asked)
+            first = _video_target(service, key, asked)
+            answer["row"] = _row(service, key, answer["key"], first, asked)
             for slug, figures in answer["figures"].items():
                 still = {
-                    **studio.view(slug).video_defaults,
+                    **service.view(slug).video_defaults,
                     **({} if first is None else {"target": str(first)}),
                 }
                 answer["figures"][slug] = [one and {**one, "still": still, "basis": basis} for one in figures]
-    studio.frames.forget(studio.frames.picture(last))
+    service.frames.forget(service.frames.picture(last))
     return answer
 
 
@@ -281,23 +281,23 @@ def _typed(asked: Any) -> dict[str, Any]:
     return asked
 
 
-def _video_target(studio: AnalysisService, key: str, asked: dict) -> int | None:
+def _video_target(service: AnalysisService, key: str, asked: dict) -> int | None:
     """Return the class explained in all frames of a video: the prediction of the first frame, or None."""
-    video = studio.videos.of(asked["video"])
+    video = service.videos.of(asked["video"])
     if key not in video.asked:
-        with studio.frames.passing(video.frames[0][2]) as first:
-            trace = studio.subject(studio.frames.seen_as(key, first)).trace
+        with service.frames.passing(video.frames[0][2]) as first:
+            trace = service.subject(service.frames.seen_as(key, first)).trace
             video.asked[key] = int(trace.logits.argmax()) if trace.top(1) else None
     return video.asked[key]
 
 
-def _row(studio: AnalysisService, photo: str, key: str, first: int | None, asked: dict) -> dict[str, Any]:
+def _row(service: AnalysisService, photo: str, key: str, first: int | None, asked: dict) -> dict[str, Any]:
     """Return a frame's numbers.
 
     Contains the prediction, its probability (or value), one number per head, and the change of the map of the
     view `flickers` since the previous frame, if that map was requested recently.
     """
-    trace = studio.subject(key).trace
+    trace = service.subject(key).trace
     answer, score = (trace.top(1) or [(None, None)])[0]
     found = {"answer": answer, "probability": None, "flicker": None}
     found[trace.quantity] = score and float(score)
@@ -305,7 +305,7 @@ def _row(studio: AnalysisService, photo: str, key: str, first: int | None, asked
         slug, name, given = HEADS[heads]
         try:
             target = {one: str(first) for one in given if first is not None}
-            found["heads"] = studio.item(key, slug, name, target).astype(float).ravel().tolist()
+            found["heads"] = service.item(key, slug, name, target).astype(float).ravel().tolist()
         except VitvizError as error:  # quantities that a model lacks
             found["refused"] = told_of(error)
     view = None
@@ -316,10 +316,10 @@ def _row(studio: AnalysisService, photo: str, key: str, first: int | None, asked
         given = {str(name): str(value) for name, value in given.items()}
         question, at = repr((photo, slug, sorted(given.items()))), asked["at"]
         try:
-            _, values = map_of(figures.figure(studio, key, slug, given))
+            _, values = map_of(figures.figure(service, key, slug, given))
         except VitvizError:  # the view reports the error itself
             values = None
-        maps = studio.videos.of(asked["video"]).maps
+        maps = service.videos.of(asked["video"]).maps
         before = maps.peek((question, at - 1))
         if values is not None:
             maps.get((question, at), lambda: values)
@@ -327,16 +327,16 @@ def _row(studio: AnalysisService, photo: str, key: str, first: int | None, asked
     return found
 
 
-def _looked_at(studio: AnalysisService, picture: str, keys: list[str], views: Any) -> dict[str, Any]:
-    views = [studio.view(slug) for slug in dict.fromkeys(views)]
-    keys = [studio.frames.seen_as(key, picture) if key else "" for key in keys]
-    with studio.frames.looked_at(keys[0]):  # a pass may take longer than a frame's lifetime
-        subject = studio.subject(keys[0])
+def _looked_at(service: AnalysisService, picture: str, keys: list[str], views: Any) -> dict[str, Any]:
+    views = [service.view(slug) for slug in dict.fromkeys(views)]
+    keys = [service.frames.seen_as(key, picture) if key else "" for key in keys]
+    with service.frames.looked_at(keys[0]):  # a pass may take longer than a frame's lifetime
+        subject = service.subject(keys[0])
     state, crop = {"key": keys[0], "second_key": keys[1]}, subject.inspector.preprocessing.crop_pct
     return {
         "key": keys[0],
         "size": [min(LARGEST, int(side / crop)) for side in subject.grid.pixels],
-        "answers": [facts.answer(studio.subject(key)) if key else {} for key in keys],
-        "picture": framed(studio, keys[0], "picture"),
-        "figures": {view.slug: figures_of(view, studio, state) for view in views},
+        "answers": [facts.answer(service.subject(key)) if key else {} for key in keys],
+        "picture": framed(service, keys[0], "picture"),
+        "figures": {view.slug: figures_of(view, service, state) for view in views},
     }

@@ -15,7 +15,7 @@ from vitviz.errors import Stopped
 
 LOOKS = 0.25  # seconds between two checks of a connection
 
-COOKIE = "vitviz"  # tells apart the browsers behind one address
+COOKIE = "vitviz"  # distinguishes the browsers behind one address
 UNHEARD = 4  # seconds after which an event without a listener is abandoned
 
 _connection: ContextVar[tuple[Request, Callable[[], bool]] | None] = ContextVar("_connection", default=None)

@@ -34,7 +34,7 @@ BUSY = (
 )
 TOO_LONG = "This took longer than the limit of {seconds} seconds. Choose a smaller input size or checkpoint."
 LOOKS = 0.25  # seconds between two checks whether a waiting visitor is still there
-READING, CHEAP, DEAR = "reading", "cheap", "dear"
+READING, CHEAP, EXPENSIVE = "reading", "cheap", "expensive"
 UNDER_WAY, WAITING = 2, 8  # requests of one visitor
 READERS, READINGS = 2, 64  # concurrent readers, and waiting readings of one visitor
 LARGEST = 0.75  # of the memory limit, the most counted for one request, which might else wait forever
@@ -69,17 +69,17 @@ class RequestQueue:
         found = min(may, key=lambda one: (self.had.get(one.address, 0), self.had.get(one.visitor, 0)))
         return found if fits(found) else None
 
-    def admit(self, wish: ScheduledRequest) -> None:
-        self.waiting.remove(wish)
-        self.computing.append(wish)
-        wish.began = time.monotonic()
-        for name in {wish.address, wish.visitor}:
+    def admit(self, request: ScheduledRequest) -> None:
+        self.waiting.remove(request)
+        self.computing.append(request)
+        request.began = time.monotonic()
+        for name in {request.address, request.visitor}:
             self.had[name] = self.had.get(name, 0) + 1
 
-    def leave(self, wish: ScheduledRequest) -> None:
-        if wish in self.computing:
-            self.computing.remove(wish)
-            seconds = time.monotonic() - wish.began
+    def leave(self, request: ScheduledRequest) -> None:
+        if request in self.computing:
+            self.computing.remove(request)
+            seconds = time.monotonic() - request.began
             self.took = (self.took + seconds) / 2 if self.took else seconds
         present = {name for one in (*self.computing, *self.waiting) for name in (one.visitor, one.address)}
         self.had = {name: count for name, count in self.had.items() if name in present}
@@ -93,11 +93,15 @@ class RequestQueue:
 
 
 class FairScheduler:
-    """Run at most `cheap` and `dear` turns at once in `room` bytes; queue up to `waiting` expensive ones."""
+    """Run up to `cheap` and `expensive` turns at once in `budget` bytes; queue up to `waiting` others."""
 
-    def __init__(self, cheap: int = 2, dear: int = 1, waiting: int = 8, room: float = float("inf")):
-        self._lines = {READING: RequestQueue(READERS), CHEAP: RequestQueue(cheap), DEAR: RequestQueue(dear)}
-        self._most, self._room = waiting, room
+    def __init__(self, cheap: int = 2, expensive: int = 1, waiting: int = 8, budget: float = float("inf")):
+        self._lines = {
+            READING: RequestQueue(READERS),
+            CHEAP: RequestQueue(cheap),
+            EXPENSIVE: RequestQueue(expensive),
+        }
+        self._most, self._budget = waiting, budget
         self._answers: dict[str, RequestQueue] = {}  # by visitor, while there are any
         self._changed = threading.Condition()
         self._mine = threading.local()
@@ -113,17 +117,17 @@ class FairScheduler:
             if not (patient or at_once) and (refusal := self.full(visitor)):
                 raise refusal
             line = self._answers.setdefault(visitor, RequestQueue(UNDER_WAY, UNDER_WAY))
-            line.waiting.append(wish := ScheduledRequest(visitor))
-            if at_once or line.first(self._fits) is wish:
-                line.admit(wish)
+            line.waiting.append(request := ScheduledRequest(visitor))
+            if at_once or line.first(self._fits) is request:
+                line.admit(request)
         try:
-            if wish in line.waiting:
+            if request in line.waiting:
                 with self.given_back():  # running requests may need the turn
-                    self._wait(line, wish)
+                    self._wait(line, request)
             yield
         finally:
             with self._changed:
-                line.leave(wish)
+                line.leave(request)
                 if not (line.computing or line.waiting) and self._answers.get(visitor) is line:
                     del self._answers[visitor]
                 self._changed.notify_all()
@@ -144,14 +148,14 @@ class FairScheduler:
         if held and (held[0] != READING or kind == READING):
             yield
             return
-        wish = ScheduledRequest(visitor, int(min(nbytes, LARGEST * self._room)))
+        request = ScheduledRequest(visitor, int(min(nbytes, LARGEST * self._budget)))
         with self.given_back():
-            self._enter(kind, wish, patient)
+            self._enter(kind, request, patient)
             try:
-                with cancellation.when(self._standing_back(wish)) if kind == DEAR else nullcontext():
+                with cancellation.when(self._standing_back(request)) if kind == EXPENSIVE else nullcontext():
                     yield
             finally:
-                self._leave(kind, wish)
+                self._leave(kind, request)
 
     @contextmanager
     def given_back(self) -> Iterator[None]:
@@ -167,42 +171,42 @@ class FairScheduler:
             finally:
                 self._enter(*held, patient=True)
 
-    def _enter(self, kind: str, wish: ScheduledRequest, patient: bool) -> None:
+    def _enter(self, kind: str, request: ScheduledRequest, patient: bool) -> None:
         line = self._lines[kind]
         with self._changed:
             full = len(line.computing) >= line.places and len(line.waiting) >= self._most
-            if not patient and kind == DEAR and full:
+            if not patient and kind == EXPENSIVE and full:
                 raise TooMuch(FULL)
-            if not patient and sum(one.visitor == wish.visitor for one in line.waiting) >= READINGS:
+            if not patient and sum(one.visitor == request.visitor for one in line.waiting) >= READINGS:
                 raise line.busy()
-            line.waiting.append(wish)
-        self._wait(line, wish)
-        self._mine.held = kind, wish
+            line.waiting.append(request)
+        self._wait(line, request)
+        self._mine.held = kind, request
 
-    def _leave(self, kind: str, wish: ScheduledRequest) -> None:
+    def _leave(self, kind: str, request: ScheduledRequest) -> None:
         self._mine.held = None
         with self._changed:
-            self._lines[kind].leave(wish)
+            self._lines[kind].leave(request)
             self._changed.notify_all()
 
-    def _wait(self, line: RequestQueue, wish: ScheduledRequest) -> None:
+    def _wait(self, line: RequestQueue, request: ScheduledRequest) -> None:
         try:
             while True:
                 with self._changed:
-                    if self._changed.wait_for(lambda: line.first(self._fits) is wish, LOOKS):
-                        return line.admit(wish)
+                    if self._changed.wait_for(lambda: line.first(self._fits) is request, LOOKS):
+                        return line.admit(request)
                 cancellation.check()  # outside the lock: the check may use the network
         finally:
             with self._changed:
-                if wish in line.waiting:  # cancelled
-                    line.waiting.remove(wish)
+                if request in line.waiting:  # cancelled
+                    line.waiting.remove(request)
                 self._changed.notify_all()
 
-    def _fits(self, wish: ScheduledRequest) -> bool:
+    def _fits(self, request: ScheduledRequest) -> bool:
         taken = sum(one.nbytes for line in self._lines.values() for one in line.computing)
-        return not taken or taken + wish.nbytes <= self._room
+        return not taken or taken + request.nbytes <= self._budget
 
-    def _standing_back(self, wish: ScheduledRequest) -> Callable[[], bool]:
+    def _standing_back(self, request: ScheduledRequest) -> Callable[[], bool]:
         """Return a check that pauses an expensive turn while others compute.
 
         A pause lasts at most as long as the turn has computed since the previous one, and at most 2 s.
@@ -211,7 +215,7 @@ class FairScheduler:
 
         def others() -> bool:
             lines = self._lines[READING], self._lines[CHEAP]
-            return any(one.visitor != wish.visitor for line in lines for one in tuple(line.computing))
+            return any(one.visitor != request.visitor for line in lines for one in tuple(line.computing))
 
         def should_stop() -> bool:
             nonlocal since

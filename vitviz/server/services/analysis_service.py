@@ -124,7 +124,7 @@ class AnalysisService:
         run = self.runs.run(key)
         if self._traces.peek(self.runs.both(key)[0]) is not None:
             return False
-        return self.runs.inspector(run).demand(run.size).operations > options.DEAR
+        return self.runs.inspector(run).demand(run.size).operations > options.EXPENSIVE
 
     def far(self, key: str, ticket: str = PASS) -> tuple[int, int]:
         """Return (done, total) of a long request; by default of a run's own pass, in layers.

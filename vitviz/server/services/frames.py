@@ -43,8 +43,8 @@ PUT_AWAY = "The server removed this video to free space. Upload it again."
 class FrameStore:
     """Frames of cameras and videos: their owners and when they were last used."""
 
-    def __init__(self, studio: AnalysisService):
-        self._studio = studio
+    def __init__(self, service: AnalysisService):
+        self._service = service
         self._standing: dict[str, tuple[str, float, str]] = {}
         self._lock = threading.Lock()
 
@@ -54,7 +54,7 @@ class FrameStore:
 
         With `stays`, the frame remains after the context unless an error occurred.
         """
-        picture, whose = self._studio.pictures.stand(data), request_context.name()
+        picture, whose = self._service.pictures.stand(data), request_context.name()
         with self._lock:
             mine = [one for one, (owner, *_) in self._standing.items() if owner == whose]
             if not self._standing:
@@ -70,12 +70,12 @@ class FrameStore:
 
     def seen_as(self, key: str, picture: str) -> str:
         """Return the key of a frame traced like `key`'s image: same checkpoint, size and ablation."""
-        run = self._studio.runs.run(key)
-        return self._studio.runs.known(picture, run.checkpoint, run.size, without=run.without)
+        run = self._service.runs.run(key)
+        return self._service.runs.known(picture, run.checkpoint, run.size, without=run.without)
 
     def picture(self, key: str) -> str | None:
         """Return the frame of a key, if the key is a frame's."""
-        run = self._studio.runs.peek(key)
+        run = self._service.runs.peek(key)
         return run.picture if run is not None and run.picture in self._standing else None
 
     def video(self, picture: str) -> str:
@@ -112,8 +112,8 @@ class FrameStore:
             self._forget(picture, set())
 
     def _forget(self, picture: str, keys: set[str]) -> None:
-        self._studio.forget({picture} | keys | self._studio.runs.forget(picture))
-        self._studio.pictures.forget(picture)
+        self._service.forget({picture} | keys | self._service.runs.forget(picture))
+        self._service.pictures.forget(picture)
 
     def _watch(self) -> None:
         timer = threading.Timer(LASTS / 2, self._sweep)

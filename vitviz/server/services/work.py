@@ -9,7 +9,7 @@ from vitviz.server import options
 from vitviz.server.security import request_context
 from vitviz.server.security.scheduler import (
     CHEAP,
-    DEAR,
+    EXPENSIVE,
     READING,
     FairScheduler,
     begun,
@@ -29,7 +29,7 @@ class WorkQueue:
     """Turns of one server for each kind of work."""
 
     def __init__(self, limits: options.Limits):
-        self.limits, self.turns = limits, FairScheduler(limits.passes, room=limits.memory)
+        self.limits, self.turns = limits, FairScheduler(limits.passes, budget=limits.memory)
         self._threads = device.threads()
 
     @contextmanager
@@ -71,7 +71,7 @@ class WorkQueue:
         while querying a cache for an entry that another thread may be computing.
         """
         demand = inspector.demand(size)
-        kind = DEAR if pictures * demand.operations > options.DEAR else CHEAP
+        kind = EXPENSIVE if pictures * demand.operations > options.EXPENSIVE else CHEAP
         return self._turn(kind, min(pictures, BATCH) * demand.nbytes, patient)
 
     def request_turn(self) -> AbstractContextManager[None]:
@@ -88,11 +88,11 @@ class WorkQueue:
             tokens, width = trace.grid.tokens, trace.tokens[0].shape[-1]
             operations = 2 * len(trace.layers) * tokens**2 * width
             taken = 8 * trace.layers[0].heads * tokens**2  # of one layer, twice
-        return self._turn(DEAR if operations > options.DEAR else READING, taken)
+        return self._turn(EXPENSIVE if operations > options.EXPENSIVE else READING, taken)
 
     def drawing(self, pixels: int, alone: bool = True) -> AbstractContextManager[None]:
         """Hold an expensive turn for drawing and writing."""
-        return self._turn(DEAR if alone else READING, DRAWN * pixels)
+        return self._turn(EXPENSIVE if alone else READING, DRAWN * pixels)
 
     @contextmanager
     def _turn(self, kind: str, nbytes: int, patient: bool = False) -> Iterator[None]:

@@ -27,7 +27,7 @@ from vitviz.surveys.labels import Boxes
 from vitviz.surveys.measure import MeasuredImage, Quantity
 from vitviz.traces.runs import PATCHES_AS
 
-DEAR = ("integrated_gradients", "leave_one_out")
+EXPENSIVE = ("integrated_gradients", "leave_one_out")
 INTEGRATED = (  # name, axes, title, unit; the name is an attribute of SaliencyMap if it has one
     ("steps", "", "Integrated gradients: steps", ""),
     ("change", "", "Integrated gradients: relative change of the map by the last doubling (L1)", ""),
@@ -55,7 +55,7 @@ class FaithfulnessMeasure:
         VitvizError: For an unknown method or protocol, and for `steps` without integrated gradients.
     """
 
-    methods: tuple[str, ...] = tuple(name for name in METHODS if name not in (*DEAR, *DENSE))
+    methods: tuple[str, ...] = tuple(name for name in METHODS if name not in (*EXPENSIVE, *DENSE))
     protocols: tuple[str, ...] = ("dropped",)
     boxes: Boxes | None = None
     label: bool = False
@@ -154,7 +154,7 @@ class FaithfulnessMeasure:
             saliency.explained(seen.inspector, seen.trace, other),
             np.full(len(self.methods), np.nan),
         )
-        asked = [one for one in self.methods if one in made and one not in (*DEAR, "random")]
+        asked = [one for one in self.methods if one in made and one not in (*EXPENSIVE, "random")]
         others, refused = maps_of(passes, asked)
         for method, one in others.items():
             alike = spearman(made[method].map, one.map)

@@ -225,7 +225,7 @@ class SimilarityView(View):
         )
         return Matrix(values, scale, along, down, title, rows=tuple(rows), cols=cols, told=told)
 
-    def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+    def spec(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
         """Return the matrix; with detail also the selected curve of every checkpoint in view, by layer."""
         matrix, notes = self.matrix(subject, settings), self._notes(subject, settings)
         if not asked.detail:

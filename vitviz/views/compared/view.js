@@ -39,7 +39,7 @@ export default () => ({
     const { ui } = self;
     const count = self.settings.against === 'film' ? self.summary.steps : 0;
     const question = `${self.key}/${count}`;
-    if (ui.stopped === question) return false; // another curve is no wish to go on
+    if (ui.stopped === question) return false; // another curve does not resume
     const life = new AbortController();
     const show = (on, done, text) =>
       ui.far.show({ on, whole: done === count, share: done / (count || 1), start: t('Continue'), text });

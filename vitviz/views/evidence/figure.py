@@ -13,11 +13,11 @@ from vitviz.views.shared import target_name
 HELD = "Change per term at the earlier LayerNorm scale; the scale’s own effect is “norm”."
 
 
-def plate(view, subject, settings, asked) -> FigureSpec:
+def spec(view, subject, settings, asked) -> FigureSpec:
     """Return the map of contributions by patch, with their sum; with detail also the panel and all heads."""
     settings = {**settings, "show": "account"} if settings["difference"] == "on" else settings
     if settings["show"] == "sentences":
-        return sentences.plate(subject, settings, asked)
+        return sentences.spec(subject, settings, asked)
     deeper = settings["show"] == "writers"
     values = np.asarray(view.item(subject, "writer_map" if deeper else "map", settings), float)
     most, direct = balanced(values), settings["method"] == "ledger"

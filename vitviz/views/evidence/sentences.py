@@ -63,7 +63,7 @@ def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     return {"likeliest": shown, "cosines": cosines, "class_names": np.asarray(subject.trace.labels)}
 
 
-def plate(subject: ViewContext, settings: Settings, asked) -> FigureSpec:
+def spec(subject: ViewContext, settings: Settings, asked) -> FigureSpec:
     """Return the classes over the grey image, and the legend with the percentage of patches per class."""
     named, found = entries(subject, settings), arrays(subject, settings)
     own = [one for one, *_ in named]

@@ -203,7 +203,7 @@ class PerturbationsView(View):
         up = roomy(np.concatenate([np.zeros(1), *every]), 0.06) if any(map(len, every)) else (0.0, 1.0)
         return Chart(LocalizedText(told.along), of, across, up, title, tuple(series), **like)
 
-    def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+    def spec(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
         """Return the curves; with detail also the images of the selected sample and step, and predictions."""
         chart = self.chart(subject, {**settings, "known": MOST + 1})
         if not asked.detail:

@@ -17,13 +17,13 @@ from vitviz.views.printing import (
 )
 
 
-def plate(view, subject, settings, asked) -> FigureSpec:
+def spec(view, subject, settings, asked) -> FigureSpec:
     """Return the current map, the maps of pinned tokens below, and with detail the grid of all heads."""
     tokens = [settings["token"], *settings["pins"]]
     lines = _lines(view, subject, settings)
     main = _map(view, subject, settings, asked, tokens[0], lines[0], "#ffffff")
     if settings["beside"] == "score":
-        return score.plate(view, subject, settings, main)
+        return score.spec(view, subject, settings, main)
     rows, weights = [(main,)], [(1.0,)]
     if asked.detail:
         rows, weights = [(main, _wall(view, subject, settings))], [(1.0, 1.15)]

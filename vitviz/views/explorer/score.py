@@ -136,7 +136,7 @@ def _matrix(values: np.ndarray, writers, names, question) -> Matrix:
     return Matrix(values, scale, along, down, title, rows=tuple(names[0]), cols=tuple(names[1]), **like)
 
 
-def plate(view, subject: ViewContext, settings: Settings, main) -> FigureSpec:
+def spec(view, subject: ViewContext, settings: Settings, main) -> FigureSpec:
     """Return the attention map with the matrix of sources beside it."""
     told = panel(view, subject, settings)
     if "matrix" not in told:

@@ -90,7 +90,7 @@ class FiltersView(View):
         ends = (0.4, len(place) + 0.6), (0.0, 1.08 * float(shares.max()) or 1.0)
         return Chart(along, up, *ends, bars=bars, percent=True, aspect=0.68)
 
-    def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+    def spec(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
         """Return all filters, each scaled separately; components with their shares of variance."""
         raw = settings["kind"] == "raw"
         filters = self.item(subject, "raw" if raw else "components", settings)

@@ -81,7 +81,7 @@ class PatchesView(View):
             found["position_embedded"] = trace.position_embedded.numpy()
         return found
 
-    def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+    def spec(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
         """Return the patches as the model receives them; with detail the norms of their embeddings."""
         grid, picture = subject.grid, subject.trace.view.picture
         (high, wide), rows, cols, sequence = grid.patch, grid.rows, grid.cols, settings["form"] == "sequence"

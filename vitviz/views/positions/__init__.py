@@ -84,7 +84,7 @@ class PositionsView(View):
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         return subject.once_of_weights("similarity", lambda: _cosines(self._table(subject), subject.grid))
 
-    def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+    def spec(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
         """Return all similarities as tiles or one matrix; with detail also the middle patch's, enlarged."""
         grid = subject.grid
         similarity = np.asarray(self.item(subject, "similarity", settings), np.float32)

@@ -125,7 +125,7 @@ class RolloutView(View):
             "crop_box": np.asarray(subject.trace.view.box),
         }
 
-    def plate(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+    def spec(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
         """Return the rollout, or one layer, over the upload; with detail every layer's attention."""
         whole, layers = (np.asarray(self.item_values(subject, one, settings), float) for one in self.differs)
         alone = settings["alone"]

@@ -11,7 +11,7 @@ from vitviz.views.printing import PINS, join_texts, map_over_image, patch_name, 
 from vitviz.views.tokens import matrices
 
 
-def plate(view, subject, settings, asked) -> FigureSpec:
+def spec(view, subject, settings, asked) -> FigureSpec:
     kinds = {"similarity": _similarity, "components": _components, "norms": _norms, "heads": _heads}
     return kinds[settings["show"]](view, subject, settings, asked)
 

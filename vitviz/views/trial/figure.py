@@ -39,7 +39,7 @@ CLASSES = (
 )
 
 
-def plate(view, subject, settings, asked) -> FigureSpec:
+def spec(view, subject, settings, asked) -> FigureSpec:
     """Return both panels with one legend; with detail also the ranking and the selected panel.
 
     For a set of images, see `_of_many`.

@@ -1,4 +1,4 @@
-// Maps on trial: one method after the other is asked about, and what is known of it is drawn as it comes; of
+// Faithfulness of saliency maps: one method after the other is asked about, and what is known of it is drawn as it comes; of
 // a set of pictures, where methods stand over it.
 
 import { chartBeside, stroked } from '../../frontend/chart.js';
