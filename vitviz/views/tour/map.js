@@ -143,7 +143,8 @@ export function overviewOf(self, first) {
     part(t('Prediction'), () => open('evidence'), answer),
   ];
   const arrow = () => el('span', { class: 'vv-sign', 'aria-hidden': 'true', text: '→' });
-  const came = ['0', '0.7', '1', '1.7', '2', '4', '4.3']; // relative start times of part and arrow, alternately
+  // relative start times of part and arrow, alternately
+  const came = ['0', '0.7', '1', '1.7', '2', '4', '4.3'];
   const node = el(
     'div',
     {
