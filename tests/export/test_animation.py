@@ -200,7 +200,7 @@ def test_what_does_not_apply_is_a_sentence(inspector, photo, films, tmp_path):
             vitviz.animation(view, inspector, photo, over="layers")
     with pytest.raises(VitvizError, match="Only logit attribution grows"):
         vitviz.animation("evidence", inspector, photo, over="layers", method="frozen")
-    with pytest.raises(VitvizError, match="walk"):
+    with pytest.raises(VitvizError, match="many steps"):
         vitviz.animation("tour", inspector, photo)
     with pytest.raises(VitvizError, match="expected one of training, layers"):
         vitviz.animation("rollout", inspector, photo, over="time")

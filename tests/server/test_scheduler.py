@@ -187,7 +187,7 @@ def test_other_sessions_of_one_address_do_not_come_before_another_address():
 
 
 def test_all_that_compute_at_once_fit_into_the_memory_there_is():
-    turns, inside = FairScheduler(room=100), threading.Event()
+    turns, inside = FairScheduler(budget=100), threading.Event()
 
     def big():
         with turns.turn(EXPENSIVE, "b", 60):

@@ -95,7 +95,8 @@ export function maps(self, { title, pick, of }) {
       self.settings.scale === 'ranks'
         ? t('All maps share one scale: bright patches are removed first, dark patches last.')
         : t(
-            'Orange raises the score, blue lowers it. Logit maps end at {most}, other maps at their own maximum.',
+            'Orange raises the score, blue lowers it. Logit maps end at {most}, ' +
+              'other maps at their own maximum.',
             { most: number(shared) },
           );
   }
