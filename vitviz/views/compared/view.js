@@ -1,4 +1,5 @@
-// How alike depths of one or two checkpoints are over a set of pictures, and what heads and branches do.
+// Similarity (CKA) of the layers of one or two checkpoints over an image set, with statistics of heads and
+// branches.
 
 import { chartBeside } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
@@ -6,7 +7,7 @@ import { el, running, stack } from '../../frontend/elements.js';
 import { ofASet, t } from '../../frontend/i18n.js';
 import { matrix } from '../../frontend/matrix.js';
 
-/** Whether what is asked for exists: a second checkpoint, a film. */
+/** True if the requested comparison exists: a second checkpoint, or a training history. */
 const there = (self) => !(self.settings.against in self.summary.missing);
 
 export default () => ({
@@ -26,7 +27,7 @@ export default () => ({
 
   items: (self) => (there(self) ? ['matrix', 'chart'] : ['chart']),
 
-  /** What is drawn; without the matrix where its training was stopped. */
+  /** The items to draw; without the matrix if its computation was stopped. */
   async load(self, signal) {
     const followed = await this.follow(self, signal);
     const names = this.items(self).filter((name) => followed || name === 'chart');
@@ -34,17 +35,17 @@ export default () => ({
     return Object.fromEntries(names.map((name, i) => [name, found[i]]));
   },
 
-  /** Lets one step of the training after the other look at the pictures; false where that was stopped. */
+  /** Processes the images with each training snapshot in turn; false if stopped. */
   async follow(self, signal) {
     const { ui } = self;
     const count = self.settings.against === 'film' ? self.summary.steps : 0;
     const question = `${self.key}/${count}`;
-    if (ui.stopped === question) return false; // another curve does not resume
+    if (ui.stopped === question) return false; // selecting another curve doesn't resume
     const life = new AbortController();
     const show = (on, done, text) =>
       ui.far.show({ on, whole: done === count, share: done / (count || 1), start: t('Continue'), text });
     ui.life = life;
-    if (count) ui.drawn.node.hidden = true; // what was drawn is of another question
+    if (count) ui.drawn.node.hidden = true; // the drawn matrix belongs to other settings
     signal.addEventListener('abort', () => life.abort());
     let done = 0;
     try {
@@ -74,14 +75,14 @@ export default () => ({
     ui.drawn.node.hidden = !known;
     ui.over.textContent = there(self) ? said(self) : t(self.summary.missing[self.settings.against]);
     if (known) {
-      const height = Math.min(self.tall, self.width); // squares, where there is room for them
+      const height = Math.min(self.tall, self.width); // square, if there is space
       const room = { width: self.width, height, most: 64 * self.zoom };
       ui.drawn.draw(unpacked(data.matrix), room);
     }
     this.curves(self);
   },
 
-  /** The chosen curve of this checkpoint, and of the second on the same axis. */
+  /** The selected curve of this checkpoint, and of the second, on one axis. */
   curves(self) {
     const { ui, data } = self;
     const [above, own] = [self.figure, self.below].map((node) => node.getBoundingClientRect().top);
@@ -90,7 +91,7 @@ export default () => ({
     const foot = 64 * self.zoom;
     const most = self.room && level ? room - foot - 30 : self.room ? window.innerHeight * 0.22 : 260;
     const figure = unpacked(data.chart);
-    // a checkpoint has one colour in both figures
+    // each checkpoint has the same colour in both figures
     if (self.value.second && figure.series.length > 1) {
       const [one, other] = figure.series;
       [one.colour, other.colour] = [other.colour, one.colour];
@@ -99,6 +100,6 @@ export default () => ({
   },
 });
 
-/** Over which pictures. */
+/** Text on the image set. */
 const said = ({ summary: { pictures } }) =>
   pictures === null ? t('Based on 20 crops of four images: too few to generalise.') : ofASet(pictures);

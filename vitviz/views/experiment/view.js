@@ -1,4 +1,4 @@
-// A picture changed step by step: curves that grow point by point, and what the model was shown.
+// Perturbations of the image in steps: curves that grow point by point, and the model's inputs.
 
 import { chart } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
@@ -8,9 +8,9 @@ import { number } from '../../frontend/numbers.js';
 import { pieces } from '../../frontend/removed_patches.js';
 import { asText } from '../../frontend/view_state.js';
 
-const PATCHES = ['drop', 'shuffle']; // whose pictures are drawn here, of whole patches
-const KEPT = 40; // experiments whose points are remembered, the oldest forgotten
-const runs = new Map(); // by picture, model and kind: they outlive a look at another picture or view
+const PATCHES = ['drop', 'shuffle']; // images drawn by this script, from whole patches
+const KEPT = 40; // experiments whose points are kept; the oldest are dropped
+const runs = new Map(); // by image, model and kind; kept while another image or view is shown
 
 function runOf(self) {
   const goal = `${self.key}/${self.settings.kind}`;
@@ -21,14 +21,14 @@ function runOf(self) {
   return runs.get(goal);
 }
 
-/** What is done: each point's place, name and words, and the names of draws and ways. */
+/** The plan: each point's position, name and description, and the names of samples and replacements. */
 const planOf = (self) => unpacked(self.data.plan);
 
-/** The point and the draw that are looked at: another kind of experiment may have fewer. */
+/** The selected point and sample, clipped because another kind of experiment may have fewer. */
 const stepOf = ({ settings }, { names }) => Math.min(settings.step, names.length - 1);
 const drawOf = ({ settings }, { draws }) => Math.min(settings.draw, draws.length);
 
-/** A visitor's guess, drawn over the axes before anything is known: a share at each point of the curve. */
+/** The visitor's guess, drawn over the axes before the experiment: a fraction at each point of the curve. */
 function sketching(self, { plot, at, up }) {
   let last = null;
   const draw = (event) => {
@@ -52,11 +52,11 @@ function sketching(self, { plot, at, up }) {
   plot.addEventListener('pointermove', draw);
 }
 
-/** How far the guess lies from what came out, in words; before that how one guesses. */
+/** The guess's error in words; before the experiment, instructions. */
 function guessed(self, run, { guess, names }) {
   const known = run.points.filter(Boolean).length;
   const first = t('Draw your guess over the axes first. The measured curve then appears beside it.');
-  if (valued(self)) return known ? '' : t(guess); // no axis is known on which a value could be guessed
+  if (valued(self)) return known ? '' : t(guess); // the value axis is unknown beforehand
   if (!known) return run.life ? t(guess) : `${t(guess)} ${first}`;
   const apart = run.points
     .map((point, step) => ({
@@ -81,12 +81,12 @@ function guessed(self, run, { guess, names }) {
       );
 }
 
-/** A mean with twice its error, both per cent. */
+/** A mean with twice its standard error, both in per cent. */
 const spoken = ([mean, error]) => `${number(100 * mean)} ± ${number(200 * error, 2)} %`;
 
 const valued = (self) => self.value.head_type === 'value';
 
-/** What a point's draws say together. */
+/** Summary of all samples of a point. */
 const overDraws = (self, { means, draws }) =>
   valued(self)
     ? t('All samples: {class} {value}.', {
@@ -100,7 +100,7 @@ const overDraws = (self, { means, draws }) =>
         count: draws.kept.length,
       });
 
-/** A picture as the model got it, and what it answered. */
+/** A model input and its prediction. */
 function card(self) {
   const canvas = el('canvas', { role: 'img' });
   const head = el('p', { class: 'vv-h' });
@@ -131,7 +131,7 @@ function card(self) {
   return { node, draw };
 }
 
-/** A slider of the figure's own, since how far it goes is another for each kind. */
+/** A slider whose range depends on the kind of experiment. */
 function range(self, name, label, minimum) {
   const { head, input, show } = slider(label, { min: minimum }, (value) => self.set(name, value));
   const node = el('div', { 'data-export': 'no' }, head, input);
@@ -147,7 +147,7 @@ export default () => ({
   walled: true,
   pictures: () => ['input'],
   items: ({ settings, key }) => [
-    ...(PATCHES.includes(settings.kind) ? ['orders'] : key === 'cell' ? [] : ['shown']), // too many to hold
+    ...(PATCHES.includes(settings.kind) ? ['orders'] : key === 'cell' ? [] : ['shown']), // too many to embed
     'plan',
     'chart',
   ],
@@ -189,7 +189,7 @@ const this_ = {
     self.draw();
   },
 
-  /** Asks about every point that is not known yet, one after the other; ends where nobody waits. */
+  /** Computes every missing point, one after another; stops when aborted. */
   async begin(self, run) {
     const life = new AbortController();
     [run.life, run.problem] = [life, ''];
@@ -228,7 +228,7 @@ const this_ = {
     self.root.dataset.experiment = whole ? run.goal : '';
   },
 
-  /** The chart up to what is known, with a line where the pictures are of. */
+  /** Draws the chart of the known points, with a line at the point of the images. */
   curves(self, run, plan) {
     const { score } = self.settings;
     if (run.points.length && `${score}/${run.points.length}` !== run.drawn) return this_.ask(self, run);
@@ -237,7 +237,7 @@ const this_ = {
     if (at !== undefined) figure.levels.push({ value: at, upright: true, name: '', colour: '#7d838e' });
     run.places = plan.places;
     const steps = run.places.map((_, step) => step).filter((step) => run.guess[step] !== undefined);
-    // before anything is known its name has its room: what is drawn on must not move
+    // space for the guess's name is kept from the start: the axes drawn on must not move
     if (!valued(self) && (steps.length || !run.points.length))
       figure.series.push({
         x: steps.map((step) => run.places[step]),
@@ -252,12 +252,12 @@ const this_ = {
     self.ui.drawn.draw(figure);
   },
 
-  /** Asks for the chart of the points that are known. */
+  /** Requests the chart of the known points. */
   async ask(self, run) {
     const [score, known] = [self.settings.score, run.points.length];
     const chart = await self.array('chart', asText({ kind: run.kind, score, known }));
     Object.assign(run, { chart, drawn: `${score}/${known}` });
-    if (self.ui.run === run && score === self.settings.score) self.draw(); // as tall as there is room
+    if (self.ui.run === run && score === self.settings.score) self.draw(); // refits the height
   },
 
   pictures(self, run, plan) {

@@ -1,4 +1,4 @@
-// Which tokens are alike: the cosines of one with all others, its pins, and the prefix tokens as buttons.
+// Similarity of tokens: cosines of one token with all others, pins, and the prefix tokens as buttons.
 
 import { tinted } from '../../frontend/colours.js';
 import { button, el, span } from '../../frontend/elements.js';
@@ -9,7 +9,7 @@ import { labelled } from '../../frontend/shared_scale.js';
 import { facing } from './second.js';
 import { cosines, roomOf, scale, shortOf, sizeOf, skipOf, tokensOf, where } from './tokens.js';
 
-/** The map of likeness to one token, and the same at every depth. */
+/** Draws the map of similarity to one token, and the small maps at every depth. */
 export function drawSimilarity(self) {
   const { ui, grid } = self;
   const { rows, cols } = grid;
@@ -33,9 +33,9 @@ export function drawSimilarity(self) {
   });
 }
 
-/** The query changes: what a hover does. */
+/** Changes the query, on hover. */
 export function ask(self, token) {
-  // what has not been fetched is not claimed
+  // never show values that have not been fetched
   if (token === self.query || !self.data || !cosines(self, token)) return;
   self.query = token;
   paint(self);
@@ -66,7 +66,7 @@ export function paint(self) {
   }
 }
 
-/** The prefix tokens as buttons: `title` is their tooltip, `pick` is told of a click. */
+/** Shows the prefix tokens as buttons: `title` is their tooltip, `pick` gets a click. */
 export function showChips(self, title, pick = (_token) => {}) {
   const { chips } = self.ui;
   const names = self.grid.prefix;

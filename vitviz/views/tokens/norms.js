@@ -1,5 +1,5 @@
-// How long the tokens are: the map, the histogram with its limit, the largest numbers, the sinks; and the
-// small maps of all depths, which stand beside the other maps too.
+// Norms of the tokens: map, histogram with the limit, largest activations, attention sinks; and the small
+// maps of all depths, which the other panels show too.
 
 import { chartBeside } from '../../frontend/chart.js';
 import { tinted } from '../../frontend/colours.js';
@@ -13,10 +13,10 @@ import { still } from '../../frontend/shared_scale.js';
 import { showChips } from './likeness.js';
 import { marking, outliers, roomOf, shortOf, sizeOf, skipOf, tokensOf, where } from './tokens.js';
 
-/** How a depth is called: 0 enters block 1, every other is a block's output. */
+/** The name of a depth: 0 is the input of block 1, every other depth a block's output. */
 const depthName = (depth) => (depth ? t('after block {block}', { block: depth }) : t('entering block 1'));
 
-/** How many of `count` small maps stand in a row, so that all find room and none is wider than `most`. */
+/** Number of the `count` small maps per row, so that all fit and none is wider than `most`. */
 function across(count, width, height, aspect, most) {
   let n = Math.max(1, Math.ceil(width / most));
   while (n < count && Math.ceil(count / n) * ((width / n) * aspect + 22) > height) n += 1;
@@ -55,7 +55,7 @@ export function strip(self) {
   return { node, draw };
 }
 
-/** The histogram of the patches' norms at one depth, with the limit, which can be drawn along. */
+/** The histogram of the patches' norms at one depth, with the limit, which can be dragged. */
 export function histogram(self) {
   const drawn = chartBeside(self);
   const said = el('p', { class: 'vv-text' });
@@ -137,7 +137,7 @@ export function drawNorms(self) {
   const [sinks] = unpacked(data.matrices);
   const [, most] = still(self, 'sinks', 0, sinks.scale.high);
   const said = t('Sinks: attention on one token, up to {most} %', { most: (100 * most).toFixed(0) });
-  const titled = { ...sinks, title: said, unscaled: true }; // there is no room for a scale
+  const titled = { ...sinks, title: said, unscaled: true }; // no space for a scale
   ui.sinks.draw(titled, { width, height: height * 0.3, most: 34 });
   const used = ui.counted.node.offsetHeight + ui.sinks.node.offsetHeight + ui.largest.offsetHeight + 36;
   const left = height - used - 30;

@@ -1,4 +1,4 @@
-// A second photograph beside the first: which of its patches are like one of this, and the other way.
+// A second image beside the first: similarity of patches across both images, in both directions.
 
 import { painted, tinted } from '../../frontend/colours.js';
 import { div, el, fit, sheet } from '../../frontend/elements.js';
@@ -7,11 +7,11 @@ import { number } from '../../frontend/numbers.js';
 import { cells, outline, tip } from '../../frontend/pointer.js';
 import { scale, sizeOf, skipOf } from './tokens.js';
 
-/** Whether both photographs are shown in colours of one basis. */
+/** True if both images are coloured by one shared basis. */
 export const shared = ({ settings: { show, basis, other } }) =>
   show === 'components' && basis === 'photo' && Boolean(other);
 
-/** The cosines of every patch with one of the second photograph; null where they have not been fetched. */
+/** The cosines of every patch with one patch of the second image; null if not fetched. */
 export function facing(self, cell) {
   const { across, facing: line } = self.data;
   const count = sizeOf(self);
@@ -19,7 +19,7 @@ export function facing(self, cell) {
   return line && cell === self.settings.partner ? line.values : null;
 }
 
-/** The second photograph and who chooses it; `paint` draws the first one's map anew. */
+/** The second image and its picker; `paint` redraws the first image's map. */
 export function second(self, paint) {
   const chosen = () => {
     self.facing = null;
@@ -44,7 +44,7 @@ export function second(self, paint) {
     heat.style.cssText = `width:${size.width}px;height:${size.height}px;opacity:${opacity}`;
   };
   const name = (cell) => `${patchName(cell)}, ${placeName(self.grid, cell)}`;
-  let came = null; // what was held when the pointer came
+  let came = null; // the locked patch when the pointer entered
   cells(self, heat, {
     place: () => self.settings.show === 'similarity' && self.data?.photo && place(),
     label: () => t('Second image'),
@@ -75,7 +75,7 @@ export function second(self, paint) {
     },
   });
 
-  /** What may be chosen: nothing, those that come with vitviz, and the photograph that was here before. */
+  /** Lists the choices: none, the samples, and the previous image. */
   function offer() {
     const { upload } = self.value;
     if (upload !== last) [before, last] = [last, upload];
@@ -86,7 +86,7 @@ export function second(self, paint) {
     choice.value = self.settings.other;
   }
 
-  /** As high as there is room; what it takes of it. */
+  /** Draws the image as high as fits; returns the used height. */
   function draw({ width, height }) {
     offer();
     const { photo } = self.data;
@@ -107,7 +107,7 @@ export function second(self, paint) {
     return node.offsetHeight + 8;
   }
 
-  /** How alike its patches are to the one that is asked about. */
+  /** Shows the similarity of the second image's patches to the query. */
   function show() {
     if (plot.hidden) return;
     const cell = self.query - skipOf(self);
@@ -125,7 +125,7 @@ export function second(self, paint) {
     said.textContent = t('Most similar: {patch}, {value}', { patch: name(best), value: number(line[best]) });
   }
 
-  /** Its principal components, in the colours of the first. */
+  /** Shows the second image's principal components, in the colours of the first. */
   function colour() {
     const { data, grid, settings } = self;
     const count = sizeOf(self);

@@ -1,27 +1,27 @@
-// Tokens of the sequence, what is known of them at a depth, and the room of what explains the figure.
+// Tokens of the sequence, their numbers at a depth, and the space of the panel beside the figure.
 
 import { patchName, t, tokenName } from '../../frontend/i18n.js';
 import { bounds } from '../../frontend/numbers.js';
 import { above } from '../../frontend/outliers.js';
 import { differs, reach, still } from '../../frontend/shared_scale.js';
 
-/** How many tokens stand before the patches. */
+/** Number of prefix tokens. */
 export const skipOf = (self) => self.grid.prefix.length;
 export const sizeOf = (self) => self.grid.rows * self.grid.cols;
 export const tokensOf = (self) => skipOf(self) + sizeOf(self);
 
-/** Whether all cosines come at once, so that hovering asks for nothing. */
+/** True if all cosines are sent at once, so that hovering needs no request. */
 export const small = (self) => self.summary.whole;
 
-/** Whether patches above the limit are framed. */
+/** True if patches above the limit are framed. */
 export const marking = (self) =>
   self.settings.show === 'norms' || (self.settings.mark !== 'off' && self.settings.show !== 'heads');
 
-/** What a token is called. */
+/** The name of a token. */
 export const shortOf = (self, token) =>
   token < skipOf(self) ? tokenName(self.grid.prefix[token]) : patchName(token - skipOf(self));
 
-/** The cosines of one token with every other; null where they have not been fetched. */
+/** The cosines of one token with all others; null if not fetched. */
 export function cosines(self, token) {
   const { cosines: all, line } = self.data;
   const count = tokensOf(self);
@@ -29,7 +29,7 @@ export function cosines(self, token) {
   return token === self.settings.token ? line.values : null;
 }
 
-/** Both ends of the scale of cosines, and its colours: about zero without the mean patch. */
+/** Range and colours of the cosine scale; symmetric about zero if the mean patch is subtracted. */
 export function scale(self) {
   if (differs(self)) {
     const name = `difference/${self.settings.depth}/${self.settings.norm}/${self.settings.mean}`;
@@ -46,10 +46,10 @@ export function scale(self) {
   return { low, high, colours: 'viridis' };
 }
 
-/** What stands out at this depth: median, MAD, the limit, and the patches above it. */
+/** Outliers at this depth: median, MAD, the limit, and the patches above it. */
 export const outliers = (self) => above(self.data, self.settings, skipOf(self));
 
-/** The depth and the form of the tokens in view, as titles name them. */
+/** The depth and form of the shown tokens, for titles. */
 export function where(self) {
   const { depth, norm, show } = self.settings;
   return norm === 'final' && show !== 'norms'
@@ -57,7 +57,7 @@ export function where(self) {
     : t('depth {depth}, raw', { depth });
 }
 
-/** The room of what explains the figure: as high as it beside it, a third of the window below, or free. */
+/** Space of the panel: as high as the figure if beside it, a third of the window if below, or unlimited. */
 export function roomOf(self) {
   const [above, own] = [self.figure, self.below].map((node) => node.getBoundingClientRect().top);
   const beside = Math.abs(above - own) < 8;

@@ -1,4 +1,4 @@
-// What patches become: which are alike, how they differ, how long they are; what heads have in common.
+// Representations: similarity, principal components and norms of the tokens; similarity of heads.
 
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, stack } from '../../frontend/elements.js';
@@ -16,14 +16,14 @@ import { drawNorms, frameOutliers, histogram, strip } from './norms.js';
 import { second, shared } from './second.js';
 import { marking, outliers, roomOf, skipOf, small, tokensOf } from './tokens.js';
 
-/** Which settings change what is shown. */
+/** Settings that affect each panel. */
 const APPLIES = {
   similarity: ['norm', 'mean', 'mark', 'opacity', 'difference'],
   components: ['norm', 'basis', 'tint', 'mark', 'opacity'],
   norms: ['k', 'opacity'],
   heads: ['measure', 'alike'],
 };
-/** The matrix of all heads, and how alike those of one block are. */
+/** Draws the matrix of all heads, and the similarity of the heads of one block. */
 function drawHeads(self) {
   const { width, height } = roomOf(self);
   const [heads, alike] = unpacked(self.data.matrices);
@@ -46,7 +46,7 @@ export default () => ({
   reset: (self) => {
     self.held = false;
     self.facing = null;
-    const cell = self.settings.token - skipOf(self); // one that was left out has no token
+    const cell = self.settings.token - skipOf(self); // a dropped patch has no token
     if (leftOut(self, cell)) self.settings.token = nearestShown(self, cell) + skipOf(self);
   },
 
@@ -116,7 +116,7 @@ export default () => ({
     const { show } = self.settings;
     const heads = show === 'heads';
     for (const field of self.root.querySelectorAll('.vv-field')) {
-      // only what changes this figure
+      // only the settings of this figure
       const { name } = field.dataset;
       const limit = name === 'k' && marking(self);
       field.hidden = !['show', 'depth', ...APPLIES[show]].includes(name) && !limit;

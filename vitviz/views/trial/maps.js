@@ -1,4 +1,4 @@
-// All maps side by side on one scale: the order in which each would take the patches away, or their values.
+// All maps side by side on one scale: the order in which each removes the patches, or the maps' values.
 
 import { tinted } from '../../frontend/colours.js';
 import { div, el, stack, thumb } from '../../frontend/elements.js';
@@ -7,7 +7,7 @@ import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { number } from '../../frontend/numbers.js';
 import { plotted, tip } from '../../frontend/pointer.js';
 
-/** Each value's share of the others that are smaller; equal ones share the mean of their places. */
+/** Ranks in [0, 1]: the fraction of other values that are smaller; ties get their mean rank. */
 function ranksOf(values) {
   const order = values.map((value, i) => [value, i]).sort((a, b) => a[0] - b[0]);
   const found = new Float32Array(values.length);
@@ -20,14 +20,14 @@ function ranksOf(values) {
   return found;
 }
 
-/** The end of the scale that all maps in logits share. */
+/** Maximum of the scale shared by all maps in logits. */
 export const largest = (names, of) =>
   Math.max(
     0,
     ...names.filter((name) => of(name).logits).map((name) => Math.max(...of(name).map.map(Math.abs))),
   ) || 1;
 
-/** One method's map, a pixel a patch: its order, or its values. */
+/** Draws one method's map, one pixel per patch: ranks or values. */
 export function drawMap(self, canvas, one, shared) {
   const { rows, cols } = self.grid;
   const most = one.logits ? shared : Math.max(...one.map.map(Math.abs)) || 1;
@@ -38,7 +38,7 @@ export function drawMap(self, canvas, one, shared) {
   tinted(values, rows, cols, map, low, high, 0, canvas);
 }
 
-/** Thumbs of every map; the patch under the pointer is marked in all of them. */
+/** Thumbnails of all maps; the hovered patch is marked in all of them. */
 export function maps(self, { title, pick, of }) {
   const wall = div('vv-trial-maps');
   const said = el('p', { class: 'vv-text' });

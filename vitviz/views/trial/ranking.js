@@ -1,5 +1,5 @@
-// The ranking: areas under both curves, what lies between them, SaCo, and what a map leaves unexplained; of a
-// set, how far each method lies ahead of chance with two standard errors.
+// The ranking: areas under both curves, the gap between them, SaCo, and the unexplained part of the logit.
+// For a set: each method's lead over random maps, with two standard errors.
 
 import { chartBeside } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
@@ -9,7 +9,7 @@ import { t } from '../../frontend/i18n.js';
 import { fixed } from '../../frontend/numbers.js';
 import { drawMap, largest } from './maps.js';
 
-/** A table as wide as it needs: `fill(columns, rows)`. */
+/** A table as wide as its contents: `fill(columns, rows)`. */
 function tabled() {
   const [head, body] = [el('tr', {}), el('tbody', {})];
   const wide = { class: 'vv-wide-table', tabindex: 0, role: 'region', 'aria-label': t('Ranking') };
@@ -21,7 +21,7 @@ function tabled() {
   return { node: el('div', wide, table), fill };
 }
 
-/** A table with a row a method, best first; a click holds its curves. */
+/** A table with one row per method, best first; a click highlights the method's curves. */
 export function ranking(self, { title, pick, of, style }) {
   const table = tabled();
   const said = el('p', { class: 'vv-text' });
@@ -32,7 +32,7 @@ export function ranking(self, { title, pick, of, style }) {
   let known = [];
   whenLit(self, show);
 
-  /** Shows the map of a method; without one of what is held, else of the best. */
+  /** Shows the map of the given method, else of the selected one, else of the best. */
   function show(method) {
     const shown = [method, self.settings.method, ...known].find((each) => known.includes(each));
     one.hidden = !shown;
@@ -89,7 +89,7 @@ export function ranking(self, { title, pick, of, style }) {
   return { node, draw, show };
 }
 
-/** The plot and the table; `draw(told)` draws what the item "standing" says. */
+/** The plot and the table of a set; `draw(told)` draws the item "standing". */
 export function standing(self, { title }) {
   const drawn = chartBeside(self);
   drawn.node.classList.add('vv-standing');

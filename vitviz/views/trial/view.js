@@ -1,5 +1,5 @@
-// Faithfulness of saliency maps: one method after the other is asked about, and what is known of it is drawn as it comes; of
-// a set of pictures, where methods stand over it.
+// Faithfulness: methods are tested one after another, and results are drawn as they arrive; for an image set,
+// the ranking over the set.
 
 import { chartBeside, stroked } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
@@ -10,7 +10,7 @@ import { asText as query } from '../../frontend/view_state.js';
 import { maps } from './maps.js';
 import { ranking, standing } from './ranking.js';
 
-/** The matrix of methods, with the column of the other class once that has been asked about. */
+/** The matrix of the methods' agreement, with a column for the other class once computed. */
 function agreement(self) {
   const drawn = matrix(self);
   const wait = el('p', { class: 'vv-text', text: t('The ranking appears when all methods are tested.') });
@@ -26,10 +26,10 @@ function agreement(self) {
   return { node: stack(drawn.node, wait), draw };
 }
 
-/** What all numbers in view depend on: another goal is another trial. */
+/** Key of everything that the numbers depend on: another key starts another test. */
 const goalOf = ({ key, settings }) => `${key}/${settings.target}/${settings.patches_as}/${settings.steps}`;
 
-/** The methods in the order of the ranking once it is known, before that in which they are asked. */
+/** The tested methods: by rank once the ranking is known, before that in order of testing. */
 function known(self) {
   const { tried, verdict } = self.ui.run;
   const ranked = verdict ? verdict.rows.map((row) => row.method) : [...tried.keys()];
@@ -59,14 +59,14 @@ export default () => ({
     const line = (name) => self.ui.run.panels?.[0].series.find(({ key }) => key === name);
     const style = (name) => stroked(line(name) ?? { colour: '#7d838e' });
     const made = { title, pick, style, of: (name) => self.ui.run.tried.get(name) };
-    const drawn = [chartBeside(self, { pick }), chartBeside(self, { pick })]; // each with half its room
+    const drawn = [chartBeside(self, { pick }), chartBeside(self, { pick })]; // each with half the space
     const curves = div('vv-curves', ...drawn.map(({ node }) => node));
     const parts = { ranking: ranking(self, made), maps: maps(self, made), agreement: agreement(self) };
     const over = standing(self, made);
     const top = el('p', { class: 'vv-asked' }, span(t('Why')), asked, far.go, far.bar);
     self.figure.append(stack(curves, over.node));
     const nodes = Object.values(parts).map((part) => part.node);
-    // how far it is stands where the verdict will: nothing moves when it is over
+    // the progress is in the place of the verdict, so that nothing moves at the end
     const words = [top, far.said, verdict, ...nodes, over.table, refused];
     self.below.append(stack(...words));
     const ofOne = [top, curves, refused];
@@ -117,7 +117,7 @@ const this_ = {
     this_.paint(self);
   },
 
-  /** Asks about every method that is not known yet, then for the verdict; ends where nobody waits. */
+  /** Tests every method without a result, then requests the verdict; stops when aborted. */
   async begin(self) {
     const { run } = self.ui;
     const { target, patches_as, steps } = self.settings;
@@ -146,7 +146,7 @@ const this_ = {
     if (self.ui.run === run) this_.paint(self);
   },
 
-  /** Where methods stand over a set of pictures, removed as they were when it was asked about. */
+  /** Draws the ranking over an image set, with the patch removal of the survey. */
   over(self) {
     const { ui } = self;
     const told = unpacked(self.data.standing);
@@ -160,7 +160,7 @@ const this_ = {
     self.root.dataset.over = `${self.key}/${told.pictures}`;
   },
 
-  /** The curves so far by the score that is watched and, of all methods, the ranking: no pass, only areas. */
+  /** Requests the curves so far for the chosen score and, once complete, the ranking; needs no passes. */
   async judge(self, run, signal) {
     const { target, patches_as, steps, score } = self.settings;
     const whole = run.tried.size === self.summary.methods.length;
@@ -171,12 +171,12 @@ const this_ = {
     const questions = [ask('panels', { method }), whole && ask('verdict'), run.alike && ask('agreement')];
     const found = await Promise.all(questions);
     if (self.ui.run !== run || self.settings.score !== score) return;
-    if (!run.panels) self.fitted = ''; // the room is taken anew for them
+    if (!run.panels) self.fitted = ''; // their space is measured again
     [run.panels, run.verdict, run.alike] = found.map((one) => (one ? unpacked(one) : null));
     self.draw();
   },
 
-  /** Both panels, beside or above each other; what they share is named once, and the held line is thick. */
+  /** Draws both panels, side by side or stacked; shared labels appear once, the selected line is thick. */
   curves(self) {
     const { drawn, curves, run } = self.ui;
     const room = self.room || Infinity;
@@ -221,7 +221,7 @@ const this_ = {
     const whole = run.verdict !== null;
     const text = run.problem
       ? t(run.problem)
-      : run.life && run.now && !whole // the verdict takes the place of what is said of the way to it
+      : run.life && run.now && !whole // the verdict replaces the progress text
         ? t('{done} of {count}: {method}', { done, count, method: ui.title(run.now) })
         : whole || run.life
           ? ''
