@@ -154,7 +154,7 @@ def test_a_zip_that_is_larger_than_an_upload_leaves_at_home_what_is_not_read(ope
 
 
 @pytest.mark.parametrize(
-    ("locale", "said"), [("zh-CN", "这个 zip 文件不是课例"), ("ko-KR", "수업 파일이 아닙니다")]
+    ("locale", "said"), [("zh-CN", "这个 zip 不是课程"), ("ko-KR", "수업이 아닙니다")]
 )
 def test_it_is_said_in_the_pages_language(open_page, tmp_path, locale, said):
     page = open_page(locale=locale, width=390, height=844)
