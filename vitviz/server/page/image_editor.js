@@ -94,7 +94,7 @@ export function board(props, trigger) {
   });
   const undo = button('↶', () => step(past, future), { 'aria-label': t('Undo'), title: t('Undo') });
   const redo = button('↷', () => step(future, past), { 'aria-label': t('Redo'), title: t('Redo') });
-  const first = button(t('Show original'), null, {
+  const first = button(t('Original'), null, {
     title: t('Hold this button or the O key to show the original'),
   });
   const back = button(t('Reset'), () => paint(''));
