@@ -31,7 +31,7 @@ def house(tmp_path_factory):
     """A copy of the house with both folders; no line of it is another."""
     home = tmp_path_factory.mktemp("house") / "vitviz"
     home.mkdir()
-    skipped = shutil.ignore_patterns("__pycache__", "node_modules", "snapshots*.safetensors")
+    skipped = shutil.ignore_patterns("__pycache__", "node_modules", "snapshots")
     for name in ("app.py", "pyproject.toml", "README.md", "requirements.txt"):
         shutil.copy(ROOT / name, home / name)
     for name in ("docs", "vitviz", "tests", "weights/vitviz-tiny"):
