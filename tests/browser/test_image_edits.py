@@ -234,7 +234,7 @@ def test_a_key_held_shows_the_original(open_page):
     canvas = opened(page)
     page.wait_for_timeout(300)
     drawn = middle(canvas)
-    box = page.get_by_role("button", name="Original").bounding_box()
+    box = page.get_by_role("button", name="Show original").bounding_box()
     page.mouse.move(box["x"] + 5, box["y"] + 5)
     page.mouse.down()
     until(canvas, drawn, False)

@@ -153,9 +153,7 @@ def test_a_zip_that_is_larger_than_an_upload_leaves_at_home_what_is_not_read(ope
     restored(page)
 
 
-@pytest.mark.parametrize(
-    ("locale", "said"), [("zh-CN", "这个 zip 不是课程"), ("ko-KR", "수업이 아닙니다")]
-)
+@pytest.mark.parametrize(("locale", "said"), [("zh-CN", "这个 zip 不是课程"), ("ko-KR", "수업이 아닙니다")])
 def test_it_is_said_in_the_pages_language(open_page, tmp_path, locale, said):
     page = open_page(locale=locale, width=390, height=844)
     with zipfile.ZipFile(path := tmp_path / "other.zip", "w") as archive:

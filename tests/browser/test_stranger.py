@@ -205,6 +205,8 @@ def test_in_a_notebook_and_for_the_houses_own_tests_they_are_views_like_others(h
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=house, capture_output=True, text=True)
     said = done.stdout
-    assert "Cell(view='weighted'" in said and "Cell(view='entropies'" in said, said + done.stderr
+    assert "StandaloneView(view='weighted'" in said and "StandaloneView(view='entropies'" in said, (
+        said + done.stderr
+    )
     assert done.returncode == 1 and said.count("FAILED") == 1 and "entropies-ko" in said, said
     assert "test_a_views_folder_has_the_words" in said

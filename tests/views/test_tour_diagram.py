@@ -37,7 +37,7 @@ def test_a_plain_models_numbers_are_those_of_its_trace():
     assert blocks["layers"] == ("Encoder", f"× {len(trace.layers)}", True)
     assert blocks["readout"] == ("y: class token", f"{width} → {trace.logits.numel()}", True)
     assert blocks["probabilities"] == ("Softmax", f"{trace.logits.numel()}", True)
-    assert blocks["sum"] == (f"{heads * len(trace.layers)} contributions", "", True)
+    assert blocks["sum"] == (f"{heads * len(trace.layers)} terms", "", True)
     diagram = TOUR.summary(of)["diagram"]
     mlp = diagram["blocks"][7]
     assert (
@@ -76,7 +76,7 @@ def test_without_a_classifier_the_figure_ends_at_y():
     blocks = drawn(subject(perturbed("vit_base_patch16_siglip_224", depth=1, img_size=32)))
     assert blocks["readout"] == ("y: attention pooling", "768", True)
     assert blocks["probabilities"] == ("No classifier", "", False)
-    assert blocks["sum"] == ("No contributions", "", False) and not blocks["without"][2]
+    assert blocks["sum"] == ("No terms", "", False) and not blocks["without"][2]
 
 
 def test_what_stands_elsewhere_than_in_the_papers_figure_is_drawn_there():

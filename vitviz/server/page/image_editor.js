@@ -71,7 +71,7 @@ export function board(props, trigger) {
   const plot = div('vv-board-plot', canvas);
   const answers = el('ol', { class: 'vv-board-answers', 'aria-label': t('Likeliest classes') });
   const tools = TITLES().map((text, i) => button(text, () => take(TOOLS[i])));
-  const ink = selection({ 'aria-label': t('Paint with'), onchange: () => take('brush') }, INKS(), 'mean');
+  const ink = selection({ 'aria-label': t('Paint'), onchange: () => take('brush') }, INKS(), 'mean');
   const colour = el('input', { type: 'color', value: '#ff8800', 'aria-label': t('Colour') });
   const wideness = { type: 'range', min: 1, max: 100, value: 20, 'aria-label': t('Brush width') };
   const width = el('input', wideness);
@@ -94,12 +94,12 @@ export function board(props, trigger) {
   });
   const undo = button('↶', () => step(past, future), { 'aria-label': t('Undo'), title: t('Undo') });
   const redo = button('↷', () => step(future, past), { 'aria-label': t('Redo'), title: t('Redo') });
-  const first = button(t('Original'), null, {
+  const first = button(t('Show original'), null, {
     title: t('Hold this button or the O key to show the original'),
   });
   const back = button(t('Reset'), () => paint(''));
   const done = button(t('Done'), () => root.hidePopover());
-  const painting = div('vv-board-row', span(t('Paint with')), ink, colour);
+  const painting = div('vv-board-row', span(t('Paint')), ink, colour);
   const cutting = div('vv-board-row vv-board-cut', cut, ...sides, onto);
   const root = el(
     'div',

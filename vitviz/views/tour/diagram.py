@@ -63,7 +63,7 @@ def _blocks(f: Facts) -> list[dict[str, Any]]:
         _block("layers", "Encoder", "× {layers}"),
         _block("readout", _READ.get(f.pool, "y"), "{read} → {classes}" if classified else "{read}"),
         _block("probabilities", classifier, "{classes}" * classified, classified),
-        _block("sum", "{together} contributions" if accounted else "No contributions", there=accounted),
+        _block("sum", "{together} terms" if accounted else "No terms", there=accounted),
         _block("without", "Ablate a head", there=accounted),
         _block("path", "One path", there=accounted),
     ]

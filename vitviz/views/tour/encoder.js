@@ -192,10 +192,7 @@ export const layersStep = {
     const asked = el('p', { class: 'vv-h' });
     const note = el('p', {
       class: 'vv-text',
-      text: t(
-        'Brightness is relative to each head’s largest weight. Click a head to use it in the ' +
-          'previous step.',
-      ),
+      text: t('Brightness: relative to each head’s maximum. Click a head to use it in the previous step.'),
     });
     const node = stack(
       div('vv-row', layer.node, chips.node),

@@ -31,7 +31,7 @@ export const pictureStep = {
       const head = [
         t('Row {row}, column {col}', { row: Math.floor(ui.pixel / cols) + 1, col: (ui.pixel % cols) + 1 }),
         t('Byte'),
-        t('(byte / 255 − mean) / standard deviation'),
+        t('(byte / 255 − mean) / std'),
         t('Number'),
       ];
       const lines = colourNames().map((colour, c) => {

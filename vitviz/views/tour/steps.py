@@ -284,11 +284,10 @@ def _layers(f: Facts) -> Step:
         {heads} heads do this in parallel, each with its own q, k and v (MSA). Their outputs are added to each
         token. An MLP, which processes one token at a time, then adds its output.
 
-        That is one of {layers} layers. The tokens pass through all layers as a stream (the residual stream):
-        each layer only adds to it.
+        That is one of {layers} layers. The tokens pass through all layers as a stream; each layer adds to it.
 
-        Move through the layers with the same query. Which heads attend nearby, which far away, and where does
-        this change?
+        Move through the layers with the same query: which heads attend nearby, which far, and where does it
+        change?
     """)
     said, formulas = (first, second), ()
     if not f.plain_blocks:
