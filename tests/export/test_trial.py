@@ -119,7 +119,7 @@ def test_the_ranking_has_the_areas_under_the_curves_that_are_drawn(made, found, 
     threshold = f"threshold {mean + reach:.{digits}f}{unit}, 5 % level"
     said = f"mean random gap {mean:.{digits}f}{unit}, {threshold}".replace("-", "−")
     assert any(said in note for note in figure.spec.notes), said
-    assert [str(one) for one in table.columns][4:] == [f"Gap ↑{unit}", "SaCo", "Unexplained"]
+    assert [str(one) for one in table.columns][4:] == [f"Gap ↑{unit}", "SaCo", "Rest"]
 
 
 def test_every_method_is_told_from_the_others_and_named_once(made, inspector, trace):
@@ -234,5 +234,5 @@ def test_it_is_said_in_three_languages(inspector, trace, tag):
         said = " ".join(texts(figure.svg()))
         for english in ("Rollout", "Most relevant first: lower is better", "patches removed"):
             assert translated(english, tag) in said and english not in said
-        for english in ("Most first ↓", "Unexplained", "Rank", "no sum") if detail else ():
+        for english in ("Most first ↓", "Rest", "Rank", "no sum") if detail else ():
             assert translated(english, tag) in said and english not in said

@@ -89,7 +89,7 @@ class FaithfulnessView(View):
 
         Results for one image say little about another, and another way to remove patches asks a different
         question. Where several regions support the prediction redundantly, a correct map can score badly. A
-        map that predicts the effect of removal need not decompose the logit: the column “Unexplained”
+        map that predicts the effect of removal need not decompose the logit: the column “Rest”
         measures that.
     """)
     controls = (

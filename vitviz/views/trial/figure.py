@@ -84,7 +84,7 @@ def _ranking(trial, score: str, lines: tuple[Series, ...]) -> TextTable:
             LocalizedText("no sum") if rest is None else fixed(rest),
         ]
         rows.append((str(place), _starred(name, name in beats), *numbers))
-    return TextTable((*_columns(score), "SaCo", LocalizedText("Unexplained")), tuple(rows), 1, lines)
+    return TextTable((*_columns(score), "SaCo", LocalizedText("Rest")), tuple(rows), 1, lines)
 
 
 def _ranking_panels(trial, table: TextTable, subject, settings) -> tuple[tuple, tuple[LocalizedText, ...]]:

@@ -52,7 +52,7 @@ export function ranking(self, { title, pick, of, style }) {
       most: value(chance[0] + reach) + unit,
     });
     const areas = [t('Most ↓'), t('Least ↑'), t('Gap ↑')].map((text) => text + unit);
-    const columns = [t('Method'), ...areas, 'SaCo', t('Unexplained')];
+    const columns = [t('Method'), ...areas, 'SaCo', t('Rest')];
     const rows = verdict ? verdict.rows : names.map((method) => ({ method }));
     table.fill(
       columns,
@@ -81,7 +81,7 @@ export function ranking(self, { title, pick, of, style }) {
             band(verdict),
           ),
           t(verdict.level),
-          t('Unexplained: the part of the logit that the map does not explain.'),
+          t('Rest: the part of the logit that the map does not explain.'),
         ].join(' ')
       : t('The ranking appears when all methods are tested.');
   }
