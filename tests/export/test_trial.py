@@ -196,16 +196,16 @@ def test_what_is_chosen_beside_the_curves_stands_below_or_beside_the_ranking(mad
     (tiles,) = panels(made("trial", True, show="maps"), Tiles)
     assert [str(one).removesuffix(" · No positive values here.") for one in tiles.captions] == order
     account = vitviz.logit_attribution(inspector, trace, target=int(trace.logits.argmax())).patches.numpy()
-    own = tiles.pictures[order.index("Direct logit attribution")]
+    own = tiles.pictures[order.index("Logit attribution")]
     np.testing.assert_allclose(own.ravel()[np.argsort(account.ravel())], np.arange(16) / 15, atol=0.02)
     (matrix,) = panels(made("trial", True, show="agreement"), Matrix)
-    i, j = order.index("Direct logit attribution"), order.index("Rollout")
+    i, j = order.index("Logit attribution"), order.index("Rollout")
     rollout = vitviz.saliency(inspector, trace, int(trace.logits.argmax()), method="rollout").map.numpy()
     places = [np.argsort(np.argsort(one.ravel())) for one in (account, rollout)]  # no two values are alike
     assert matrix.values[i, j] == matrix.values[j, i] == pytest.approx(np.corrcoef(*places)[0, 1], abs=1e-3)
     assert (np.diag(matrix.values) == 1).all() and (matrix.scale.low, matrix.scale.high) == (-1, 1)
     (values,) = panels(made("trial", True, show="maps", scale="values"), Tiles)
-    pixels = values.pictures[order.index("Direct logit attribution")].astype(int)
+    pixels = values.pictures[order.index("Logit attribution")].astype(int)
     clear = np.abs(account) > 0.3 * np.abs(account).max()
     assert ((pixels[..., 0] > pixels[..., 2]) == (account > 0))[clear].all()  # orange for, blue against
 

@@ -137,9 +137,7 @@ def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
 def test_a_program_gets_what_takes_long_made(service, few):
     found = Endpoints(service).figure("coffee", "trial", settings="patches_as=black", detail=True)
     said = texts(base64.b64decode(found["data"]))
-    assert {"Direct logit attribution", "Removed patches are: black"} <= {
-        text.removesuffix(" *") for text in said
-    }
+    assert {"Logit attribution", "Removed patches are: black"} <= {text.removesuffix(" *") for text in said}
     assert found["name"] == "vitviz-trial_coffee_vitviz-tiny_detail_patches-as-black.svg"
 
 

@@ -113,11 +113,11 @@ def row(method, rank, beats):
 def test_the_verdict_names_who_cannot_be_told_from_the_first():
     rows = [row("centre", 1, True), row("ledger", 1, True), row("chefer", 2, True), row("random", 4, False)]
     assert verdict_over(rows, 40) == (
-        "Over 40 images, Blob in the centre ranks first, statistically tied with Direct logit attribution."
+        "Over 40 images, Blob in the centre ranks first, statistically tied with Logit attribution."
         " 2 of 2 methods beat random maps."
     )
     alone = verdict_over([rows[1], *rows[2:]], 40)
-    assert alone.startswith("Over 40 images, Direct logit attribution ranks first.")
+    assert alone.startswith("Over 40 images, Logit attribution ranks first.")
     assert alone.endswith("2 of 2 methods beat random maps.")
     assert verdict_over([row("ledger", 1, False), rows[3]], 40).startswith("Over 40 images, no method")
     assert verdict_over(rows, 1).startswith("One image has no standard error")

@@ -84,7 +84,7 @@ WAYS = {name: kind.ways or (name,) for name, kind in KINDS.items()}
 
 UNTRIED = "This survey has no faithfulness test. Request the measure 'trial'."
 TITLES: Mapping[str, str] = MappingProxyType({
-    "ledger": "Direct logit attribution", "frozen": "Frozen linear map",
+    "ledger": "Logit attribution", "frozen": "Frozen linear map",
     "gradient_rollout": "Gradient rollout",
     "chefer": "Chefer et al. 2021", "grad_cam": "Grad-CAM", "hires_cam": "HiResCAM",
     "attention_gradient": "Attention × gradient", "attention_grad_cam": "Attention Grad-CAM",

@@ -51,7 +51,7 @@ ARRAYS = {  # exported numbers of the panel beside the map
     "sentences": sentences.arrays,
 }
 SHOWN = (  # panels beside the map
-    ("account", "Direct logit attribution"),
+    ("account", "Logit attribution"),
     ("forming", "Logit lens"),
     ("effects", "Component ablation"),
     ("writers", "Upstream sources"),

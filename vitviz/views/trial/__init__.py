@@ -66,11 +66,9 @@ class FaithfulnessView(View):
     set_control = "patches_as"
     most_pictures = 300
     words = ViewTexts.from_text(r"""
-        Methods disagree about which patches matter. We remove patches in each method’s order and rerun the
-        model.
+        Methods disagree about which patches matter. We remove patches in each order and rerun.
 
-        If a map is faithful, removing its top patches first destroys the prediction quickly; removing them
-        last, slowly.
+        If a map is faithful, removing its top patches first destroys the prediction quickly.
 
         Patches are ranked by a map's values. A fraction $p$ of the patches, rounded to whole patches, is
         removed. The score is $s_{most}(p)$ if the most relevant patches are removed first, and $s_{least}(p)$
