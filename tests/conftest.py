@@ -16,6 +16,7 @@ instruction to mark it.
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 from functools import partial
@@ -137,6 +138,17 @@ def samples_once():
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(over_a_set, "over_samples", over_samples)
         yield
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory):
+    """Evaluate expressions over the browser's modules in Node."""
+    if shutil.which("node") is None:
+        reason = "no Node on this machine: what scripts compute is not compared with Python"
+        pytest.fail(reason) if os.environ.get("VITVIZ_REQUIRE_ALL") else pytest.skip(reason)
+    from tests.frontend.node import Node
+
+    return Node(tmp_path_factory.mktemp("modules"))
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from tests.frontend.conftest import node  # noqa: F401
 from vitviz.charts import chart
 from vitviz.charts.chart import Bars, Chart, ReferenceLine, Series, by_layer, number, ticks, to_json, tooltip
 from vitviz.traces.localized_text import LocalizedText
@@ -15,21 +14,21 @@ VALUES = [0.0, 1.0, -1.0, 0.1, 1 / 3, -0.12345, 12.3456, 999.4, 999.6, 1234.5, 9
 RANGES = [(0, 1), (-1, 1), (0, 70.4922), (-0.37, 0.02), (3, 3), (0, 1e-5), (-2e4, 7e5), (0.4, 12.6)]
 
 
-def test_a_number_is_said_alike_on_paper_and_in_the_browser(node):  # noqa: F811
+def test_a_number_is_said_alike_on_paper_and_in_the_browser(node):
     given = [str(one) for one in VALUES]
     for digits in (2, 3, 4):
         found = node("frontend/numbers.js", f"given.map((one) => number(Number(one), {digits}))", given=given)
         assert found == [number(one, digits) for one in VALUES]
 
 
-def test_ticks_stand_at_the_same_places(node):  # noqa: F811
+def test_ticks_stand_at_the_same_places(node):
     for count in (3, 5, 6):
         found = node("frontend/numbers.js", f"given.map(([a, b]) => ticks(a, b, {count}))", given=RANGES)
         for one, ends in zip(found, RANGES, strict=True):
             np.testing.assert_allclose(one, ticks(*ends, count), rtol=1e-9, atol=1e-12)
 
 
-def test_a_colour_that_the_page_has_of_its_own_is_one_of_papers(node):  # noqa: F811
+def test_a_colour_that_the_page_has_of_its_own_is_one_of_papers(node):
     inks = node("frontend/chart.js", "Object.keys(INKS)")
     assert inks == [chart.BLUE, chart.ORANGE, chart.GREY]
 
@@ -49,7 +48,7 @@ BARRED = Chart(
 
 
 @pytest.mark.parametrize("one", [DRAWN, BARRED], ids=["dots", "bars"])
-def test_under_the_pointer_stand_the_same_lines(node, one):  # noqa: F811
+def test_under_the_pointer_stand_the_same_lines(node, one):
     for place, part in enumerate([*one.series, *([one.bars] if one.bars else [])]):
         at = f"chart.series[{place}] ?? chart.bars"
         for i in np.flatnonzero(np.isfinite(part.y)).tolist():  # others are not drawn

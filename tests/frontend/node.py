@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from vitviz.server.api import modules
 
@@ -68,11 +65,3 @@ class Node:
         )
         assert found.returncode == 0, found.stderr
         return json.loads(found.stdout)
-
-
-@pytest.fixture(scope="session")
-def node(tmp_path_factory) -> Node:
-    if shutil.which("node") is None:
-        reason = "no Node on this machine: what scripts compute is not compared with Python"
-        pytest.fail(reason) if os.environ.get("VITVIZ_REQUIRE_ALL") else pytest.skip(reason)
-    return Node(tmp_path_factory.mktemp("modules"))
