@@ -251,7 +251,7 @@ def figure(
     device: DeviceOption = "auto",
     weights: WeightsOption = None,
 ) -> None:
-    """One view of one picture as SVG, PDF or PNG for print, with its caption beside it as text.
+    """Draw one view of one image as SVG, PDF or PNG for print; the caption goes beside it as text.
 
     VIEW is a view's name in the page's links, such as rollout, or explorer for attention; any other is
     answered with the list of all. PICTURE is a file, or the name of a sample such as chelsea; filters,

@@ -1,6 +1,5 @@
-"""What the browser draws with: ES modules, a style sheet and their words; `vitviz.server.api.modules` hands
-them out.
+"""ES modules, a style sheet and translations shared by all views; `vitviz.server.api.modules` serves them.
 
-Nothing of a picture, a checkpoint or a user ever enters a script: a view gets its state as its component's
-`value`, its numbers as bytes, and writes text with `textContent` alone.
+No data of an image, a checkpoint or a user enters a script. A view receives its state as its component's
+`value` and its numbers as bytes, and writes text only with `textContent`.
 """

@@ -1,4 +1,4 @@
-"""How an image processor of transformers resizes, crops and pads an image.
+"""Resizing, cropping and padding as an image processor of transformers does them.
 
 The torchvision backend is followed: since transformers 5, AutoImageProcessor returns it for every folder,
 whether the processor's name ends in "Fast" or not. It resizes tensors (8 bits stay 8 bits) and rounds an odd
