@@ -63,7 +63,7 @@ def reference(out: Path) -> None:
     """The API's pages from its docstrings; what pdoc cannot read it warns of."""
     import pdoc
 
-    pdoc.render.configure(docformat="markdown", math=True, footer_text="vitviz", show_source=False)
+    pdoc.render.configure(docformat="google", math=True, footer_text="vitviz", show_source=False)
     for module in map(importlib.import_module, PUBLIC):
         for name in getattr(module, "__all__", ()):  # found when they are first used: pdoc sees what has been
             setattr(module, name, getattr(module, name))

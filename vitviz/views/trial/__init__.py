@@ -66,7 +66,7 @@ class FaithfulnessView(View):
     set_control = "patches_as"
     most_pictures = 300
     words = ViewTexts.from_text(r"""
-        Methods disagree about which patches matter. We remove patches in each order and rerun.
+        Methods disagree about which patches matter. We remove patches in each order and rerun the model.
 
         If a map is faithful, removing its top patches first destroys the prediction quickly.
 
