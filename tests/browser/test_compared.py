@@ -46,7 +46,7 @@ def test_a_second_checkpoint_stands_on_the_same_axes_and_the_training_too(open_p
     both = "[...window.vitviz.views].filter((one) => one.name === 'compared' && one.root.isConnected)"
     one, other = page.evaluate(f"{both}.map((view) => {DRAWN}.values)")
     np.testing.assert_allclose(np.reshape(one, (9, 9)), np.reshape(other, (9, 9)).T, atol=1e-6)
-    page.locator("#vitviz-compared [data-name=against]").get_by_text("Its training steps").click()
+    page.locator("#vitviz-compared [data-name=against]").get_by_text("Its training").click()
     followed = f"() => ((view) => view.data.matrix && {DRAWN}.cols.length > 9)({VIEW})"
     page.wait_for_function(followed, timeout=300_000)  # seventeen steps look at twenty pictures
 
@@ -66,7 +66,7 @@ def test_a_set_of_ones_own_can_be_compared(open_page, tmp_path):
     under, view = (page.locator(one).bounding_box() for one in ("#vitviz-set", "#vitviz-tab-compared"))
     assert (under["x"], under["width"]) == (view["x"], view["width"])  # else its words push the tabs aside
     page.locator(".vv-set-single").click()
-    expect(page.locator("#vitviz-compared")).to_contain_text("four sample images")
+    expect(page.locator("#vitviz-compared")).to_contain_text("crops of four images")
 
 
 def test_a_training_says_how_far_it_is_and_can_be_stopped(open_page):
@@ -76,7 +76,7 @@ def test_a_training_says_how_far_it_is_and_can_be_stopped(open_page):
     count = len(vitviz.training_snapshots("vitviz-tiny"))
     page.on("request", lambda request: asked.append(request.url) if "/looked?" in request.url else None)
     page.route(re.compile(r"/compared/looked\?frame=3$"), lambda question: questions.append(question))
-    part.locator("[data-name=against]").get_by_text("Its training steps").click()
+    part.locator("[data-name=against]").get_by_text("Its training").click()
     said, go, canvas = (part.locator(one) for one in (".vv-trying", ".vv-go", ".vv-figure canvas"))
     expect(said).to_have_text(f"3 of {count} training steps", timeout=60_000)
     expect(canvas.first).to_be_hidden()  # nothing of another question stands under this one

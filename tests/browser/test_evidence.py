@@ -130,7 +130,7 @@ def test_the_graph_of_paths_tells_its_edges_and_a_head_in_it_opens_its_page(open
     box = head.bounding_box()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.wait_for_function("() => /show=writers/.test(location.search) && /trail=/.test(location.search)")
-    expect(view).to_contain_text("who wrote what it reads")
+    expect(view).to_contain_text("upstream sources")
     view.get_by_role("button", name="Check by edge ablation").click()
     view.get_by_role("button", name="Begin").locator("visible=true").click()
     held = view.locator(".vv-alone:visible")

@@ -82,7 +82,7 @@ class SimilarityView(View):
             options=(
                 ("own", "The same checkpoint"),
                 ("beside", "The second checkpoint"),
-                ("film", "Its training steps"),
+                ("film", "Its training"),
             ),
         ),
         Choice(

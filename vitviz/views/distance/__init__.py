@@ -23,8 +23,7 @@ class AttentionDistanceView(View):
     endpoint = "attention_distance"
     averages = True
     words = ViewTexts.of_paper(r"""
-        Some heads attend only to nearby patches, like a convolution; others attend across the whole image
-        from the first layer on.
+        Some heads attend only to nearby patches, like a convolution; others span the image from layer 1 on.
 
         Each dot is a head. Higher dots attend farther. The dashed line is uniform attention.
 
