@@ -149,11 +149,11 @@ def test_they_have_links_prints_a_film_numbers_and_a_place_in_the_zip(open_page,
         for view in VIEWS:
             assert view.title in readme
             captions = [
-                one for one in names if one.startswith(f"charts/vitviz-{view.slug}") and one[-3:] == "txt"
+                one for one in names if one.startswith(f"figures/vitviz-{view.slug}") and one[-3:] == "txt"
             ]
             caption = archive.read(captions[0]).decode()
             assert view.words.source in caption and "Dosovitskiy" not in caption
-            assert any(one.startswith(f"charts/vitviz-{view.slug}") and one.endswith(".svg") for one in names)
+            assert any(one.startswith(f"figures/vitviz-{view.slug}") and one.endswith(".svg") for one in names)
         with np.load(io.BytesIO(archive.read("numbers/weighted.npz"))) as file:
             np.testing.assert_allclose(file["weighted"][2, 1].ravel(), lengths[106, 2, 1], rtol=1e-4)
         with np.load(io.BytesIO(archive.read("numbers/entropies.npz"))) as file:

@@ -94,13 +94,13 @@ def test_the_endpoint_gives_the_file_and_its_caption(service, expected):
 
 def test_the_zip_holds_every_views_figure_that_is_at_hand_with_its_caption(service, key, expected):
     with zipfile.ZipFile(io.BytesIO(lessons.everything(service, key, {"rollout.fusion": "max"}))) as archive:
-        names = [name for name in archive.namelist() if name.startswith("charts/")]
-        assert archive.read("charts/vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg") == expected.svg()
+        names = [name for name in archive.namelist() if name.startswith("figures/")]
+        assert archive.read("figures/vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg") == expected.svg()
         readme = archive.read("README.txt").decode()
     figures = [view for view in VIEWS if view.printable and not view.on_request]
     assert len(names) == 2 * len(figures) and all(name in readme for name in names)
     for view in figures:
-        assert {f"charts/vitviz-{view.slug}_vitviz-tiny.svg".split(".")[0]} <= {
+        assert {f"figures/vitviz-{view.slug}_vitviz-tiny.svg".split(".")[0]} <= {
             name.split(".")[0].replace("_fusion-max", "").replace("_coffee", "") for name in names
         }
 

@@ -78,9 +78,9 @@ def test_the_zip_has_it_of_both_and_looks_at_the_pictures_once(monkeypatch, expe
     first, second = (service.look(service.pictures.sample("coffee"), name) for name in ("vitviz-tiny", EARLY))
     given = {"second": second, "compared.against": "beside", "second.compared.against": "beside"}
     with zipfile.ZipFile(io.BytesIO(lessons.everything(service, first, given))) as archive:
-        assert archive.read(f"charts/{NAME}.svg") == expected.svg()
-        assert archive.read(f"charts/{NAME}.txt").decode() == expected.caption
-        other = "second/charts/vitviz-compared_vitviz-tiny-30_vitviz-tiny_against-beside.svg"
+        assert archive.read(f"figures/{NAME}.svg") == expected.svg()
+        assert archive.read(f"figures/{NAME}.txt").decode() == expected.caption
+        other = "second/figures/vitviz-compared_vitviz-tiny-30_vitviz-tiny_against-beside.svg"
         assert f"depth of {EARLY}" in texts(archive.read(other))
     assert sorted(asked) == ["vitviz-tiny", EARLY], "what its numbers are made from, and nothing more"
 

@@ -120,7 +120,7 @@ def test_the_zip_says_so_and_is_a_lesson_of_it(service, key, painted):
     assert files["upload.jpg"] == service.image(key, "upload"), "it is painted again by whoever opens it"
     assert files["retouched.jpg"] == service.image(painted, "upload")
     captions = [
-        text.decode() for name, text in files.items() if name.startswith("charts/") and name.endswith("txt")
+        text.decode() for name, text in files.items() if name.startswith("figures/") and name.endswith("txt")
     ]
     said = [one for one in captions if f"The photograph was retouched: {TEXT}." in one]
     assert len(said) >= len(captions) // 2 > 2

@@ -55,7 +55,7 @@ classes            the file of vectors used as classes, as uploaded: .npz or .sa
 input.png          the model's input: resized and cropped, lossless
 numbers/*.npz      the numbers of each view by name, its settings (setting_...), the checkpoint and the
                    assumptions about it, for numpy.load
-charts/           the figure of each view, and its caption: definition, settings, source and citation
+figures/           the figure of each view, and its caption: definition, settings, source and citation
 second/            the same files for the second checkpoint, if there is one
 {files}{figures}
 {views}
@@ -125,7 +125,7 @@ def everything(service: AnalysisService, key: str, given: QueryTexts) -> bytes:
         if (vectors := service.checkpoints.vectors.of(name)) is not None:
             archive.writestr(VECTORS, vectors[1])
         counted = {"arrays": _arrays(archive), "prefix": service.subject(key).grid.prefix}
-        figures = "".join(f"{one}\n" for one in archive.namelist() if one.startswith("charts/"))
+        figures = "".join(f"{one}\n" for one in archive.namelist() if one.startswith("figures/"))
         each = [(f"{view.slug}-{file.name}", file.label) for view in VIEWS for file in view.files]
         files = "".join(f"{one:<27}{label}\n" for one, label in each)
         told_of = [(view.title, left_out.get(view.slug) or view.words.what) for view in VIEWS]
@@ -196,8 +196,8 @@ def _write(
         archive.writestr(f"{folder}numbers/{view.slug}.npz", numbers, zipfile.ZIP_STORED)
         if view.printable:
             made = prints.figure(service, source, view.slug, asked[view.slug])
-            archive.writestr(f"{folder}charts/{made.name}.svg", made.svg())
-            archive.writestr(f"{folder}charts/{made.name}.txt", made.caption)
+            archive.writestr(f"{folder}figures/{made.name}.svg", made.svg())
+            archive.writestr(f"{folder}figures/{made.name}.txt", made.caption)
         for file in view.files:
             data = service.file(source, view.slug, file.name, asked[view.slug])
             archive.writestr(f"{folder}{view.slug}-{file.name}", data)
