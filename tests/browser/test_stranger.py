@@ -153,7 +153,9 @@ def test_they_have_links_prints_a_film_numbers_and_a_place_in_the_zip(open_page,
             ]
             caption = archive.read(captions[0]).decode()
             assert view.words.source in caption and "Dosovitskiy" not in caption
-            assert any(one.startswith(f"figures/vitviz-{view.slug}") and one.endswith(".svg") for one in names)
+            assert any(
+                one.startswith(f"figures/vitviz-{view.slug}") and one.endswith(".svg") for one in names
+            )
         with np.load(io.BytesIO(archive.read("numbers/weighted.npz"))) as file:
             np.testing.assert_allclose(file["weighted"][2, 1].ravel(), lengths[106, 2, 1], rtol=1e-4)
         with np.load(io.BytesIO(archive.read("numbers/entropies.npz"))) as file:

@@ -329,7 +329,7 @@ class AnalysisService:
         try:
             with self.work.computing(inspector, run.size), progress.to(tell):
                 picture = self.pictures.opened(run.picture, run.strokes)
-                return inspector.trace(picture, run.size, **({"ablation": run.without} if run.without else {}))
+                return inspector.trace(picture, run.size, run.without or None)
         finally:
             tell(0, 0)
 
