@@ -14,6 +14,7 @@ cached view, and how memory grew. Loopback only.
 from __future__ import annotations
 
 import argparse
+import base64
 import io
 import itertools
 import json
@@ -153,7 +154,17 @@ def kinds(function: int) -> dict[str, Callable[[Visitor, int], object]]:
         with httpx.Client(base_url=visitor.http.base_url, timeout=600, verify=False) as nobody:
             nobody.post("gradio_api/run/predict", json={"data": ["rocket", f"vitviz-tiny@{10 * number}", 5]})
 
+    def live(visitor: Visitor, number: int, views: list[str]) -> None:
+        file = io.BytesIO()
+        noise = np.random.default_rng(number).integers(0, 255, (112, 112, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(file, "JPEG")
+        question = {"frame": base64.b64encode(file.getvalue()).decode(), "views": views}
+        visitor.http.post(f"gradio_api/vitviz/{visitor.key}/live", json=question).raise_for_status()
+
+    names = ["rollout"] * 200_000
     return {
+        "camera": lambda one, n: live(one, n, ["rollout", "explorer"]),
+        "camera, 200,000 views named": lambda one, n: live(one, n, names),
         "trial": trial,
         "film": lambda one, n: one.view(f"rollout/film.mp4?film.over=layers&discard=0.{n % 100:02}"),
         "GIF": lambda one, n: one.view(f"patches/film.gif?film.width=1280&film.seconds=0.{n % 9 + 1}"),
@@ -255,12 +266,13 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--one", type=int, metavar="COUNT", help="parallel requests of one visitor")
     parser.add_argument("--each", action="store_true", help="each kind of them alone, too")
+    parser.add_argument("--only", metavar="KIND", help="this kind of them alone")
     given = parser.parse_args()
     server, chance = Server(), random.Random(0)
     try:
         if given.one:
             names = list(kinds(function := upload_function(server.url)))
-            for asked in [names, *([name] for name in names if given.each)]:
+            for asked in [[given.only]] if given.only else [names, *([name] for name in names if given.each)]:
                 one_visitor(server, given.one, asked, function)
             return
         function, out = upload_function(server.url), {}
