@@ -142,6 +142,7 @@ class Window:
     """
 
     MOST = 20  # entries of a history that the next test still has room in
+    open: list[Window] = []  # of the current test
 
     def __init__(self, browser, first: bool = False, **options):
         self.context = browser.new_context(accept_downloads=True, **options)
@@ -150,6 +151,9 @@ class Window:
         if not first:
             self.context.add_init_script("try { localStorage.setItem('vitviz-welcomed', '1') } catch {}")
         self.page = self.context.new_page()
+        self.console: list[str] = []
+        self.page.on("console", lambda message: self.console.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.console.append(f"uncaught: {error}"))
         self._heard: list[tuple] = []
         self.page.on = self._on
 
@@ -165,11 +169,34 @@ class Window:
         for event, listener in self._heard:
             page.remove_listener(event, listener)
         self._heard.clear()
+        self.console.clear()
         page.unroute_all(behavior="ignoreErrors")
         page.mouse.move(0, 0)
         page.goto("about:blank")
         self.context.clear_cookies()
         return True
+
+
+FAILURES = ROOT / "test-failures"  # screenshots of failed tests
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Save a screenshot of each open page of a failed test, and report its path, URL and console."""
+    report = yield
+    if report.when != "call" or not report.failed:
+        return report
+    for number, window in enumerate(Window.open):
+        path = FAILURES / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', item.nodeid)}-{number}.png"
+        told = [f"url: {window.page.url}", *window.console]
+        try:
+            FAILURES.mkdir(exist_ok=True)
+            window.page.screenshot(path=path, timeout=5_000)
+            told.insert(0, f"screenshot: {path}")
+        except Exception as error:  # the page is closed or hangs: the test's own failure matters
+            told.insert(0, f"no screenshot: {error}")
+        report.sections.append((f"page {number}", "\n".join(told)))
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -200,6 +227,7 @@ def open_page(browser, server, windows):
         usual = not (first or options)
         window = windows.pop() if usual and windows else Window(browser, first, **options)
         opened.append((window, usual))
+        Window.open.append(window)
         page = window.page
         page.set_viewport_size({"width": width, "height": height})
         if "color_scheme" not in options:
@@ -228,6 +256,7 @@ def open_page(browser, server, windows):
         return page
 
     yield open_
+    Window.open.clear()
     errors += [fault for download in taken for fault in nothing.taken_home(download)]
     for window, usual in opened:
         if usual and not windows and window.left():
