@@ -3,10 +3,15 @@ declare module '*/colormaps.js' {
   const encoded: Record<string, string>;
   export default encoded;
 }
+declare module '*/plotly_address.js' {
+  const address: string;
+  export default address;
+}
 declare module '*/views.js' {
   const names: string[];
   export default names;
 }
 interface Window {
+  Plotly: any;
   vitviz: { views: Set<any>; memory: Record<string, any> };
 }

@@ -29,7 +29,8 @@ from vitviz.server.services.work import WorkQueue
 from vitviz.traces import cancellation
 
 STATIC = {  # what computes nothing
-    "card.jpg", "modules/{version}/{path:path}", "{key}/progress", "{key}/{view}/film.progress",
+    "card.jpg", "modules/{version}/{path:path}", "plotly/{version}/plotly.min.js", "{key}/progress",
+    "{key}/{view}/film.progress",
 }  # fmt: skip
 GIVEN = {"view": "rollout", "name": "map", "which": "input", "version": "1", "path:path": "frontend/mount.js"}
 

@@ -138,6 +138,7 @@ def cell_of(
 def _page(slug: str, data: dict[str, Any], language: str) -> str:
     """Return the HTML document. Every < of the data is escaped, so that no data can close the script."""
     sources = {**scripts.files(".js"), **scripts.generated()}
+    sources["frontend/plotly_address.js"] = "export default '';"  # the document makes no requests
     spoken = f"server/i18n/{language}.js"
     sources[spoken] = f"export default {json.dumps(texts(language), ensure_ascii=False)};"
     paths = ("frontend/standalone_html.js", scripts.script_of(slug))

@@ -1,11 +1,13 @@
 """Source text of the scripts that draw views, and the JSON that they receive about model, image and view.
 
-Two modules are generated here, because colour maps are computed and the list of views is in Python. The page
+Three modules are generated here: colour maps are computed, and the list of views and Plotly's version are
+known in Python. The page
 serves the scripts; a notebook cell embeds them.
 """
 
 import base64
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +34,11 @@ def files(ending: str, folders: tuple[str, ...] = ROOMS) -> dict[str, str]:
 
 
 def generated() -> dict[str, str]:
-    """Return the text of the generated modules, by path: colour maps and list of views."""
+    """Return the text of the generated modules, by path: colour maps, list of views, address of plotly.js."""
     colours = {name: base64.b64encode(table.tobytes()).decode() for name, table in TABLES.items()}
     return {
         "frontend/colormaps.js": f"export default {json.dumps(colours)};\n",
+        "frontend/plotly_address.js": f"export default 'plotly/{version('plotly')}/plotly.min.js';\n",
         "frontend/views.js": f"export default {json.dumps([view.slug for view in VIEWS])};\n",
     }
 

@@ -4,9 +4,11 @@ The address holds a hash of all modules, so that a browser can cache them indefi
 versions. The text module of each language is generated here from the catalogues of all packages.
 """
 
+import gzip
 import hashlib
 import json
 from functools import cache
+from importlib.resources import files
 
 from vitviz.errors import Unknown, quoted
 from vitviz.server import i18n
@@ -29,6 +31,12 @@ def base() -> str:
     """Return the modules' base address, relative to the page."""
     whole = json.dumps(sorted(_sources().items())).encode()
     return f"gradio_api/vitviz/modules/{hashlib.blake2b(whole, digest_size=8).hexdigest()}/"
+
+
+@cache
+def plotly() -> bytes:
+    """Return the plotly.js of the installed package `plotly`, gzipped: 1.5 MB instead of 4.8."""
+    return gzip.compress((files("plotly") / "package_data" / "plotly.min.js").read_bytes())
 
 
 def loading(*paths: str, then: str) -> str:

@@ -40,6 +40,7 @@ from vitviz.views import VIEWS, Needs
 
 CARD = Path(__file__).with_name("card.jpg")  # the preview of a shared link
 KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
+FOREVER = "public, max-age=31536000, immutable"  # for an address that contains a version
 PASSING = {"Cache-Control": "no-store"}  # for camera frames
 AT_ONCE = 1_000_000  # bytes sent without a thread
 BASE = "/gradio_api/vitviz"
@@ -102,6 +103,10 @@ def routes(service: AnalysisService) -> list[APIRoute]:
     def module(given: dict, version: str, path: str) -> Response:
         return Response(modules.source(path), media_type="text/javascript", headers=KEPT)
 
+    def plotly(given: dict, version: str) -> Response:
+        headers = {"Cache-Control": FOREVER, "Content-Encoding": "gzip"}
+        return Response(modules.plotly(), media_type="text/javascript", headers=headers)
+
     def card(given: dict) -> Response:
         return Response(CARD.read_bytes(), media_type="image/jpeg", headers=KEPT)
 
@@ -116,6 +121,7 @@ def routes(service: AnalysisService) -> list[APIRoute]:
     return [
         _route("card.jpg", card, STATIC),
         _route("modules/{version}/{path:path}", module, STATIC),
+        _route("plotly/{version}/plotly.min.js", plotly, STATIC),
         _route("{key}/progress", far, STATIC),
         _route("{key}/{view}/film.progress", film_progress, STATIC),
         _route("{key}/picture/{which}", picture, turn),
