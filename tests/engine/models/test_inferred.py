@@ -58,10 +58,8 @@ def test_a_width_that_64_does_not_divide_is_asked_about_with_what_is_possible(wi
     assert f"{heads[0]} of {width // heads[0]} dimensions were assumed" in loaded.checkpoint.note
 
 
-@pytest.mark.parametrize("architecture", ["beit_base_patch16_224", "resnet18"])
-def test_tensors_that_are_no_vit_ask_for_the_architecture(architecture, tmp_path):
-    args = {"depth": 1} if "beit" in architecture else {}
-    path = saved(timm.create_model(architecture, **args), tmp_path / "weights.safetensors")
+def test_tensors_that_are_no_vit_ask_for_the_architecture(tmp_path):
+    path = saved(timm.create_model("beit_base_patch16_224", depth=1), tmp_path / "weights.safetensors")
     with pytest.raises(CheckpointError, match="architecture"):
         load(find(str(path)))
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from vitviz.engine.checkpoint import Assumption, Checkpoint
 from vitviz.engine.formats import contrastive, google
+from vitviz.engine.formats.foreign import described
 from vitviz.engine.formats.mapping import NameMap, mapping_beside, mapping_file, to_toml
 from vitviz.engine.formats.overrides import Overrides
 from vitviz.engine.hub.files import CheckpointFiles
@@ -328,10 +329,13 @@ def in_timms_names(
             found.mapping.given, (f"{told} Save it as {path} to keep it.",), (Assumption("mapping"),)
         )
         return found.mapping.translated(tensors, name), own
+    if kind := described(tensors):
+        raise CheckpointError(f"{name} {kind}")
     if not any(".attn." in ours for ours in (*found.mapping.names.values(), *found.mapping.stack)):
         return tensors, MappedModel()  # not like a ViT; the next reader reports that
     raise CheckpointError(
-        f"{name} names its tensors in its own way, and shapes leave more than one possibility for"
-        f" {', '.join((*found.open, *found.missing)[:4])}. Say which in {path} beside it, or name its"
-        f" architecture where it is one of timm's; this much could be told:\n{to_toml(found.mapping)}"
+        f"{name} holds a Vision Transformer under names of its own, and their shapes leave more than one"
+        f" possibility for {', '.join((*found.open, *found.missing)[:4])}. Load the file into your own class"
+        " and pass that model to vitviz.Inspector.of, or name timm's architecture (architecture='vit_…'). Or"
+        f" write {path} beside it (docs/own-models.md); this much could be told:\n{to_toml(found.mapping)}"
     )

@@ -16,7 +16,7 @@ from vitviz.traces.localized_text import fill
 from vitviz.traces.unicode import parse_json
 
 INDICES = (".safetensors.index.json", ".bin.index.json")  # indices of sharded weights
-SUFFIXES = (".safetensors", ".pth", ".pth.tar", ".pt", ".bin", ".npz", *INDICES)
+SUFFIXES = (".safetensors", ".pth", ".pth.tar", ".pt", ".bin", ".ckpt", ".npz", *INDICES)
 # In order of preference of timm and transformers.
 HUB_FILES = (
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",

@@ -23,6 +23,7 @@ import timm
 import torch
 from torch import Tensor
 
+from vitviz.engine.formats.foreign import described
 from vitviz.errors import CheckpointError
 
 # Width -> heads of published ViTs without 64 dimensions per head: so400m (SigLIP), H (paper, table 1),
@@ -38,8 +39,8 @@ _SIZES = {
     (1280, 32, 16): "huge",
 }  # fmt: skip
 _HOW_TO_TELL = (
-    "Name the architecture (architecture='vit_…'), put the file into a folder with timm's config.json, or lay"
-    " a mapping of its tensors' names (.toml, see docs/own-models.md) beside it."
+    "Name timm's architecture (architecture='vit_…'), or load the file into your own class and pass that"
+    " model to vitviz.Inspector.of (docs/own-models.md)."
 )
 
 
@@ -55,10 +56,11 @@ def architecture_of(
     numbers = (found[1] for key in tensors if (found := re.match(r"blocks\.(\d+)\.", key)))
     depth = 1 + max(map(int, numbers), default=-1)
     if patches is None or patches.ndim != 4 or not depth or "blocks.0.attn.qkv.weight" not in tensors:
+        if kind := described(tensors):
+            raise CheckpointError(f"{name} {kind}")
         first = ", ".join(list(tensors)[:3])
         raise CheckpointError(
-            f"{name} does not tell which architecture it belongs to: it is not a plain ViT in timm's layout "
-            f"(it begins with {first}). {_HOW_TO_TELL}"
+            f"{name} is not a plain ViT under timm's names (it begins with {first}). {_HOW_TO_TELL}"
         )
     width, channels, *patch = patches.shape
     heads, notes = _heads(tensors, width) if heads is None else (heads, [])

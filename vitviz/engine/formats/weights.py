@@ -2,9 +2,11 @@
 
 Safetensors and NumPy archives contain only numbers. A .pth file is a pickle, which can run any program when
 opened. Torch's restricted reader accepts tensors and plain containers. argparse.Namespace is also allowed,
-because the files of DeiT and MAE store their training options in one; it holds only data. Before unpickling,
-the pickle's opcodes are scanned without execution: every import must be on the list of what weights need.
-torch's own list is longer and includes `bytearray`, with which a pickle of forty bytes can request gigabytes.
+because the files of DeiT and MAE store their training options in one; it holds only data. What else training
+scripts commonly save beside weights (NumPy scalars, paths, loss functions, the containers of Lightning and
+OmegaConf) is never imported: an object without content stands in for each. Before unpickling, the pickle's
+opcodes are scanned without execution: every import must be on one of these lists. torch's own list is longer
+and includes `bytearray`, with which a pickle of forty bytes can request gigabytes.
 
 Files are not memory-mapped: if a mapped file is overwritten, a bus error ends the whole process. Requested
 sizes are checked before allocation. The safetensors library also checks a header, but it neither refuses an
@@ -34,6 +36,7 @@ from torch import Tensor
 from vitviz.engine.forks import lock_of
 from vitviz.engine.formats import limits
 from vitviz.engine.formats.folder import is_index, refusing, shards
+from vitviz.engine.formats.mapping import mapping_file
 from vitviz.engine.memory import is_shortage
 from vitviz.errors import CheckpointError, OutOfMemory, first_line, quoted
 
@@ -120,6 +123,7 @@ def _require_honest(path: Path) -> None:
 
 
 _UNPICKLING = lock_of(sys.modules[__name__], "_UNPICKLING")  # torch's list of safe globals is process-wide
+_LIGHTNING = "pytorch-lightning_version"  # a key of every checkpoint of Lightning
 _INSTRUCTIONS = 500_000  # about 25 per tensor are usual
 _STREAMS = 5  # pickles before the data in a file of torch's legacy format
 _NEEDED = re.compile(
@@ -131,6 +135,31 @@ _NEEDED = re.compile(
     r"|torch\.(b?float\d+\w*|double|half|u?int\d+|long|short|bool|complex\d+|strided)"
     r"|argparse\.Namespace|_codecs\.encode|(builtins|__builtin__)\.(set|complex)"
 )
+# Training options beside weights. Mappings are read as dict; of the others nothing is kept.
+_MAPPINGS = re.compile(
+    r"collections\.defaultdict|((pytorch_)?lightning|lightning_fabric)\.(\w+\.)*AttributeDict"
+)
+_OPTIONS = re.compile(
+    rf"{_MAPPINGS.pattern}|numpy\.(_?core\.multiarray\.(scalar|_reconstruct)|ndarray|dtype|dtypes\.\w+)"
+    r"|((pytorch_)?lightning|lightning_fabric|omegaconf)\.[\w.]+|pathlib\.\w*Path|typing\.Any"
+    r"|torch\.nn\.(modules\.\w+|functional)\.\w+|(builtins|__builtin__)\.(dict|list|int|float|str|bool)"
+)
+
+
+class _Option:
+    """Stand-in for an object beside the weights; nothing of its class is imported."""
+
+    def __init__(self, *_: object):
+        pass
+
+    def __setstate__(self, _: object) -> None:
+        pass
+
+
+def _mapping(*_: object) -> dict[Any, Any]:
+    return {}
+
+
 # Globals that torch permits, but supported weights do not need.
 _OTHER_KINDS = {
     r"torch\.per_(tensor|channel)_(affine|symmetric)": "quantised tensors",
@@ -149,9 +178,12 @@ def _unpickled(path: Path) -> Any:
 
     Raises CheckpointError, without running anything, if the pickle imports more than weights need.
     """
-    _require_harmless(path)
+    options = _require_harmless(path)
+    stand_ins = [(_mapping if _MAPPINGS.fullmatch(one) else _Option, one) for one in options]
+    # torch looks names of Python 2 up under their names in Python 3
+    stand_ins = [(one, name.replace("__builtin__.", "builtins.")) for one, name in stand_ins]
     try:
-        with _UNPICKLING, torch.serialization.safe_globals([argparse.Namespace]):
+        with _UNPICKLING, torch.serialization.safe_globals([argparse.Namespace, *stand_ins]):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=False)
     except pickle.UnpicklingError as error:
         if not re.search(r"Unsupported (global|class|operand)|GLOBAL", str(error)):
@@ -159,7 +191,8 @@ def _unpickled(path: Path) -> Any:
         raise _code(path, []) from error
 
 
-def _require_harmless(path: Path) -> None:
+def _require_harmless(path: Path) -> list[str]:
+    """Return the imports of a pickle that need a stand-in; raise CheckpointError for any that is unknown."""
     with path.open("rb") as file:
         zipped = file.read(4) == b"PK\x03\x04"
         file.seek(0)
@@ -171,18 +204,24 @@ def _require_harmless(path: Path) -> None:
                 pickles = [entry for entry in archive.infolist() if entry.filename.endswith(".pkl")]
                 if any(entry.file_size > limits.HEADER for entry in pickles):
                     raise _too_long(path)
-                wanted = {one for entry in pickles for one in _imports(archive.open(entry), path)}
-    foreign = sorted(one for one in wanted if not _NEEDED.fullmatch(one))
-    code = [one for one in foreign if not any(re.fullmatch(names, one) for names in _OTHER_KINDS)]
+                wanted = [one for entry in pickles for one in _imports(archive.open(entry), path)]
+    options = [one for one in dict.fromkeys(wanted) if _OPTIONS.fullmatch(one) and not _NEEDED.fullmatch(one)]
+    foreign = [one for one in dict.fromkeys(wanted) if not _NEEDED.fullmatch(one) and one not in options]
+    code = [
+        one
+        for one in foreign
+        if one != _LIGHTNING and not any(re.fullmatch(names, one) for names in _OTHER_KINDS)
+    ]
     if code:
-        raise _code(path, code)
-    if foreign:
+        raise _code(path, code, _LIGHTNING in foreign, any("torch.nn.modules." in one for one in wanted))
+    if foreign := [one for one in foreign if one != _LIGHTNING]:
         found = {kind for names, kind in _OTHER_KINDS.items() for one in foreign if re.fullmatch(names, one)}
         kinds = " and ".join(sorted(found))
         raise CheckpointError(
             f"{path.name} was not opened: it asks for {kinds} where dense tensors of numbers were expected. "
             "Save tensor.to_dense() or tensor.dequantize(), best as .safetensors."
         )
+    return options
 
 
 def _imports_of_streams(file: IO[bytes], path: Path) -> set[str]:
@@ -206,6 +245,8 @@ def _imports(file: IO[bytes], path: Path) -> Iterator[str]:
             yield str(argument).replace(" ", ".", 1)
         elif code.name in ("STACK_GLOBAL", "EXT1", "EXT2", "EXT4"):
             yield "of its own"
+        elif argument == _LIGHTNING:
+            yield _LIGHTNING
     if next(counted, None) is not None:
         raise _too_long(path)
 
@@ -218,11 +259,20 @@ def _too_long(path: Path) -> CheckpointError:
     )
 
 
-def _code(path: Path, wanted: list[str]) -> CheckpointError:
+def _code(path: Path, wanted: list[str], lightning: bool = False, modules: bool = False) -> CheckpointError:
+    named = ", ".join(wanted[:3]) or "of its own"
+    if lightning:
+        what = (
+            f"a Lightning checkpoint with objects of your own code ({named}), and reading them would run code"
+        )
+    elif modules:
+        what = f"a whole pickled model rather than its weights ({named}), and reading it would run code"
+    else:
+        what = f"a pickle that asks to run code ({named})"
     return CheckpointError(
-        f"{path.name} was not opened: it is a pickle that asks to run code"
-        f" ({', '.join(wanted[:3]) or 'of its own'}), and nothing of it has been run. Where you trust its"
-        " author, save its weights alone, best as .safetensors: save_file(model.state_dict(), path)."
+        f"{path.name} was not opened: it is {what}. Nothing of it has been run. Where you trust its author,"
+        " open it in Python and save its weights alone, best as .safetensors: save_file(model.state_dict(),"
+        " path)."
     )
 
 
@@ -230,12 +280,22 @@ def _code(path: Path, wanted: list[str]) -> CheckpointError:
 # PyTorch's tutorials use `model_state_dict`, many scripts for CIFAR use `net`.
 _WRAPPERS = (
     "state_dict_ema", "model_ema", "ema_state_dict", "ema_model", "ema", "state_dict", "model_state_dict",
-    "model", "net", "teacher", "student",
+    "model", "net", "teacher", "student", "base_encoder",
 )  # fmt: skip
 _NESTED = 8  # deepest nesting of wrappers
 _COMPILED = re.compile(r"^((_orig_mod|module)\.)+")
-# Parts for training only: MAE's decoder, BEiT's visual-token head, projection heads of DINO and iBOT.
-_TRAINING_ONLY = re.compile(r"^(decoder(_\w+)?(?=\.|$)|lm_head(?=\.)|(dino_|ibot_)?head\.(mlp|last_layer)\b)")
+# Parts for training only: MAE's decoder, BEiT's visual-token head, projection heads of DINO and iBOT, iBOT's
+# mask token, losses and metrics that Lightning saves as modules.
+_TRAINING_ONLY = re.compile(
+    r"^(decoder(_\w+)?(?=\.|$)|lm_head(?=\.)|(dino_|ibot_)?head\.(mlp|last_layer2?)\b|masked_embed$"
+    r"|(criterion|loss|\w+_(loss|acc(uracy)?|metrics?)|loss_\w+|metrics?)(?=\.))"
+)
+_LAYER = re.compile(
+    r"((?:.*\.)?)blocks\.(?:\d+\.)?0\.norm1\.weight"
+)  # begins with what wraps a model of timm's
+_OF_TRAINING = ("decoder.", "predictor.")  # what else has layers
+_CHUNKED = re.compile(r"^blocks\.\d+\.(?=\d+\.)")  # DINOv2 trained with FSDP: blocks.CHUNK.LAYER.…
+_MOCO = re.compile(r"(^|\.)(base|momentum)_encoder$")  # sets of MoCo v3, whose `head` is its projection
 
 
 class Read(NamedTuple):
@@ -266,7 +326,7 @@ def read(path: Path, chosen: str | None = None) -> Read:
         notes.append("The averaged (EMA) weights of the file are shown.")
     elif re.search(r"(^|[._])teacher$", name):
         notes.append("The teacher's weights of the file are shown.")
-    return Read(_plain(found, path, notes), notes, (name, *others))
+    return Read(_plain(found, path, notes, name), notes, (name, *others))
 
 
 def _sets(
@@ -323,7 +383,20 @@ def _alike(one: Mapping, other: Mapping) -> bool:
     return 2 * len(shapes[0] & shapes[1]) > min(map(len, shapes))
 
 
+# First bytes of files that are often saved in place of weights.
+_MISTAKEN = {
+    rb"version https://git-lfs": "a Git LFS pointer, three lines of text in place of the weights. Run"
+    " `git lfs pull` in its folder, or download the file itself",
+    rb"\s*<(!doctype|html)": "a web page, not weights. Use the download link of that page",
+}
+
+
 def _content(path: Path) -> Any:
+    with path.open("rb") as file:
+        beginning = file.read(64)
+    for pattern, what in _MISTAKEN.items():
+        if re.match(pattern, beginning, re.IGNORECASE):
+            raise CheckpointError(f"{path.name} is {what}.")
     try:
         if path.suffix == ".safetensors":
             require_whole(path)
@@ -413,8 +486,8 @@ def _kind(tensor: Tensor) -> str:
     return "quantised" if tensor.is_quantized else "meta" if tensor.is_meta else ""
 
 
-def _plain(found: Any, path: Path, notes: list[str]) -> dict[str, Tensor]:
-    """Return the tensors without prefixes and training-only parts, in float32."""
+def _plain(found: Any, path: Path, notes: list[str], name: str) -> dict[str, Tensor]:
+    """Return the tensors of the set `name` without prefixes and training-only parts, in float32."""
     named = isinstance(found, Mapping) and all(isinstance(value, Tensor) for value in found.values())
     if not named or not found:
         raise CheckpointError(
@@ -422,12 +495,19 @@ def _plain(found: Any, path: Path, notes: list[str]) -> dict[str, Tensor]:
             " as .safetensors."
         )
     _require_plain(found, path)
-    named = {_COMPILED.sub("", name): value for name, value in found.items()}
-    for prefix, where in (("backbone.", any), ("model.", all)):  # Lightning's prefixes for a module's model
-        if where(name.startswith(prefix) for name in named):
-            named = {name.removeprefix(prefix): value for name, value in named.items()}
-    left_out = sorted({match[0] for name in named if (match := _TRAINING_ONLY.match(name))})
-    if left_out:
-        notes.append(f"Parts that only training needs were left out: {', '.join(left_out)}.")
-        named = {name: value for name, value in named.items() if not _TRAINING_ONLY.match(name)}
-    return {name: value.float() if value.is_floating_point() else value for name, value in named.items()}
+    named = {_COMPILED.sub("", one): value for one, value in found.items()}
+    wraps = {match[1] for one in named if (match := _LAYER.fullmatch(one))}
+    wraps = {one for one in wraps if not one.startswith("visual.") and not one.endswith(_OF_TRAINING)}
+    usual = [("backbone.", any), ("model.", all)]  # Lightning's; a mapping may name all others
+    found_one = len(wraps) == 1 and not mapping_file(path).is_file()
+    for prefix, where in [(wraps.pop(), any)] if found_one else usual:
+        if where(one.startswith(prefix) for one in named):
+            named = {one.removeprefix(prefix): value for one, value in named.items()}
+    if all(_CHUNKED.match(one) for one in named if one.startswith("blocks.")):
+        named = {_CHUNKED.sub("blocks.", one): value for one, value in named.items()}
+    pattern = _TRAINING_ONLY.pattern + r"|^head(?=\.)" * bool(_MOCO.search(name))
+    parts = {one: match[0] for one in named if (match := re.match(pattern, one))}
+    if parts:
+        notes.append(f"Parts that only training needs were left out: {', '.join(sorted({*parts.values()}))}.")
+        named = {one: value for one, value in named.items() if one not in parts}
+    return {one: value.float() if value.is_floating_point() else value for one, value in named.items()}
