@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.server.test_words import LANGUAGES, kept, said_in
+from tests.translations import LANGUAGES, kept, said_in
 from vitviz.server import i18n
 from vitviz.server.api import modules
 
