@@ -19,6 +19,7 @@ import pytest
 from PIL import Image, ImageStat
 
 from tests.browser import nothing
+from vitviz.traces import samples
 from vitviz.views import ELSE, GROUPS
 
 ROOT = Path(__file__).parents[2]
@@ -329,7 +330,12 @@ def pick(page, name: str):
 
 def sample(page, number: int):
     """Chooses one of the sample photographs, counted from 0."""
-    page.locator("#vitviz-samples button.thumbnail-item").nth(number).click()
+    name = samples.samples()[number].name
+    thumb = page.locator(f"#vitviz-samples [data-name={name}]")
+    page.locator("#vitviz-samples .thumbnail-item").first.wait_for(state="attached")
+    if not thumb.count():
+        page.locator(".vv-more-samples").click()
+    thumb.click()
 
 
 def give_a_set(page, files: list) -> None:

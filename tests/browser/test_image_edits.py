@@ -5,7 +5,7 @@ is the same to the bit.
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import open_tab, ready
+from tests.browser.conftest import open_tab, ready, sample
 from tests.browser.test_navigation_history import kept
 from tests.browser.test_upload_preview import SIZES
 
@@ -202,7 +202,7 @@ def test_a_photograph_of_ones_own_is_painted_again_after_a_reload_and_another_on
     strokes(page, "strokes.startsWith('brush.mean_')")
     expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
     assert seen(page) == painted
-    page.locator("#vitviz-samples button.thumbnail-item").nth(1).click()
+    sample(page, 1)
     kept(page, "moment.sample && !moment.strokes")
 
 

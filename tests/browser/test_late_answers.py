@@ -85,7 +85,7 @@ def test_an_experiment_of_another_picture_is_not_shown(open_page):
         arg=coffee,
     )
     held.wait()
-    page.locator("#vitviz-samples button", has=page.get_by_alt_text("espresso")).click()
+    sample(page, 1)
     page.wait_for_function(
         "(key) => document.querySelector('#vitviz-tour [data-ready]').dataset.ready.startsWith(key)",
         arg=coffee,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import ready, walked
+from tests.browser.conftest import ready, sample, walked
 from vitviz.views import VIEWS
 
 ALIKE = "vitviz-tiny@0"
@@ -141,11 +141,9 @@ def test_the_keyboard_goes_through_the_tabs_and_skips_to_them(open_page):
 
 def test_samples_have_names_and_typing_replaces_the_checkpoints_name(open_page):
     page = open_page()
-    names = [
-        button.get_attribute("aria-label")
-        for button in page.locator("#vitviz-samples button.thumbnail-item").all()
-    ]
-    assert {"cat", "astronaut"} <= set(names) and not any(name.startswith("Thumbnail") for name in names)
+    page.locator(".vv-more-samples").click()
+    for name in ("espresso", "cat", "astronaut", "rocket"):
+        expect(page.locator("#vitviz-samples").get_by_role("button", name=name, exact=True)).to_be_visible()
     page.locator("#vitviz-picker input").click()
     page.keyboard.type("vit")
     expect(page.locator("#vitviz-picker input")).to_have_value("vit")
@@ -188,7 +186,7 @@ def test_layers_mean_the_same_depth_of_a_deeper_model(open_page):
 
 def test_the_first_pass_is_told_as_such(open_page):
     page = open_page()
-    summary = page.locator("#vitviz-facts summary")
+    summary = page.locator("#vitviz-facts .vv-cost summary")
     expect(summary).to_contain_text(" ms on CPU")
-    page.locator("#vitviz-samples button.thumbnail-item").nth(2).click()
+    sample(page, 2)
     expect(summary).not_to_contain_text("first pass")

@@ -6,7 +6,6 @@ import os
 import re
 import socket
 
-import httpx
 import pytest
 
 from tests.browser.conftest import ROOT
@@ -151,7 +150,6 @@ def test_what_uploads_take_on_the_disk_is_bounded(http, folder):
     def held() -> int:
         return sum(file.stat().st_size for file in folder.glob("sent/*/uploads/**/*") if file.is_file())
 
-    samples = http.get("config").text.count("/gradio_api/file=")
     for number in range(12):
         assert (
             http.post(
@@ -163,16 +161,6 @@ def test_what_uploads_take_on_the_disk_is_bounded(http, folder):
     assert held() < 60_000_000, "40 MB are allowed, and the one that arrives"
     too_much = [("files", (f"{number}.bin", os.urandom(4_000_000))) for number in range(3)]
     assert http.post("gradio_api/upload", files=too_much).status_code == 413, "a quarter at once"
-    config = http.get("config").json()
-    urls = [
-        one["image"]["url"]
-        for part in config["components"]
-        if part["props"].get("elem_id") == "vitviz-samples"
-        for one in part["props"]["value"]
-    ]
-    assert samples and urls and all(httpx.get(url).status_code == 200 for url in urls), (
-        "the page's own pictures stay"
-    )
 
 
 def test_an_upload_that_is_no_form_is_a_sentence(http):

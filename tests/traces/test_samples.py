@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import skimage.data
 
+import vitviz
 from vitviz.errors import ImageError
-from vitviz.traces.samples import sample_image, samples
+from vitviz.traces.samples import FEATURED, sample_image, samples
 
 SIZES = {"chelsea": (451, 300), "coffee": (600, 400), "astronaut": (512, 512), "rocket": (640, 427)}
 
@@ -32,6 +33,19 @@ def test_credits_are_those_of_scikit_images_documentation(sample):
 def test_samples_need_no_network(monkeypatch):
     monkeypatch.setattr("socket.socket.connect", lambda *args: pytest.fail("connected"))
     assert all(sample_image(sample.name).width > 400 for sample in samples())
+
+
+def test_the_page_features_a_sample_that_the_shipped_model_names_right_and_a_known_mistake():
+    model, wrong = vitviz.load("vitviz-tiny", device="cpu"), set()
+    for sample in samples():
+        trace = model.trace(sample_image(sample.name))
+        fitting = sample.truth(trace.labels)
+        if fitting and trace.prediction not in fitting:
+            wrong.add(sample.name)
+        if sample.name == FEATURED[0]:
+            assert trace.logits.softmax(-1)[fitting].sum() >= 0.6
+    assert wrong == {sample.name for sample in samples() if "vitviz-tiny" in sample.mistaken_by}
+    assert FEATURED[0] not in wrong and FEATURED[1] in wrong
 
 
 def test_an_unknown_sample_is_named():

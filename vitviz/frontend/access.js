@@ -31,20 +31,6 @@ function tabs() {
   };
 }
 
-/**
- * Labels each sample's button with the image's description in the page's language; Gradio's label is
- * "Thumbnail 1 of 4".
- */
-function samples() {
-  for (const button of seekAll('#vitviz-samples .thumbnail-item')) {
-    const caption = button.querySelector('.caption-label');
-    const name = t(caption?.textContent.trim() ?? '');
-    if (!name || button.getAttribute('aria-label') === name) continue;
-    button.setAttribute('aria-label', name);
-    caption.textContent = name;
-  }
-}
-
 /** Makes an open fold scrollable from the keyboard; Escape and a click outside close it. */
 function folds() {
   const opened = () => seekAll('.vitviz-fold > button.open');
@@ -85,14 +71,8 @@ export function access() {
     setTimeout(() => document.activeElement === document.body && next?.focus({ preventScroll: true }), 100);
   });
   const rove = tabs();
-  const tidy = () => {
-    rove();
-    samples();
-  };
-  const attributeFilter = ['aria-selected', 'aria-label'];
-  const options = { subtree: true, childList: true, attributes: true, attributeFilter };
-  const [views, photographs] = ['vitviz-tabs', 'vitviz-samples'].map((id) => document.getElementById(id));
-  for (const node of [views?.querySelector('.tab-wrapper') ?? views, photographs])
-    if (node) new MutationObserver(tidy).observe(node, options);
-  tidy();
+  const views = document.getElementById('vitviz-tabs');
+  const options = { subtree: true, childList: true, attributes: true, attributeFilter: ['aria-selected'] };
+  if (views) new MutationObserver(rove).observe(views.querySelector('.tab-wrapper') ?? views, options);
+  rove();
 }

@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sample:
-    """A photograph in skimage.data, its subject (`shows`), and the ImageNet `classes` that fit it."""
+    """A photograph in skimage.data, its subject (`shows`), and the ImageNet `classes` that fit it.
+
+    `mistaken_by` names the shipped checkpoints whose most likely class does not fit.
+    """
 
     name: str
     title: str
     credit: str
     shows: str = ""
     classes: tuple[str, ...] = ()
+    mistaken_by: tuple[str, ...] = ()
 
     def truth(self, labels: Sequence[str]) -> list[int]:
         """Return the indices of the labels that fit the photograph; empty if a classifier has no such class.
@@ -39,7 +43,7 @@ class Sample:
 _SAMPLES = {  # by file name inside scikit-image, with ImageNet classes
     "chelsea.png": Sample(
         "chelsea", "Chelsea the cat", "Stefan van der Walt, CC0", "cat",
-        ("tabby", "tabby cat", "egyptian cat", "tiger cat"),
+        ("tabby", "tabby cat", "egyptian cat", "tiger cat"), ("vitviz-tiny",),
     ),
     "coffee.png": Sample(
         "coffee", "Coffee cup", "Rachel Michetti, courtesy of Pikolo Espresso Bar, CC0", "espresso",
@@ -48,9 +52,12 @@ _SAMPLES = {  # by file name inside scikit-image, with ImageNet classes
     "astronaut.png": Sample("astronaut", "Astronaut Eileen Collins", "NASA, public domain", "astronaut"),
     "rocket.jpg": Sample(
         "rocket", "Launch of a Falcon 9 with DSCOVR", "SpaceX, public domain", "rocket",
-        ("missile", "projectile", "space shuttle"),
+        ("missile", "projectile", "space shuttle"), ("vitviz-tiny",),
     ),
 }  # fmt: skip
+# First on the page: the sample that the shipped model classifies correctly with at least 60 %, then one that
+# it does not.
+FEATURED = ("coffee", "chelsea")
 
 
 def samples() -> tuple[Sample, ...]:

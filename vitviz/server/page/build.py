@@ -164,7 +164,7 @@ def _connect(demo: gr.Blocks, page: PageRenderer, session: gr.State, right: gr.T
     taught = [*outputs, left.lessons, right, left.zipped]
     changes = (  # event, handler, inputs, outputs, options, name of the page's notification
         (left.upload.input, do.upload, [left.upload], [*outputs, left.upload], shown, ""),
-        (left.gallery.select, do.sample, [], outputs, shown, ""),
+        (left.samples.choose, do.sample, [], outputs, shown, ""),
         (left.picker.input, do.switch, [left.picker], outputs, shown, ""),
         (left.second.input, do.beside, [left.second], outputs, shown, ""),
         (left.pairs.input, do.pair, [left.pairs], outputs, shown, ""),

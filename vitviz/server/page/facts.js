@@ -1,5 +1,6 @@
 // The model's prediction, and the cost of computing it.
 
+import { address } from '../../frontend/data.js';
 import { button, el, fold, marked, seek } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { fixed, scored } from '../../frontend/numbers.js';
@@ -8,6 +9,7 @@ import { open as openView } from '../../frontend/view_state.js';
 
 const PAUSE = 2000; // ms before an unanswered request is repeated
 const LONGEST = 30000;
+const MOST = 1000; // listed classes
 
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-facts');
@@ -95,7 +97,47 @@ export default function part(element, props, watch, trigger) {
     return el('p', { class: 'vv-small vv-truth' }, t(said), ' ', wrong ? why : null);
   }
 
-  const [details, summary] = [el('details'), el('summary')]; // reused, so that they stay open or closed
+  /** The classes by name, filtered by what is typed; fetched when the list is opened. */
+  function classList() {
+    const [names, summary] = [el('ul'), el('summary')];
+    const find = el('input', { type: 'search', placeholder: t('Find a class'), oninput: filter });
+    const node = el('details', { class: 'vv-classes', ontoggle: fetched }, summary, find, names);
+    find.setAttribute('aria-label', t('Find a class'));
+    let [of, labels] = ['', []];
+
+    function filter() {
+      const text = find.value.trim().toLowerCase();
+      const fits = (label) => [label, t(label)].some((one) => one.toLowerCase().includes(text));
+      const found = labels.filter(fits).slice(0, MOST);
+      const more = found.length === MOST && labels.length > MOST ? [el('li', { text: '…' })] : [];
+      names.replaceChildren(...found.map((label) => el('li', { text: t(label) })), ...more);
+    }
+
+    async function fetched() {
+      const { key, checkpoint } = props.value;
+      if (!node.open || of === checkpoint) return;
+      const response = await fetch(address(`${key}/labels`));
+      if (!response.ok || checkpoint !== props.value.checkpoint) return;
+      [of, labels] = [checkpoint, await response.json()];
+      filter();
+    }
+
+    /** Shows how many classes there are, and how many validation images this checkpoint gets right. */
+    function update() {
+      const { count, right } = props.value;
+      node.hidden = !main || !count;
+      const values = { count: (count ?? 0).toLocaleString('en'), right: fixed(100 * (right ?? 0), 1) };
+      summary.textContent =
+        right == null
+          ? t('{count} classes', values)
+          : t('{count} classes, {right} % of validation images right', values);
+      fetched();
+    }
+    return { node, update };
+  }
+
+  const classes = classList();
+  const [details, summary] = [el('details', { class: 'vv-cost' }), el('summary')]; // reused, so that they stay open or closed
   const unfolded = (open) => marked(seek('#vitviz-page'), 'unfolded', open);
   const other = main ? [fold(t('Change'), unfolded)] : []; // image and checkpoint
   let wait = null;
@@ -124,10 +166,11 @@ export default function part(element, props, watch, trigger) {
     summary.textContent = cost;
     if (!folded.isEqualNode(details.lastChild)) details.replaceChildren(summary, folded);
     const why = value.truth ? [truth(value.truth)] : [];
-    // left in place: inserted again, all its contents would be restyled at every frame
-    if (!root.contains(details)) root.replaceChildren(details);
-    while (root.firstChild !== details) root.firstChild.remove();
-    details.before(el('h2', { text: title }), ...answer, ...other, ...why);
+    // left in place: inserted again, all their contents would be restyled at every frame
+    if (!root.contains(details)) root.replaceChildren(classes.node, details);
+    while (root.firstChild !== classes.node) root.firstChild.remove();
+    classes.node.before(el('h2', { text: title }), ...answer, ...other, ...why);
+    classes.update();
     root.dataset.checkpoint = value.checkpoint;
   }
 

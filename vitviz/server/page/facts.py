@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from vitviz.server.i18n import mark
 from vitviz.traces.localized_text import LocalizedText, travelling
 from vitviz.traces.runs import Ablation
-from vitviz.traces.samples import sample_image, samples
+from vitviz.traces.samples import FEATURED, sample_image, samples
 from vitviz.traces.text_classes import vectors_of, without_text
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def answer(subject: ViewContext, key: str = "", sample: str | None = None) -> di
     return {
         "checkpoint": checkpoint.name,
         "notes": _notes(checkpoint, trace),
+        "count": len(trace.labels),
         "top": [[label, float(f"{score:.9g}")] for label, score in trace.top(KNOWN)],
         "head_type": trace.head_type,
         "score": "" if trace.classes is None else trace.classes.score,
@@ -98,6 +99,13 @@ def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
     asked = f"{answer}-{right}" if fitting and answer not in fitting else str(answer)
     return {"said": travelling(LocalizedText(text, what=SHOWN[photo.shows])), "target": asked,
             "wrong": answer not in fitting}  # fmt: skip
+
+
+def sample_row(chosen: str | None, checkpoint: str) -> dict[str, Any]:
+    """Return the samples, the featured ones first: name, subject, and whether the prediction is wrong."""
+    row = sorted(samples(), key=lambda one: (*FEATURED, one.name).index(one.name))
+    told = [[one.name, one.shows, checkpoint in one.mistaken_by] for one in row]
+    return {"samples": told, "featured": len(FEATURED), "chosen": chosen}
 
 
 def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from vitviz.errors import ImageError, VitvizError, whole_number
+from vitviz.errors import ImageError, VitvizError
 from vitviz.server.api import lessons, links
 from vitviz.server.i18n import language_of, translated
 from vitviz.server.page import assumed
@@ -103,12 +103,11 @@ class Handlers:
 
         return [*self.page.attempt(state, show), None]
 
-    def sample(self, state: dict, event: gr.SelectData) -> list:
-        """Show a sample of the gallery."""
-        known, index = samples.samples(), event.index  # comes from the page, so any value is possible
-        if whole_number(index, 0, len(known)) is None:
+    def sample(self, state: dict, event: gr.EventData) -> list:
+        """Show a sample."""
+        name = _text(event, "name")
+        if name not in [one.name for one in samples.samples()]:
             return self.page.unchanged()
-        name = known[index].name
         return self.page.attempt(
             state, lambda now: self.page.sample({**now, "strokes": ""}, name, self.page.checkpoint(now))
         )

@@ -18,7 +18,6 @@ from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.image_edits import ImageEdits
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.runs import Ablation
-from vitviz.traces.samples import sample_image, samples
 from vitviz.traces.text_classes import plain
 from vitviz.views import VIEWS
 
@@ -59,16 +58,8 @@ class SidebarComponents:
         most = say("Image, or video ≤ {seconds} s", seconds=f"{limits.video_seconds:g}")
         name = {"label": say("Your image"), "elem_id": "vitviz-upload"}
         self.upload = ImageUpload(placeholder=most, height=150, sources=["upload", "clipboard"], **name)
-        self.gallery = gr.Gallery(
-            [(sample_image(sample.name), sample.shows) for sample in samples()],
-            label=say("Samples"),
-            show_label=False,
-            columns=4,
-            object_fit="cover",
-            allow_preview=False,
-            buttons=[],
-            elem_id="vitviz-samples",
-        )
+        row = facts.sample_row(None, service.settings.checkpoint)
+        self.samples = PageComponent("samples", ("choose",), value=row, elem_id="vitviz-samples")
         self.lessons = PageComponent("lessons", ("learn",), elem_id="vitviz-lessons")
         # hidden, like that of a set: scripts pass dropped files to it
         self.zipped = FileInput(elem_id="vitviz-lesson", show_label=False)
@@ -112,7 +103,8 @@ class PageRenderer:
         self.over_sets = [one for view in over_a_set.AVERAGED for one in figures[view.slug]]
         self.outputs = [
             session, left.picker, left.second, left.size, left.notice, left.film, link, left.stage,
-            left.facts, left.second_facts, left.edits, left.assumed, left.sentences, left.compare, left.set,
+            left.facts, left.second_facts, left.samples, left.edits, left.assumed, left.sentences,
+            left.compare, left.set,
             *(one for two in figures.values() for one in two),
         ]  # fmt: skip
 
@@ -182,6 +174,8 @@ class PageRenderer:
         beside_it = service.checkpoints.inspector(second) if second else None
         names = [frame["name"] for frame in film.get("frames", ())]
         before = f"{names[0]}|{names[-1]}" if len(names) > 1 else ""  # first and last snapshot, for `pair`
+        right = next((one["top1"] for one in film.get("frames", ()) if one["name"] == checkpoint), None)
+        shown = {"asks": soon, "scene": state["scene"], "moved": state["explained"] is not None}
         return [
             state,
             checkpoint,
@@ -191,8 +185,9 @@ class PageRenderer:
             film,
             links.link_state(state),
             framed(service, drawn["key"], "picture"),
-            {**answer, "asks": soon, "scene": state["scene"], "moved": state["explained"] is not None},
+            {**answer, **shown, "key": keys[0], "right": right},
             beside,
+            facts.sample_row(sample, checkpoint),
             facts.edits(without, subject) | facts.board(state, keys[0], subject, answer, service.pictures),
             assumed.form_value(inspector, beside_it, service.settings.keeps),
             facts.sentence_field(inspector),

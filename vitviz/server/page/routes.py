@@ -11,10 +11,12 @@ not contain it.
 """
 
 import base64
+import io
 import json
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -35,6 +37,7 @@ from vitviz.server.page.figures import figures_of, framed
 from vitviz.server.security import request_context
 from vitviz.server.security.scheduler import one_answer
 from vitviz.server.services.analysis_service import AnalysisService
+from vitviz.traces.samples import sample_image
 from vitviz.traces.unicode import parse_json
 from vitviz.views import VIEWS, Needs
 
@@ -110,6 +113,12 @@ def routes(service: AnalysisService) -> list[APIRoute]:
     def card(given: dict) -> Response:
         return Response(CARD.read_bytes(), media_type="image/jpeg", headers=KEPT)
 
+    def labels(given: dict, key: str) -> Response:
+        return JSONResponse(list(service.subject(key).trace.labels), headers=KEPT)
+
+    def sample(given: dict, name: str) -> Response:
+        return Response(_sample(name), media_type="image/jpeg", headers=KEPT)
+
     def live(question: Any, key: str) -> Response:
         with service.work.sparing():
             return _passed(service, live_page(service, key, question), question)
@@ -122,7 +131,9 @@ def routes(service: AnalysisService) -> list[APIRoute]:
         _route("card.jpg", card, STATIC),
         _route("modules/{version}/{path:path}", module, STATIC),
         _route("plotly/{version}/plotly.min.js", plotly, STATIC),
+        _route("sample/{name}", sample, STATIC),
         _route("{key}/progress", far, STATIC),
+        _route("{key}/labels", labels, turn),
         _route("{key}/{view}/film.progress", film_progress, STATIC),
         _route("{key}/picture/{which}", picture, turn),
         _route("{key}/everything.zip", everything, turn),
@@ -331,6 +342,16 @@ def _row(service: AnalysisService, photo: str, key: str, first: int | None, aske
             maps.get((question, at), lambda: values)
             found["flicker"] = None if before is None else flicker(before, values)
     return found
+
+
+@cache
+def _sample(name: str) -> bytes:
+    """Return a sample's thumbnail as JPEG."""
+    found = sample_image(name)
+    found.thumbnail((240, 240))
+    data = io.BytesIO()
+    found.save(data, "JPEG", quality=88)
+    return data.getvalue()
 
 
 def _looked_at(service: AnalysisService, picture: str, keys: list[str], views: Any) -> dict[str, Any]:
