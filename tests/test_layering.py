@@ -37,6 +37,7 @@ ONLY_IN = {
     "huggingface_hub": {"engine"},
     "open_clip": {"engine"},
     "matplotlib": {"charts"},
+    "plotly": {"charts"},
     "imageio_ffmpeg": {"engine", "export"},
     "pyarrow": {"surveys"},
     "datasets": {"surveys"},
@@ -117,9 +118,10 @@ def test_the_package_has_no_room_unknown_to_this_test():
     [
         ("import vitviz", {"gradio", "timm", "torch"}),
         ("import vitviz.analyses; vitviz.analyses.rollout", {"gradio", "timm", "huggingface_hub"}),
-        ("import vitviz.views", {"gradio", "timm", "torch", "matplotlib"}),
-        ("import vitviz; vitviz.figure", {"gradio", "matplotlib", "timm", "torch"}),
-        ("import vitviz; vitviz.load", {"gradio"}),
+        ("import vitviz.views", {"gradio", "timm", "torch", "matplotlib", "plotly"}),
+        ("import vitviz; vitviz.figure", {"gradio", "matplotlib", "timm", "torch", "plotly"}),
+        ("import vitviz; vitviz.load", {"gradio", "plotly"}),
+        ("import vitviz.notebook; vitviz.notebook.html", {"gradio", "matplotlib", "plotly"}),
         ("import vitviz; vitviz.text", {"gradio", "open_clip", "transformers"}),
         (
             "import vitviz.surveys; vitviz.surveys.survey",
@@ -127,7 +129,7 @@ def test_the_package_has_no_room_unknown_to_this_test():
         ),
         (
             "import vitviz.server.page.build, vitviz.server.services.analysis_service",
-            {"matplotlib", "vitviz.surveys.run", "pyarrow", "ray", "datasets"},
+            {"matplotlib", "plotly", "vitviz.surveys.run", "pyarrow", "ray", "datasets"},
         ),
     ],
 )

@@ -1,7 +1,9 @@
 import numpy as np
+import plotly.graph_objects as go
 import pytest
+from plotly.colors import unlabel_rgb
 
-from vitviz.charts.colormaps import TABLES, coloured
+from vitviz.charts.colormaps import TABLES, colorscale, coloured
 
 
 @pytest.mark.parametrize(
@@ -19,24 +21,33 @@ def test_tables_are_rgb(name, first, last):
     assert np.abs(table[0].astype(int) - first).max() <= 3 and np.abs(table[-1].astype(int) - last).max() <= 3
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "balance"])
+@pytest.mark.parametrize("name", [name for name in TABLES if not name.startswith("balance")])
 def test_lightness_rises_all_along(name):
     lightness = TABLES[name] @ np.array([0.2126, 0.7152, 0.0722])
     assert (np.diff(lightness) > -1.0).all() and lightness[-1] - lightness[0] > 150
 
 
-@pytest.mark.parametrize("name", ["balance"])
-def test_equal_amounts_for_and_against_are_equally_dark(name):
-    lightness = TABLES[name] @ np.array([0.2126, 0.7152, 0.0722])
+@pytest.mark.parametrize("name, turn, room", [("balance", 1, 120), ("balance_dark", -1, 100)])
+def test_equal_amounts_for_and_against_differ_equally_from_zero(name, turn, room):
+    lightness = turn * (TABLES[name] @ np.array([0.2126, 0.7152, 0.0722]))
     assert (np.diff(lightness[:128]) > 0).all() and (np.diff(lightness[128:]) < 0).all(), (
-        "the middle is the lightest"
+        "the middle is the lightest, or on dark pages the darkest"
     )
-    assert lightness[127] > 220 and lightness[127] - lightness[0] > 120
+    assert abs(lightness[127]) > 220 if turn > 0 else abs(lightness[127]) < 40
+    assert lightness[127] - lightness[0] > room
     assert np.abs(lightness - lightness[::-1]).max() < 16
     blue, orange = TABLES[name][0].astype(int), TABLES[name][-1].astype(int)
     assert blue[2] - blue[0] > 100 and orange[0] - orange[2] > 100, (
         "told apart by blue and yellow, with any colour vision"
     )
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_plotlys_colour_scale_is_the_table(name):
+    scale = go.Heatmap(colorscale=colorscale(name)).colorscale  # plotly's own check of the form
+    places, colours = zip(*scale, strict=True)
+    np.testing.assert_allclose(places, np.linspace(0, 1, 256), rtol=1e-12)
+    np.testing.assert_array_equal([unlabel_rgb(colour) for colour in colours], TABLES[name])
 
 
 def test_values_outside_take_the_ends_and_a_flat_scale_the_first():

@@ -1,17 +1,23 @@
 """Charts and matrices as data, for the page, print, reports and notebooks.
 
-`frontend/chart.js` and `frontend/matrix.js` draw them in the browser; nothing here draws. Texts are English
-and serve as translation keys; texts with values are LocalizedText.
+`frontend/chart.js` and `frontend/matrix.js` draw them in the browser, `.plotly()` makes Plotly figures of
+them; nothing here draws. Texts are English and serve as translation keys; texts with values are
+LocalizedText.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from decimal import ROUND_HALF_UP, Context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vitviz.traces.localized_text import LocalizedText, fill
+from vitviz.traces.localized_text import LocalizedText
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 BLUE, ORANGE = "#2f7fc0", "#c46a16"  # distinguishable with any colour vision; both have contrast on white
 GREY = "#7d838e"  # for references; readable on white and on black
@@ -22,6 +28,20 @@ MARKS = {  # tooltip titles by the keys of `of`
     ("layer",): "Layer {layer}",
     ("depth",): "Depth {depth}",
 }
+
+
+@dataclass(frozen=True)
+class InkColours:
+    """Colours of a page."""
+
+    paper: str = "#ffffff"
+    ink: str = "#1a1a1a"
+    faint: str = "#d4d4d4"
+    quiet: str = "#555555"
+
+
+LIGHT = InkColours()
+DARK = InkColours("#0f1115", "#ececec", "#3a3d44", "#b4b4b4")
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +135,16 @@ class Chart:
     unit: str = ""
     notes: tuple[str, ...] = ()
 
+    def plotly(self, say: Callable[[str], str] = str, dark: bool = False) -> go.Figure:
+        """Return the chart as an interactive Plotly figure; `say` translates its texts."""
+        from vitviz.charts import interactive  # imports plotly
+
+        return interactive.chart_figure(self, say, dark)
+
 
 @dataclass(frozen=True)
 class Scale:
-    """Colour scale from `low` to `high`; `colours` is a key of `vitviz.charts.colormaps.TABLES` or "grey"."""
+    """Colour scale from `low` to `high`; `colours` is a key of `vitviz.charts.colormaps.TABLES`."""
 
     colours: str
     low: float
@@ -150,6 +176,12 @@ class Matrix:
     question: str = ""
     unscaled: bool = False  # the title states the range of the colours, and the page shows no colour bar
     notes: tuple[str, ...] = ()
+
+    def plotly(self, say: Callable[[str], str] = str, dark: bool = False) -> go.Figure:
+        """Return the matrix as an interactive Plotly figure; `say` translates its texts."""
+        from vitviz.charts import interactive  # imports plotly
+
+        return interactive.matrix_figure(self, say, dark)
 
 
 def ramp(place: int, count: int) -> str:
@@ -211,14 +243,33 @@ def with_error(value: float, error: float, unit: str = "") -> str:
     return number(value, 4) + (f" ± {number(error, 2)}" if error else "") + (f" {unit}" if unit else "")
 
 
-def tooltip(chart: Chart, one: Series | Bars, i: int) -> list[str]:
+def tooltip(chart: Chart, one: Series | Bars, i: int, say: Callable[[str], str] = str) -> list[str]:
     """Return the tooltip lines of point `i`, identical to those of `frontend/chart.js`."""
     of = {name: values[i] for name, values in one.of.items()}
     values = {**of, **{name: column[i] for name, column in one.also.items()}}
     times, unit = (100, " %") if chart.percent else (1, chart.unit and f" {chart.unit}")
-    head = one.said[i] if one.said else number(times * float(one.y[i]), 4) + unit
+    head = say(one.said[i]) if one.said else number(times * float(one.y[i]), 4) + unit
     lines = (*([MARKS[tuple(of)]] if tuple(of) in MARKS else []), *one.told)
-    return [line for line in (str(head), *(fill(str(one), values) for one in lines)) if line]
+    return [line for line in (str(head), *(say(_with(one, values)) for one in lines)) if line]
+
+
+def cell_tooltip(matrix: Matrix, row: int, col: int, say: Callable[[str], str] = str) -> list[str]:
+    """Return the tooltip lines of a cell (from 0), identical to those of `frontend/matrix.js`."""
+
+    def of_cell(value: Any) -> Any:
+        if not isinstance(value, np.ndarray | list | tuple):
+            return value
+        return value[row % len(value)][col % len(value[0])]
+
+    lines = [
+        say(_with(one, {name: of_cell(value) for name, value in one.values.items()})) for one in matrix.told
+    ]
+    return [line for line in lines if line] if lines and lines[0] else []
+
+
+def _with(text: str, values: Mapping[str, Any]) -> LocalizedText:
+    """Return a text with further values."""
+    return LocalizedText(getattr(text, "pattern", text), **{**getattr(text, "values", {}), **values})
 
 
 def table(values: np.ndarray, say: Callable[[float], str]) -> list[list[str]]:

@@ -1,19 +1,27 @@
-"""Colour maps of 256 RGB entries, perceptually uniform and readable with any colour vision (cividis best)."""
+"""Colour maps of 256 RGB entries, perceptually uniform and readable with any colour vision (cividis best).
+
+The page, Plotly and Matplotlib use this table.
+"""
 
 import cv2
 import numpy as np
 from jaxtyping import Float, UInt8
 
+# zero, blue and orange in OKLab; the second map is for dark pages
+_BALANCE = [[0.955, 0.0, 0.0], [0.46, -0.035, -0.145], [0.46, 0.105, 0.09]]
+_BALANCE_DARK = [[0.22, 0.0, 0.0], [0.76, -0.045, -0.1], [0.76, 0.075, 0.105]]
 
-def _balance() -> UInt8[np.ndarray, "256 3"]:
-    """Return a diverging map: blue for negative, light grey for zero, orange for positive.
 
-    Lightness falls equally on both sides, so that equal magnitudes have equal visual weight. Blue and orange
-    are distinguishable with any colour vision. The colours are straight lines in OKLab (Ottosson 2020).
+def _balance(ends: list[list[float]]) -> UInt8[np.ndarray, "256 3"]:
+    """Return a diverging map: blue for negative, grey for zero, orange for positive.
+
+    Lightness changes equally on both sides, so that equal magnitudes have equal visual weight. Blue and
+    orange are distinguishable with any colour vision. The colours are straight lines in OKLab (Ottosson
+    2020).
     """
     share = np.abs(np.linspace(-1, 1, 256))[:, None]
-    light, blue, orange = np.array([[0.955, 0.0, 0.0], [0.46, -0.035, -0.145], [0.46, 0.105, 0.09]])
-    lab = light + share * (np.where(np.arange(256)[:, None] < 128, blue, orange) - light)
+    zero, blue, orange = np.array(ends)
+    lab = zero + share * (np.where(np.arange(256)[:, None] < 128, blue, orange) - zero)
     roots = lab @ np.array([
         [1, 1, 1],
         [0.3963377774, -0.1055613458, -0.0894841775],
@@ -35,7 +43,21 @@ TABLES: dict[str, UInt8[np.ndarray, "256 3"]] = {
         cv2.applyColorMap(_LEVELS, getattr(cv2, f"COLORMAP_{name.upper()}"))[:, 0, ::-1]
     )
     for name in ("viridis", "magma", "inferno", "cividis")
-} | {"balance": _balance()}
+} | {
+    "balance": _balance(_BALANCE),
+    "balance_dark": _balance(_BALANCE_DARK),
+    "grey": _LEVELS.repeat(3, axis=1),
+}
+
+
+def colorscale(name: str) -> list[tuple[float, str]]:
+    """Return a colour map as a Plotly colour scale.
+
+    >>> colorscale("viridis")[0], colorscale("viridis")[255]
+    ((0.0, 'rgb(68,1,84)'), (1.0, 'rgb(253,231,37)'))
+    """
+    colours = TABLES[name].tolist()
+    return [(level / 255, f"rgb({red},{green},{blue})") for level, (red, green, blue) in enumerate(colours)]
 
 
 def coloured(

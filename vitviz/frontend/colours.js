@@ -14,7 +14,6 @@ for (const [name, text] of Object.entries(encoded)) {
     (_, i) => (0xff000000 | (bytes[3 * i + 2] << 16) | (bytes[3 * i + 1] << 8) | bytes[3 * i]) >>> 0,
   );
 }
-tables.grey = Uint32Array.from({ length: 256 }, (_, i) => (0xff000000 | (i * 0x010101)) >>> 0);
 
 export const table = (name) => tables[name] || tables.viridis;
 

@@ -7,7 +7,6 @@ identical in every format and nothing is cut off. Font metrics give the size of 
 import itertools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import cv2
@@ -17,6 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, fontManager
 from matplotlib.patches import Rectangle
 from matplotlib.textpath import text_to_path
+
+from vitviz.charts.chart import InkColours
 
 MM = 25.4 / 72  # mm per point
 USUAL = "DejaVu Sans"  # ships with matplotlib, so that a figure is identical on every machine
@@ -86,20 +87,6 @@ class FontMetrics:
         while text and self.width(text + "…", size) > area:
             text = text[:-1]
         return text.rstrip(" ,·") + "…"
-
-
-@dataclass(frozen=True)
-class InkColours:
-    """Colours of a page."""
-
-    paper: str = "#ffffff"
-    ink: str = "#1a1a1a"
-    faint: str = "#d4d4d4"
-    quiet: str = "#555555"
-
-
-LIGHT = InkColours()
-DARK = InkColours("#0f1115", "#ececec", "#3a3d44", "#b4b4b4")
 
 
 class PageDrawing:

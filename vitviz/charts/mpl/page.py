@@ -19,8 +19,8 @@ from jaxtyping import UInt8
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from vitviz.charts.chart import Chart, tooltip
-from vitviz.charts.mpl.drawing import DARK, LIGHT, FontMetrics, PageDrawing, families
+from vitviz.charts.chart import DARK, LIGHT, Chart, tooltip
+from vitviz.charts.mpl.drawing import FontMetrics, PageDrawing, families
 from vitviz.charts.mpl.layout import TITLE, PanelLayout, room_of
 from vitviz.charts.mpl.panels import draw
 from vitviz.charts.mpl.spec import FigureSpec, by_place

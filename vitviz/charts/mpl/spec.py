@@ -146,8 +146,4 @@ def _widest(panels: Sequence[Panel]) -> Sequence[Panel]:
 
 def tinted(values: np.ndarray, scale: Scale) -> UInt8[np.ndarray, "*shape 3"]:
     """Map numbers to the RGB colours of a scale."""
-    if scale.colours == "grey":
-        share = (np.asarray(values, float) - scale.low) / ((scale.high - scale.low) or 1.0)
-        grey = np.rint(255 * np.clip(share, 0, 1)).astype(np.uint8)
-        return np.repeat(grey[..., None], 3, axis=-1)
     return coloured(values, scale.low, scale.high, scale.colours)
