@@ -13,6 +13,7 @@ from safetensors.torch import save
 
 import vitviz
 from tests.security.stranger import picture
+from vitviz import cli
 from vitviz.engine.formats.folder import read_json
 from vitviz.errors import VitvizError, quoted
 from vitviz.server.api import lessons
@@ -20,7 +21,9 @@ from vitviz.server.api.endpoints import PUBLIC, Endpoints, _as_gradio_error, ans
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.server.services.checkpoints import classes_in
 from vitviz.surveys.labels import Boxes
+from vitviz.surveys.parts import SurveyFolder
 from vitviz.traces.text_classes import with_text
+from vitviz.traces.unicode import parse_json
 
 ROOT = Path(vitviz.__file__).parent
 HALF = "\ud83d"
@@ -113,6 +116,16 @@ def written(folder: Path, content: object) -> Path:
     return path
 
 
+def named(folder: Path, name: str) -> Path:
+    """Return an empty file whose name need not be UTF-8."""
+    path = folder / name
+    try:
+        path.touch()
+    except (OSError, UnicodeEncodeError):
+        pytest.skip("this file system accepts UTF-8 alone")
+    return path
+
+
 ENTRIES = {
     "labels": lambda folder: vitviz.Classes([HALF], [[1.0, 2.0]]),
     "the model of labels": lambda folder: vitviz.Classes(["cat"], [[1.0, 2.0]], model=HALF),
@@ -130,6 +143,9 @@ ENTRIES = {
     "a lesson's checkpoint": lambda folder: lessons.read(zipped(checkpoint=f"vitviz-tiny?text={HALF}")),
     "a lesson's other picture": lambda folder: lessons.read(zipped(without=f"at=1 other={HALF}")),
     "a lesson's setting": lambda folder: lessons.read(zipped(settings={"rollout": {"fusion": HALF}})),
+    "a checkpoint's file": lambda folder: vitviz.load(named(folder, "m\udcff.safetensors"), device="cpu"),
+    "a survey's folder": lambda folder: SurveyFolder(folder / "out\udcff", {}),
+    "--out": lambda folder: cli._require_place(folder / "out\udcff.svg"),
     "another picture": lambda folder: vitviz.Ablation(at=0, other=HALF),
 }
 
@@ -140,6 +156,38 @@ def test_half_a_character_is_refused_where_it_enters(entry, tmp_path):
         ENTRIES[entry](tmp_path)
     sentence = str(refusal.value).encode().decode()  # the message itself can be encoded
     assert sentence.endswith(".") and len(sentence) < 600
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        r'{"a": "\ud83d"}',
+        rb'["\uD83D"]',
+        b'["\xed\xa0\xbd"]',
+        f'["{HALF}"]',
+        rb'{"\uDe00": 1}',
+        r'["\ude00\ud83d"]',
+    ],
+)
+def test_half_a_character_in_json_is_refused_however_it_is_written(data):
+    with pytest.raises(ValueError, match="surrogates not allowed|invalid continuation byte"):
+        parse_json(data)
+
+
+def test_json_of_whole_characters_is_parsed():
+    whole = '{"\U0001f600": ["猫", 1, null]}'
+    for text in (whole, json.dumps(json.loads(whole))):
+        for data in (text, *(text.encode(encoding) for encoding in ("utf-8", "utf-8-sig", "utf-16"))):
+            assert parse_json(data) == json.loads(whole)
+    assert parse_json(r'["\\ud83d"]') == [r"\ud83d"]
+
+
+def test_a_picture_whose_name_is_no_utf8_is_named_by_escapes(tmp_path):
+    path = named(tmp_path, "caf\udce9.png")
+    path.write_bytes(picture())
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    saved = vitviz.figure("rollout", inspector, inspector.trace(path), picture=path).save(tmp_path / "a.svg")
+    assert r"caf\udce9" in saved.with_suffix(".txt").read_text(encoding="utf-8")
 
 
 def test_a_whole_character_is_none(tmp_path):

@@ -18,7 +18,7 @@ import typer
 from typer import Argument, Option
 
 from vitviz.errors import VitvizError, quoted
-from vitviz.traces.unicode import parse_json
+from vitviz.traces.unicode import parse_json, require_unicode
 
 program = typer.Typer(
     name="vitviz",
@@ -288,6 +288,7 @@ def figure(
 
 def _require_place(out: Path) -> None:
     """Raise VitvizError, before anything is computed, if a file of this name cannot be written."""
+    require_unicode(str(out), "--out")
     try:
         possible = not out.is_dir() and out.parent.is_dir() and os.access(out.parent, os.W_OK)
     except (OSError, ValueError):  # the name is too long, or a parent folder cannot be entered

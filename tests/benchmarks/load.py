@@ -154,16 +154,16 @@ def kinds(function: int) -> dict[str, Callable[[Visitor, int], object]]:
         with httpx.Client(base_url=visitor.http.base_url, timeout=600, verify=False) as nobody:
             nobody.post("gradio_api/run/predict", json={"data": ["rocket", f"vitviz-tiny@{10 * number}", 5]})
 
-    def live(visitor: Visitor, number: int, views: list[str]) -> None:
+    def live(visitor: Visitor, number: int, views: list[str]) -> httpx.Response:
         file = io.BytesIO()
         noise = np.random.default_rng(number).integers(0, 255, (112, 112, 3), dtype=np.uint8)
         Image.fromarray(noise).save(file, "JPEG")
         question = {"frame": base64.b64encode(file.getvalue()).decode(), "views": views}
-        visitor.http.post(f"gradio_api/vitviz/{visitor.key}/live", json=question).raise_for_status()
+        return visitor.http.post(f"gradio_api/vitviz/{visitor.key}/live", json=question)
 
     names = ["rollout"] * 200_000
     return {
-        "camera": lambda one, n: live(one, n, ["rollout", "explorer"]),
+        "camera": lambda one, n: live(one, n, ["rollout", "explorer"]).raise_for_status(),
         "camera, 200,000 views named": lambda one, n: live(one, n, names),
         "trial": trial,
         "film": lambda one, n: one.view(f"rollout/film.mp4?film.over=layers&discard=0.{n % 100:02}"),

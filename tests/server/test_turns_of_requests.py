@@ -27,6 +27,7 @@ from vitviz.server.security import request_context, scheduler
 from vitviz.server.security.scheduler import CHEAP, READERS, READING, UNDER_WAY, FairScheduler
 from vitviz.server.services.work import WorkQueue
 from vitviz.traces import cancellation
+from vitviz.views import VIEWS
 
 STATIC = {  # what computes nothing
     "card.jpg", "modules/{version}/{path:path}", "plotly/{version}/plotly.min.js", "{key}/progress",
@@ -115,9 +116,18 @@ def test_a_frames_views_and_items_are_made_once_however_often_they_are_named(pag
     )
     monkeypatch.setattr(service, "item", lambda *given: made.append(given[1:3]) or item(*given))
     frame = base64.b64encode(jpeg()).decode()
-    asked = {"frame": frame, "views": ["rollout", "tokens"] * 5_000, "items": ["rollout/map"] * 50}
+    asked = {"frame": frame, "views": ["rollout", "tokens"] * 3, "items": ["rollout/map"] * 50}
     assert page.post(f"{routes.BASE}/{key}/live", json=asked).status_code == 200
     assert sorted(made, key=str) == [("rollout", "map"), "rollout", "tokens"]
+
+
+def test_more_views_than_there_are_end_a_frame_before_its_pass(page, service, key, monkeypatch):
+    monkeypatch.setattr(service.frames, "passing", None)
+    frame, most = base64.b64encode(jpeg()).decode(), len(VIEWS)
+    for views in (["rollout"] * (most + 1), [3] * 200_000):
+        answer = page.post(f"{routes.BASE}/{key}/live", json={"frame": frame, "views": views})
+        assert answer.status_code == 422
+        assert answer.json()["text"] == f"Given {len(views)} views; expected each of at most {most} once."
 
 
 def test_a_posted_question_with_values_of_other_types_is_a_refusal(page, key):

@@ -22,6 +22,7 @@ from vitviz.errors import Unknown, VitvizError, first_line, quoted
 from vitviz.traces import cancellation
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.samples import samples
+from vitviz.traces.unicode import written_out
 from vitviz.views import VIEWS, Needs, View, ViewContext
 from vitviz.views.controls import DIFFERENCE, Choice, IntListSetting, IntSetting, QuerySetting
 from vitviz.views.languages import NAMES, translated
@@ -298,7 +299,7 @@ def figure(
     """
     found, subject = looked_at(view, inspector, trace, second, before)
     parsed = read(found, subject, settings)
-    name = Path(picture).stem if isinstance(picture, str | os.PathLike) else ""
+    name = written_out(Path(picture).stem) if isinstance(picture, str | os.PathLike) else ""
     asked = PrintStyle(detail, upload_of(picture, subject.trace), name, dark, language)
     return printed(found, subject, parsed, asked)
 

@@ -32,6 +32,7 @@ from vitviz.export.animation import RATE, Animation, assembled
 from vitviz.export.figure import Figure, looked_at, printed, read, view_called
 from vitviz.traces import cancellation
 from vitviz.traces.localized_text import LocalizedText
+from vitviz.traces.unicode import written_out
 from vitviz.views import Needs, ViewContext
 from vitviz.views.printing import PrintStyle
 
@@ -138,7 +139,7 @@ def video(
                 settings["target"] = int(trace.logits.argmax())
             _, subject = looked_at(view, inspector, trace)
             subject.fitted = fit_once
-            wanted = PrintStyle(detail, for_drawing(picture), Path(source).stem, dark, language)
+            wanted = PrintStyle(detail, for_drawing(picture), written_out(Path(source).stem), dark, language)
             figure = printed(found, subject, read(found, subject, settings), wanted)
             if before is not None:  # its figure has the widest scale of all earlier frames
                 figure = replace(figure, spec=steady([before.figure.spec, figure.spec])[-1])

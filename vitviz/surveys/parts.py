@@ -29,6 +29,7 @@ from vitviz.analyses import Grams, Spread
 from vitviz.errors import VitvizError, first_line, quoted
 from vitviz.surveys.moments import Moments
 from vitviz.surveys.rows import Row, Skipped, SurveyPart
+from vitviz.traces.unicode import require_unicode
 
 MANIFEST = "survey.json"
 
@@ -87,6 +88,7 @@ class SurveyFolder:
 
     def __init__(self, folder: Path, settings: dict[str, Any]):
         self.folder = folder
+        require_unicode(str(folder), "the folder of the survey")
         known = folder / MANIFEST
         try:
             (folder / "parts").mkdir(parents=True, exist_ok=True)

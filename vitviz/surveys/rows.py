@@ -22,9 +22,10 @@ from vitviz.errors import ImageError, VitvizError
 from vitviz.surveys.labels import Labels
 from vitviz.surveys.measure import BatchMeasure, Measure, MeasuredImage
 from vitviz.surveys.moments import Moments, added
-from vitviz.surveys.sources import SourceImage, written_out
+from vitviz.surveys.sources import SourceImage
 from vitviz.traces.head_type import probabilities_of_predictions
 from vitviz.traces.trace import Trace
+from vitviz.traces.unicode import written_out
 
 T, U = TypeVar("T"), TypeVar("U")
 

@@ -32,9 +32,9 @@ from vitviz.surveys.sources import (
     SourceSummary,
     source_of,
     summarise,
-    written_out,
 )
 from vitviz.traces.head_type import NO_DECISION, predictions_named
+from vitviz.traces.unicode import written_out
 
 PART = 128  # images per part: a killed process loses at most this many
 

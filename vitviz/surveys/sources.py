@@ -28,6 +28,7 @@ from PIL import Image
 
 from vitviz.errors import ImageError, VitvizError, first_line, quoted
 from vitviz.traces.localized_text import LocalizedText
+from vitviz.traces.unicode import written_out
 
 
 @dataclass(frozen=True)
@@ -77,15 +78,6 @@ class SourceImage:
     def mark(self) -> bytes:
         """Return an identifier of the unread image: name, label and size in bytes; for arrays, a hash."""
         return f"{self.name}\0{self.label}\0{_size(self.data)}\n".encode("utf-8", "surrogateescape")
-
-
-def written_out(text: str) -> str:
-    """Return the text with every character that UTF-8 cannot encode written as an escape sequence.
-
-    >>> written_out("caf\\udce9.jpg")
-    'caf\\\\udce9.jpg'
-    """
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class Source(Protocol):

@@ -27,8 +27,20 @@ def require_unicode(text: str, what: str) -> str:
     return text
 
 
+def written_out(text: str) -> str:
+    """Return the text with every character that UTF-8 cannot encode written as an escape sequence.
+
+    >>> written_out("caf\\udce9.jpg")
+    'caf\\\\udce9.jpg'
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def parse_json(data: str | bytes) -> Any:
     """Parse JSON; raises ValueError for invalid JSON or half a character, and RecursionError."""
-    parsed = json.loads(data)
-    json.dumps(parsed, ensure_ascii=False).encode()
+    text = data if isinstance(data, str) else data.decode(json.detect_encoding(data))
+    text.encode()
+    parsed = json.loads(text)
+    if "\\ud" in text.lower():  # the escape of half a character, or of one of a pair
+        json.dumps(parsed, ensure_ascii=False).encode()
     return parsed

@@ -30,6 +30,7 @@ from vitviz.engine.formats.weights import shapes
 from vitviz.engine.hub import downloads
 from vitviz.engine.hub.snapshots import snapshot
 from vitviz.errors import CheckpointError, quoted
+from vitviz.traces.unicode import require_unicode
 
 PREPROCESSORS = ("processor_config.json", "preprocessor_config.json")  # of transformers, the first preferred
 BESIDE = ("config.json", *PREPROCESSORS, CONFIG)  # files read with a weights file
@@ -97,6 +98,7 @@ def find(
         here = ", ".join([*names, "timm's names such as vit_base_patch16_224"])
         instead = f"Close to it: {', '.join(close)}." if close else f"There are {here}."
         raise CheckpointError(f"There is no checkpoint {quoted(name)}. {instead}")
+    require_unicode(found.name, "the checkpoint's name")
     found = replace(found, architecture=architecture) if architecture else found
     return replace(found, name=f"{found.name}?{given.text()}") if given else found
 

@@ -289,6 +289,8 @@ def _typed(asked: Any) -> dict[str, Any]:
     if not isinstance(asked, dict | None):
         raise WrongSetting(f"Given {quoted(asked)}; expected a JSON object, such as one with a frame.")
     asked = {name: value for name, value in (asked or {}).items() if value is not None or name == "at"}
+    if isinstance(views := asked.get("views"), list) and len(views) > len(VIEWS):
+        raise WrongSetting(f"Given {len(views)} views; expected each of at most {len(VIEWS)} once.")
     for name, kind in TYPES.items():
         value = asked.get(name, kind())
         texts = value if isinstance(value, list) else [value]

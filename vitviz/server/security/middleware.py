@@ -379,15 +379,15 @@ def _check_files(body: Any) -> None:
 
 def _paths(body: Any) -> Iterator[Any]:
     """Yield every `path` value of nested objects."""
-    waiting = [body]
+    nested = (dict, list)
+    waiting = [body] if isinstance(body, nested) else []
     while waiting:
         one = waiting.pop()
         if isinstance(one, dict):
             if one.get("path") is not None:
                 yield one["path"]
-            waiting.extend(one.values())
-        elif isinstance(one, list):
-            waiting.extend(one)
+            one = one.values()
+        waiting += [part for part in one if isinstance(part, nested)]
 
 
 class Hosts:
