@@ -34,6 +34,7 @@ from vitviz.traces.classes import Classes
 from vitviz.traces.display import NotebookDisplay
 from vitviz.traces.grid import Grid
 from vitviz.traces.head_type import HeadType
+from vitviz.traces.modes import methods_without_modes
 from vitviz.traces.runs import Ablation
 from vitviz.traces.text_classes import plain
 from vitviz.traces.trace import ModelInput, Trace
@@ -43,6 +44,7 @@ _answered: WeakKeyDictionary[Trace, tuple[Classes | None, Trace]] = WeakKeyDicti
 TABLES = ("pos_embed", "position_embeddings")  # how the names of position tables end in files
 
 
+@methods_without_modes
 class Inspector(NotebookDisplay):
     """One checkpoint on one device. Thread-safe: passes of several threads run concurrently.
 

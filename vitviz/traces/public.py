@@ -1,9 +1,11 @@
 """The public names of `vitviz`, imported on first use, and its version."""
 
 import sys
+from functools import cache
 from importlib import import_module
 
 from vitviz._deprecated import current, present
+from vitviz.traces.modes import without_modes
 
 _ONLY_AST = 0x400  # ast.PyCF_ONLY_AST as a literal: importing ast takes ten milliseconds
 
@@ -32,9 +34,14 @@ __version__ = "0.2.0"
 _found, __dir__, __all__ = lazily("vitviz", sys.modules["vitviz"].__file__)
 
 
+@cache
+def _public(name: str):
+    return without_modes(_found(name))
+
+
 def __getattr__(name: str):
     module = current(f"vitviz.{name}")
     # once vitviz is imported, its submodules are also reachable as attributes under their old names
     if module != f"vitviz.{name}":
         return import_module(module)
-    return _found(name)
+    return _public(name)

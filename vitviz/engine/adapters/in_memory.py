@@ -20,9 +20,9 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from vitviz.engine import memory, placement
+from vitviz.engine import memory, placement, readout_stages
 from vitviz.engine.adapters.proposal import proposed
-from vitviz.engine.adapters.weight_loading import FilledModel, empty, fill
+from vitviz.engine.adapters.weight_loading import FilledModel, empty, fill, fuse_attention
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.formats import huggingface, inference, naflex, processors, timm_config
@@ -43,8 +43,24 @@ _HEADS_CALLED = ("num_heads", "num_attention_heads", "n_heads", "nhead", "heads"
 _NAME_IT = "Hand over a mapping of its tensors' names (mapping='file.toml'), or a timm model."
 
 
-@in_float32()
 def loaded_of(
+    model: nn.Module, given: Overrides, size: tuple[int, int] | None = None, name: str | None = None,
+    mapping: NameMap | None = None,
+) -> Loaded:  # fmt: skip
+    """Return `verified_copy`; errors of the model's code and of torch become UnsupportedModel."""
+    try:
+        return verified_copy(model, given, size, name, mapping)
+    except (VitvizError, KeyboardInterrupt):
+        raise
+    except Exception as error:  # the model's code may raise anything
+        raise UnsupportedModel(
+            f"{type(model).__name__} could not be read as a Vision Transformer: {type(error).__name__}:"
+            f" {first_line(error)}. Give vitviz the model in float32, without quantisation or off-loading."
+        ) from error
+
+
+@in_float32()
+def verified_copy(
     model: nn.Module, given: Overrides, size: tuple[int, int] | None = None, name: str | None = None,
     mapping: NameMap | None = None,
 ) -> Loaded:  # fmt: skip
@@ -61,6 +77,8 @@ def loaded_of(
         )
     inner = _unwrapped(model)
     kind = type(inner).__name__
+    _require_weights(inner, kind)
+    inner = copies.with_permanent_weights(inner)
     if _is_of("timm.models.", inner):
         taken = _of_timm(inner, given)
     elif _is_of("transformers.models.", inner):
@@ -81,6 +99,7 @@ def loaded_of(
     if names and len(names) != taken.model.num_classes:
         raise VitvizError(f"Given {len(names)} labels; {kind} has {taken.model.num_classes} classes.")
     ready = taken.model.eval().requires_grad_(False)
+    readout_stages.pooling_or_none(ready)  # fails where modules hold no tensors, as quantised ones do
     head_type = given.head_type or taken.head_type
     if head_type is None and ready.num_classes == 1:
         raise VitvizError(
@@ -112,6 +131,17 @@ def _unwrapped(model: nn.Module) -> nn.Module:
     return _unwrapped(twin)
 
 
+def _require_weights(model: nn.Module, kind: str) -> None:
+    """Raise UnsupportedModel if weights are on the device meta, which holds shapes and no numbers."""
+    empty = [name for name, one in model.named_parameters() if one.is_meta]
+    if empty:
+        raise UnsupportedModel(
+            f"{len(empty)} parameters of {kind}, such as {empty[0]}, are on the device meta and hold no"
+            " numbers. Load the weights before vitviz looks, without off-loading them"
+            " (accelerate's device_map or cpu_offload)."
+        )
+
+
 def _is_of(library: str, model: nn.Module) -> bool:
     return any(one.__module__.startswith(library) for one in type(model).__mro__)
 
@@ -130,7 +160,8 @@ def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
         raise UnsupportedModel(f"{architecture} is no plain Vision Transformer.")
     embedding = getattr(model, "patch_embed", None)
     size = getattr(embedding, "img_size", None) or tuple(record.get("input_size", (3, 224, 224)))[-2:]
-    copied = copies.placed_copy(model, memory.CPU, torch.float32)
+    copied = copies.placed_copy(model, memory.CPU, torch.float32, own=True)
+    fuse_attention(copied)
     _forget_training(copied)
     copied = naflex.at_one_size(copied, tuple(size), architecture)
     data = {**record, "input_size": (3, *size)}

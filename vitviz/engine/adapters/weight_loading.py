@@ -17,7 +17,6 @@ from typing import Any
 
 import timm
 import torch
-from timm.layers import use_fused_attn
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -260,12 +259,18 @@ def empty(
             f" it was"
             " trained with."
         )
-    # an environment may disable fused attention for exports; capture and speed depend on it
-    if not use_fused_attn():
-        for module in model.modules():
-            if hasattr(module, "fused_attn"):
-                module.fused_attn = True
+    fuse_attention(model)
     return model
+
+
+def fuse_attention(model: nn.Module) -> None:
+    """Let timm's attention use the fused kernel, in place: capture and speed depend on it.
+
+    An environment or a user may have disabled it, for an export or another library's hooks.
+    """
+    for module in model.modules():
+        if hasattr(module, "fused_attn"):
+            module.fused_attn = True
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) -> None:

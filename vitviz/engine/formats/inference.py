@@ -38,6 +38,7 @@ _SIZES = {
     (192, 12, 3): "tiny", (384, 12, 6): "small", (768, 12, 12): "base", (1024, 24, 16): "large",
     (1280, 32, 16): "huge",
 }  # fmt: skip
+_MLP = ("blocks.0.mlp.fc1.weight", "blocks.0.mlp.fc2.weight")
 _HOW_TO_TELL = (
     "Name timm's architecture (architecture='vit_…'), or load the file into your own class and pass that"
     " model to vitviz.Inspector.of (docs/own-models.md)."
@@ -136,7 +137,13 @@ def _grid(tensors: Mapping[str, Tensor], name: str) -> tuple[int, bool]:
 
 def _parts(tensors: Mapping[str, Tensor], width: int) -> dict[str, Any]:
     """Return timm arguments for the optional parts of blocks and embedding."""
-    hidden, back = tensors["blocks.0.mlp.fc1.weight"].shape[0], tensors["blocks.0.mlp.fc2.weight"].shape[1]
+    missing = [one for one in _MLP if one not in tensors]
+    if missing:
+        raise CheckpointError(
+            f"The MLP is not a plain one: {missing[0]} is missing, as in blocks with a gated MLP (SwiGLU)."
+            f" {_HOW_TO_TELL}"
+        )
+    hidden, back = tensors[_MLP[0]].shape[0], tensors[_MLP[1]].shape[1]
     parts: dict[str, Any] = {
         "mlp_ratio": (hidden + 0.5) / width,  # timm takes the floor of ratio * width
         "qkv_bias": "blocks.0.attn.qkv.bias" in tensors,

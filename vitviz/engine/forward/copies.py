@@ -1,7 +1,12 @@
 """Copies of a model for another input size, device or precision."""
 
+from typing import Any
+
 import torch
 from torch import nn
+from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.forward import hooks, positions
@@ -31,13 +36,37 @@ def lending(model: nn.Module) -> nn.Module:
     return hooks.copied(model, {id(parameter): parameter for parameter in model.parameters()})
 
 
-def placed_copy(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
+_RECOMPUTED = (BasePruningMethod, SpectralNorm, WeightNorm)
+
+
+def with_permanent_weights(model: nn.Module) -> nn.Module:
+    """Return the model, or a copy whose weights are plain parameters if torch computes them in each pass.
+
+    Hooks of pruning, weight_norm and spectral_norm compute a weight from other tensors. Such a weight is out
+    of date between a training step and the next pass. (Parametrizations compute theirs on each access.)
+    """
+    if not any(_recomputing(module) for module in model.modules()):
+        return model
+    twin = hooks.copied(model, {})
+    for module in twin.modules():
+        for number, hook in _recomputing(module):
+            hook.remove(module)
+            del module._forward_pre_hooks[number]
+    return twin
+
+
+def _recomputing(module: nn.Module) -> list[tuple[int, Any]]:
+    return [one for one in module._forward_pre_hooks.items() if isinstance(one[1], _RECOMPUTED)]
+
+
+def placed_copy(model: nn.Module, device: torch.device, dtype: torch.dtype, own: bool = False) -> nn.Module:
     """Return a copy on a device in a precision; tables move with weights, as families that mix both require.
 
-    Parameters are moved one at a time, so that peak memory is the given model and the copy.
+    Parameters are moved one at a time, so that peak memory is the given model and the copy. A parameter that
+    is there already is shared unless `own` is set.
     """
     moved = {
-        id(one): nn.Parameter(one.detach().to(device, dtype), requires_grad=False)
+        id(one): nn.Parameter(one.detach().to(device, dtype, copy=own), requires_grad=False)
         for one in model.parameters()
     }
     return hooks.copied(model, moved).to(device, dtype).eval()

@@ -102,10 +102,12 @@ def wired(model: nn.Module, blocks: list[nn.Module], listener: Listener, check: 
 def copied(model: nn.Module, instead: dict[int, nn.Parameter]) -> nn.Module:
     """Return a copy with the parameters `instead`, by `id`, without vitviz's hooks; other hooks stay.
 
-    Passes may run during the copy.
+    Passes may run during the copy. Results of a recorded computation that modules hold are copied detached.
     """
+    values = (value for module in model.modules() for value in vars(module).values())
+    results = {id(one): one.detach().clone() for one in values if isinstance(one, Tensor) and not one.is_leaf}
     with _lock:
-        twin = copy.deepcopy(model, instead)
+        twin = copy.deepcopy(model, results | instead)
     for module in twin.modules():
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
             for number in [number for number, hook in hooks.items() if isinstance(hook, HookHandle)]:
