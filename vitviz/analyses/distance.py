@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.streaming import Reading, read_layer
-from vitviz.traces.display import NotebookDisplay
+from vitviz.traces.display import NotebookChart
 from vitviz.traces.grid import Grid
 from vitviz.traces.trace import Trace
 
@@ -53,7 +53,7 @@ def token_distances(trace: Trace) -> Float[Tensor, "token token2"]:
 
 
 @dataclass(frozen=True)
-class Distances(NotebookDisplay):
+class Distances(NotebookChart):
     """Attention distance of every head, by both conventions, and its attention mass on prefix tokens."""
 
     distance: Float[Tensor, "layer head"]  # px, rows not renormalised

@@ -27,11 +27,11 @@ from torch import Tensor
 from vitviz.analyses.correlation import pearson
 from vitviz.analyses.logit_account import Attribution
 from vitviz.analyses.upstream import Writer
-from vitviz.traces.display import NotebookDisplay, NotebookTable
+from vitviz.traces.display import NotebookChart, NotebookTable
 
 
 @dataclass(frozen=True)
-class AblationEffects(NotebookDisplay):
+class AblationEffects(NotebookChart):
     """Drop of a target's logit when one component is ablated: with - without it; NaN if not run."""
 
     logit: float  # of the whole model
@@ -88,7 +88,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class EdgeAblationEffects(NotebookTable):
+class EdgeAblationEffects(NotebookChart, NotebookTable):
     """Drop of a target's logit when one edge is ablated, with the edge's contribution, in logits."""
 
     edges: tuple[Edge, ...]

@@ -47,7 +47,7 @@ from vitviz.analyses.logit_attribution import LayerAccount, LogitTerms, handed_v
 from vitviz.analyses.readout_stage import AttentionPooling, Projection, ReadoutStage
 from vitviz.analyses.target import TargetLike, target_of
 from vitviz.errors import UnsupportedModel, VitvizError
-from vitviz.traces.display import NotebookTable
+from vitviz.traces.display import NotebookChart, NotebookTable
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.trace import Attention, Trace
 
@@ -73,7 +73,7 @@ class PoolingContributions:
 
 
 @dataclass(frozen=True)
-class Attribution(NotebookTable):
+class Attribution(NotebookChart, NotebookTable):
     """Attribution of one logit. All numbers are in logits; layers and heads count from 0."""
 
     logit: float  # the model's own logit

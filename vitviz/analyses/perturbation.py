@@ -37,7 +37,7 @@ from torch import Tensor
 from vitviz.analyses.faithfulness.curves import scored
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, SHARES, WAYS
 from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
-from vitviz.traces.display import NotebookTable
+from vitviz.traces.display import NotebookChart, NotebookTable
 from vitviz.traces.grid import Grid
 from vitviz.traces.head_type import HeadType, require_score, scores_named
 from vitviz.traces.localized_text import LocalizedText, message_of
@@ -48,7 +48,7 @@ OnProgress = Callable[[float, str], None]  # fraction done, and the way in progr
 
 
 @dataclass(frozen=True, eq=False)
-class Perturbation(NotebookTable):
+class Perturbation(NotebookChart, NotebookTable):
     """Curves of one image. A way that the model does not support is in `refused`, with the reason."""
 
     checkpoint: str

@@ -26,14 +26,14 @@ from vitviz.analyses.effects import Edge, edges_into
 from vitviz.analyses.logit_attribution import LogitTerms
 from vitviz.analyses.target import score_of
 from vitviz.analyses.upstream import Stream, Writer
-from vitviz.traces.display import NotebookTable
+from vitviz.traces.display import NotebookChart, NotebookTable
 
 ROWS = 256  # tokens at a time
 KEPT = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0)  # fractions of the edges that are tried
 
 
 @dataclass(frozen=True)
-class SufficientEdges(NotebookTable):
+class SufficientEdges(NotebookChart, NotebookTable):
     """Margins of a prediction with some of the edges kept; edges are in descending order of |share|."""
 
     edges: tuple[Edge, ...]

@@ -30,7 +30,7 @@ from vitviz.analyses.logit_account import head_direction
 from vitviz.analyses.logit_attribution import LogitTerms
 from vitviz.analyses.readout_stage import Norm
 from vitviz.errors import VitvizError, quoted
-from vitviz.traces.display import NotebookDisplay, NotebookTable
+from vitviz.traces.display import NotebookChart, NotebookDisplay, NotebookTable
 
 _ROWS = 512  # rows of attention at a time
 
@@ -105,7 +105,7 @@ class ByWriter:
 
 
 @dataclass(frozen=True)
-class Upstream(NotebookTable):
+class Upstream(NotebookChart, NotebookTable):
     """Contribution of a head to a logit, or to what flows through `via`, by writer; counts from 0."""
 
     share: float

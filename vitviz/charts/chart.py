@@ -7,6 +7,7 @@ LocalizedText.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from decimal import ROUND_HALF_UP, Context
@@ -141,6 +142,10 @@ class Chart:
 
         return interactive.chart_figure(self, say, dark)
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """Return the Plotly figure for notebooks."""
+        return {"application/vnd.plotly.v1+json": json.loads(self.plotly().to_json())}
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -182,6 +187,10 @@ class Matrix:
         from vitviz.charts import interactive  # imports plotly
 
         return interactive.matrix_figure(self, say, dark)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """Return the Plotly figure for notebooks."""
+        return {"application/vnd.plotly.v1+json": json.loads(self.plotly().to_json())}
 
 
 def ramp(place: int, count: int) -> str:

@@ -20,13 +20,13 @@ from vitviz.analyses.perturbation import Perturbation
 from vitviz.analyses.protocol import KINDS
 from vitviz.analyses.saliency.passes import SaliencyMap
 from vitviz.analyses.sufficient_edges import SufficientEdges
-from vitviz.analyses.upstream import ScoreAttribution, Upstream, Writer
+from vitviz.analyses.upstream import ScoreAttribution, Upstream
 from vitviz.analyses.words import HeadsInWords
-from vitviz.charts.chart import BLUE, ORANGE, Bars, Chart, Series, roomy
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.inspector import Inspector
 from vitviz.export.standalone_html import StandaloneView
 from vitviz.notebook import maps
+from vitviz.notebook.charts import charts_of, edge_name, trail, writer
 from vitviz.notebook.maps import card, image, number, table
 from vitviz.notebook.results import ImageResult, NamedTensor, RecordList
 from vitviz.surveys.result import Survey
@@ -181,41 +181,18 @@ def _effects(effects: AblationEffects) -> str:
     return card("Effects of heads", drawn, caption=f"{caption} {effects.reference}".strip())
 
 
-def _who(one: Writer | None) -> str:
-    """Return the display name of a writer; None stands for a replaced head."""
-    if one is None or one.layer is None:
-        return "replaced" if one is None else one.kind
-    part = f"head {one.head + 1}" if one.kind == "head" else {"mlp": "MLP"}.get(one.kind, one.kind)
-    return f"layer {one.layer + 1}, {part}"
-
-
-def _trail(*heads: tuple[int, int]) -> list[str]:
-    return [_who(Writer("head", *one)) for one in heads]
-
-
 @html.register
 def _writers(found: Upstream) -> str:
     lines = sorted(found.lines(), key=lambda line: -abs(line[1]))[:SHOWN]
-    depth, drawn = np.arange(1, found.layer + 1), ""
-    if found.layer:
-        parts = np.stack([found.heads[: found.layer].sum(dim=1), found.mlps[: found.layer]])
-        colours = (BLUE,) * found.layer + (ORANGE,) * found.layer
-        x = np.concatenate([depth - 0.2, depth + 0.2])
-        bars = Bars(x, np.zeros(parts.size), parts.ravel(), colours, 0.36)
-        drawn = maps.inlined(
-            Chart(
-                "Network depth (layer)", "logits", (0.4, found.layer + 0.6), roomy(parts, 0.08), bars=bars,
-                named=((BLUE, "heads together"), (ORANGE, "MLP")),
-            )
-        )  # fmt: skip
-    through = f" through {' and '.join(_trail(*found.via))}" if found.via else ""
+    drawn = "".join(map(maps.inlined, charts_of(found).values()))
+    through = f" through {' and '.join(trail(*found.via))}" if found.via else ""
     caption = (
         f"Its share of the logit{through}, {number(found.share)}, by who wrote what it reads; all lines leave"
         f" {found.gap:.1e} unexplained. Attention and norms are held. The table has the largest."
     )
-    rows = [(_who(writer), part) for writer, part in lines]
+    rows = [(writer(one), part) for one, part in lines]
     return card(
-        f"Writers of {_trail((found.layer, found.head))[0]}", drawn, table(("writer", "logits"), rows),
+        f"Writers of {trail((found.layer, found.head))[0]}", drawn, table(("writer", "logits"), rows),
         caption=caption,
     )  # fmt: skip
 
@@ -224,7 +201,7 @@ def _writers(found: Upstream) -> str:
 def _score(found: ScoreAttribution) -> str:
     order = found.relative.flatten().abs().argsort(descending=True)[:SHOWN].tolist()
     pairs = [divmod(place, len(found.writers)) for place in order]
-    rows = [(*(_who(found.writers[n]) for n in pair), found.relative[pair].item()) for pair in pairs]
+    rows = [(*(writer(found.writers[n]) for n in pair), found.relative[pair].item()) for pair in pairs]
     split, body = found.content_position, ""
     if split is not None:
         sides = [(name, *part) for name, part in zip(("content", "position"), split.tolist(), strict=True)]
@@ -239,7 +216,7 @@ def _score(found: ScoreAttribution) -> str:
 @html.register
 def _paths(found: AttributionPaths) -> str:
     found = found.first(SHOWN)
-    rows = [(" ← ".join([*_trail(*one.heads), _who(one.writer)]), one.share) for one in found.paths]
+    rows = [(" ← ".join([*trail(*one.heads), writer(one.writer)]), one.share) for one in found.paths]
     claim = "They are proven to be the largest: no" if found.proven else (
         f"They are the largest found along {found.opened} chains of heads, where the search was ended. No"
     )  # fmt: skip
@@ -253,16 +230,9 @@ def _paths(found: AttributionPaths) -> str:
 
 @html.register
 def _edges(found: EdgeAblationEffects) -> str:
-    names = [f"{_who(one.writer)} → {_trail((one.layer, one.head))[0]}, {one.into}" for one in found.edges]
+    names = list(map(edge_name, found.edges))
     shares, effects = found.shares.numpy(), found.effects.numpy()
-    known, drawn = np.isfinite(shares) & np.isfinite(effects), ""
-    if known.any():
-        x, y = shares[known], effects[known]
-        also = {"edge": [name for name, one in zip(names, known, strict=True) if one]}
-        dots = Series(x, y, dots=True, told=("{edge}",), also=also)
-        ends = (roomy(one, 0.08) for one in (x, y))
-        sides = ("share (logits)", "effect (logits)")
-        drawn = maps.inlined(Chart(*sides, *ends, series=(dots,), whole=False, unit="logits"))
+    drawn = "".join(map(maps.inlined, charts_of(found).values()))
     order = np.argsort(-np.abs(np.nan_to_num(effects)))[:SHOWN].tolist()
     rows = [(names[n], effects[n], shares[n]) for n in order]
     caption = (

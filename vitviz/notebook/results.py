@@ -22,7 +22,7 @@ from torch import Tensor
 from vitviz import analyses, engine, surveys
 from vitviz.charts import overlay as laid
 from vitviz.engine.studies import attribution
-from vitviz.traces.display import NotebookDisplay, NotebookTable
+from vitviz.traces.display import NotebookChart, NotebookDisplay, NotebookTable
 from vitviz.traces.head_type import HeadType
 
 
@@ -41,7 +41,7 @@ class TensorName:
     head_type: HeadType = "softmax"
 
 
-class NamedTensor(NotebookTable, Tensor):
+class NamedTensor(NotebookChart, NotebookTable, Tensor):
     """Tensor with a description in `.what`; all other behaviour is that of the original tensor."""
 
     what: TensorName

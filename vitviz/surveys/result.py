@@ -21,7 +21,7 @@ from vitviz.surveys.measure import Measure, Quantity
 from vitviz.surveys.moments import Moments, added
 from vitviz.surveys.rows import Refusal, Row, Skipped, SurveyPart, refused_in
 from vitviz.traces.classes import Classes
-from vitviz.traces.display import NotebookTable
+from vitviz.traces.display import NotebookChart, NotebookTable
 from vitviz.traces.grid import Grid
 from vitviz.traces.head_type import HeadType, predictions_named
 from vitviz.traces.text_classes import plain
@@ -67,7 +67,7 @@ LISTED = 1_000  # skipped images kept in memory; skipped.csv lists all
 
 
 @dataclass(frozen=True)
-class Survey(NotebookTable):
+class Survey(NotebookChart, NotebookTable):
     """Averages over the images measured so far.
 
     Quantities are named "measure.quantity", such as "distance.distance". `mean`, `error` and `moments`

@@ -21,7 +21,7 @@ from vitviz.analyses.protocol import DENSE
 from vitviz.analyses.saliency import METHODS, STEPPED, Passes, SaliencyMap, checked_steps, relevance_of
 from vitviz.analyses.target import classes_of
 from vitviz.errors import Stopped, TooMuch, VitvizError, quoted
-from vitviz.traces.display import NotebookTable
+from vitviz.traces.display import NotebookChart, NotebookTable
 from vitviz.traces.head_type import HeadType, require_score, scores_named
 from vitviz.traces.localized_text import message_of
 from vitviz.traces.trace import Trace
@@ -34,7 +34,7 @@ OnMethod = Callable[[float, str], None]  # fraction done, and the step in progre
 
 
 @dataclass(frozen=True)
-class Faithfulness(NotebookTable):
+class Faithfulness(NotebookChart, NotebookTable):
     """Results for one image. Methods that do not apply are in `refused`, with the reason."""
 
     checkpoint: str

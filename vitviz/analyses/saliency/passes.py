@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vitviz.analyses.readout_stage import ReadoutStage
 from vitviz.analyses.target import TargetLike
-from vitviz.traces.display import NotebookDisplay
+from vitviz.traces.display import NotebookChart
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.trace import Trace
 
@@ -114,7 +114,7 @@ class Passes(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class SaliencyMap(NotebookDisplay):
+class SaliencyMap(NotebookChart):
     """A saliency map before any scaling for display.
 
     `explained` = map + prefix tokens' sum + constants, in units of the score (the logit); None if the

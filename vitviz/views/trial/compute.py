@@ -102,16 +102,22 @@ def reach(trial: Faithfulness, side: str, score: str) -> tuple[torch.Tensor, tor
 def panels(
     trial: Faithfulness, names: Sequence[str], subject: ViewContext, settings: Settings, held: str = ""
 ) -> tuple[Chart, Chart]:
+    """Return both panels of the view; see `curve_charts`."""
+    return curve_charts(trial, names, settings["score"], _score_names(subject, settings), held)
+
+
+def curve_charts(
+    trial: Faithfulness, names: Sequence[str], score: str, label: str, held: str = ""
+) -> tuple[Chart, Chart]:
     """Return both panels with a line per method, the `held` one thick, on one scale.
 
     The scale runs from 0 to 1; for logits, it covers the values.
     """
-    score = settings["score"]
     lines = {side: _lines(trial, side, score, names, held) for side in SIDES}
     every = [end for side in lines.values() for one in side for end in (one.y, *(one.band or ()))]
     low, high = (0.0, *map(np.min, every)), (1.0, *map(np.max, every))
     ends = (float(min(low)), float(max(high))) if score == "logit" else (0.0, 1.0)
-    axes = LocalizedText("patches removed"), _score_names(subject, settings), (-2.0, 106.0), ends
+    axes = LocalizedText("patches removed"), label, (-2.0, 106.0), ends
     ticks = tuple((at, f"{at} %") for at in range(0, 101, 25))
     like = {"percent": score != "logit", "ticks": ticks, "keyed": True}
     return tuple(Chart(*axes, title, lines[side], **like) for side, (title, _) in SIDES.items())

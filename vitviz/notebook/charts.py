@@ -1,0 +1,268 @@
+"""Charts of results by name, for `.plotly()`, `.plot()` and the cards: one function per type."""
+
+from dataclasses import replace
+from functools import partial, singledispatch
+from typing import Any
+
+import numpy as np
+
+from vitviz.analyses.distance import Distances
+from vitviz.analyses.effects import AblationEffects, EdgeAblationEffects
+from vitviz.analyses.faithfulness.evaluation import Faithfulness
+from vitviz.analyses.logit_account import Attribution
+from vitviz.analyses.perturbation import Perturbation
+from vitviz.analyses.protocol import KINDS
+from vitviz.analyses.saliency.passes import SaliencyMap
+from vitviz.analyses.sufficient_edges import SufficientEdges
+from vitviz.analyses.upstream import Upstream, Writer
+from vitviz.charts.chart import (
+    BLUE,
+    ORANGE,
+    SEVERAL,
+    Bars,
+    Chart,
+    Matrix,
+    Scale,
+    Series,
+    balanced,
+    by_layer,
+    ends,
+    roomy,
+    with_error,
+)
+from vitviz.charts.mpl.spec import NARROW, FigureSpec
+from vitviz.errors import VitvizError, quoted
+from vitviz.export.figure import Figure
+from vitviz.notebook.results import NamedTensor
+from vitviz.surveys.result import Survey
+from vitviz.traces.head_type import scores_of
+from vitviz.traces.localized_text import LocalizedText
+from vitviz.views.languages import NAMES, translated
+from vitviz.views.trial.compute import curve_charts
+
+Charts = dict[str, Chart | Matrix]
+LAYER = LocalizedText("Network depth (layer)")
+SCORES = {"probability": LocalizedText("Probability"), "kept": LocalizedText("Prediction kept")}
+CLASSES = 5  # lines of a logit lens
+
+
+@singledispatch
+def charts_of(thing: Any) -> Charts:
+    """Return the charts of a result by name, the most important one first."""
+    return {}
+
+
+def chosen(thing: Any, name: str, language: str) -> tuple[str, Chart | Matrix]:
+    """Return the chart of this name, or the first, with its name; VitvizError if there is none."""
+    if language not in NAMES:
+        raise VitvizError(f"Given language={quoted(language)}; expected one of {', '.join(NAMES)}.")
+    found = charts_of(thing)
+    if not found:
+        raise VitvizError(f"This {type(thing).__name__} has no chart. Use its numbers, or `vitviz.figure`.")
+    if name and name not in found:
+        raise VitvizError(f"There is no chart {quoted(name)}; expected one of {', '.join(found)}.")
+    return next(pair for pair in found.items() if name in ("", pair[0]))
+
+
+def plotly_figure(thing: Any, name: str, language: str, dark: bool) -> Any:
+    """Return a chart of a result as a Plotly figure."""
+    return chosen(thing, name, language)[1].plotly(partial(translated, tag=language), dark)
+
+
+def print_figure(thing: Any, name: str, language: str, dark: bool) -> Figure:
+    """Return a chart of a result as a figure for print."""
+    name, chart = chosen(thing, name, language)
+    title = translated(chart.title or name, language)
+    spec = FigureSpec(((chart,),), chart.notes, width=NARROW + 14)
+    return Figure(spec, f"vitviz-{name.replace('.', '-')}", f"{title}\n", title, dark, language)
+
+
+def bundle(thing: Any) -> dict[str, Any]:
+    """Return the Plotly figure as a notebook's MIME type, if the card of a result is nothing but a chart."""
+    if not (isinstance(thing, NamedTensor) and thing.what.axes == "layer head"):
+        return {}
+    return chosen(thing, "", "en")[1]._repr_mimebundle_()
+
+
+def _by_layer(values: Any, unit: str, title: str = "", **more: Any) -> Chart:
+    return by_layer(np.asarray(values, float), more.pop("up", "") or unit, title, unit=unit, **more)
+
+
+def _map(values: Any, label: str, signed: bool, title: str = "", x="column", y="row", **more: Any) -> Matrix:
+    values = np.asarray(values, float)
+    low, high = (-balanced(values), balanced(values)) if signed else ends(values)
+    scale = Scale("balance" if signed else "viridis", low, high, label)
+    return Matrix(values, scale, x, y, title, **more)
+
+
+@charts_of.register
+def _(tensor: NamedTensor) -> Charts:
+    values, what = np.asarray(tensor.plain(), np.float64), tensor.what
+    numbers, like = tuple(map(str, range(what.first, what.first + len(values)))), {"title": what.title}
+    if what.axes == "layer head":
+        chart = _by_layer(values, what.unit, what.title, first=what.first, up=what.unit)
+        return {what.title: _noted(chart, what.caption)}
+    if what.axes == "row col":
+        return {what.title: _noted(_map(values, what.unit, what.diverging, what.title), what.caption)}
+    if what.axes == "layer token":
+        found = _map(values, what.unit, what.diverging, x="token", y="depth", rows=numbers, **like)
+        return {what.title: _noted(found, what.caption)}
+    if what.axes == "depth depth2":
+        other = tuple(map(str, range(what.first, what.first + values.shape[1])))
+        scale = Scale("viridis", 0.0, 1.0, what.unit)
+        found = Matrix(values, scale, "depth", "depth", what.title, rows=numbers, cols=other)
+        return {what.title: _noted(found, what.caption)}
+    return {what.title: _noted(_lens(tensor), what.caption)} if what.axes == "layer class" else {}
+
+
+def _noted(chart: Any, caption: str) -> Any:
+    return replace(chart, notes=(caption,)) if caption else chart
+
+
+def _lens(tensor: NamedTensor) -> Chart:
+    """Return the scores of the likeliest classes of the last depth, by depth."""
+    what, scores = tensor.what, scores_of(tensor.plain(), tensor.what.head_type).double().numpy()
+    depth, of_values = np.arange(what.first, what.first + len(scores)), what.head_type == "value"
+    series = []
+    for number, colour in zip(np.argsort(-scores[-1], kind="stable"), SEVERAL[:CLASSES], strict=False):
+        known = number < len(what.labels)
+        name = what.labels[number] if known else LocalizedText("class {number}", number=int(number))
+        told = {"told": ("{name}",), "also": {"name": [name] * len(depth)}, "of": {"depth": depth}}
+        series.append(Series(depth, scores[:, number], name, colour, True, True, **told))
+    span = roomy(np.stack([one.y for one in series]), 0.06) if of_values else (0.0, 1.0)
+    across, label = (depth[0] - 0.3, depth[-1] + 0.3), LocalizedText("Value" if of_values else "Probability")
+    along = LocalizedText("layers applied")
+    return Chart(along, label, across, span, what.title, tuple(series), percent=not of_values)
+
+
+@charts_of.register
+def _(found: Distances) -> Charts:
+    up = LocalizedText("Mean attention distance (px)")
+    mass = by_layer(np.asarray(found.prefix_mass), LocalizedText("Attention on prefix tokens"), high=1.0)
+    px = {name: _by_layer(getattr(found, name), "px", up=up) for name in ("distance", "renormalised")}
+    return {**px, "prefix_mass": mass}
+
+
+@charts_of.register
+def _(found: Attribution) -> Charts:
+    return {"heads": _by_layer(found.heads, "logits"), "patches": _map(found.patches, "logits", True)}
+
+
+@charts_of.register
+def _(found: AblationEffects) -> Charts:
+    return {"heads": _by_layer(found.heads, "logits")}
+
+
+@charts_of.register
+def _(found: SaliencyMap) -> Charts:
+    return {"map": _map(found.map, found.method, found.signed)}
+
+
+@charts_of.register
+def _(found: Upstream) -> Charts:
+    if not found.layer:
+        return {}
+    depth = np.arange(1, found.layer + 1)
+    parts = np.stack([found.heads[: found.layer].sum(dim=1), found.mlps[: found.layer]])
+    colours = (BLUE,) * found.layer + (ORANGE,) * found.layer
+    x = np.concatenate([depth - 0.2, depth + 0.2])
+    bars = Bars(x, np.zeros(parts.size), parts.ravel(), colours, 0.36, {"layer": [*depth, *depth]})
+    named, across = ((BLUE, "heads together"), (ORANGE, "MLP")), (0.4, found.layer + 0.6)
+    like = {"bars": bars, "named": named, "unit": "logits"}
+    return {"layers": Chart(LAYER, "logits", across, roomy(parts, 0.08), **like)}
+
+
+@charts_of.register
+def _(found: EdgeAblationEffects) -> Charts:
+    shares, effects = found.shares.numpy(), found.effects.numpy()
+    known = np.isfinite(shares) & np.isfinite(effects)
+    if not known.any():
+        return {}
+    x, y = shares[known], effects[known]
+    also = {"edge": [edge_name(edge) for edge, one in zip(found.edges, known, strict=True) if one]}
+    dots = Series(x, y, dots=True, told=("{edge}",), also=also)
+    sides, spans = ("share (logits)", "effect (logits)"), (roomy(one, 0.08) for one in (x, y))
+    return {"edges": Chart(*sides, *spans, series=(dots,), whole=False, unit="logits")}
+
+
+@charts_of.register
+def _(found: SufficientEdges) -> Charts:
+    x = np.asarray(found.counts, float)
+    means = {name: margins.double().mean(dim=0).numpy() for name, margins in found.margins.items()}
+    series = tuple(
+        Series(x, y, name, colour, line=True, dots=True, told=("{order}",), also={"order": [name] * len(x)})
+        for (name, y), colour in zip(means.items(), SEVERAL, strict=False)
+    )
+    span = roomy(np.concatenate([one.y for one in series]), 0.08)
+    sides = ("edges kept", "margin (logits)"), ((-0.02 * x.max(), 1.02 * x.max()), span)
+    return {"margins": Chart(*sides[0], *sides[1], series=series, whole=False, unit="logits")}
+
+
+@charts_of.register
+def _(survey: Survey) -> Charts:
+    return {
+        name: survey_chart(survey, name)
+        for name, what in survey.quantities.items()
+        if what.axes in ("layer head", "layer")
+    }
+
+
+def survey_chart(survey: Survey, name: str) -> Chart:
+    """Return the means of a quantity by layer, or by layer and head, with their standard errors."""
+    what, sums = survey.quantities[name], survey.sums[name]
+    first = 0 if name.startswith("lens.") else 1  # layer 0 of the lens is the input of the first block
+    up = what.unit or what.title
+    return _by_layer(sums.mean, what.unit, what.title, first=first, error=sums.error, up=up)
+
+
+@charts_of.register
+def _(trial: Faithfulness) -> Charts:
+    score, names = trial.score(), [name for name, _ in trial.ranking()]
+    label = SCORES.get(score, LocalizedText("Value" if trial.head_type == "value" else "logit"))
+    panels = curve_charts(trial, names, score, label) if names else ()
+    return dict(zip(("most", "least"), panels, strict=False))
+
+
+@charts_of.register
+def _(found: Perturbation) -> Charts:
+    return {score: _curves(found, score) for score in found.scores}
+
+
+def _curves(found: Perturbation, score: str) -> Chart:
+    """Return the mean of a score by step, with a band of twice its standard error, for every way."""
+    kind, x, of_values = KINDS[found.kind], np.asarray(found.steps, float), found.head_type == "value"
+    limits, series = (None, None) if of_values else (0, 1), []
+    times, unit = (1, "") if of_values else (100, "%")
+    for way, colour in zip(found.ways, SEVERAL, strict=False):
+        mean, error = np.asarray(found.curve(way, score), float).T
+        band = tuple(np.clip(mean + side * error, *limits) for side in (-2, 2))
+        said = [with_error(times * one, 2 * times * off, unit) for one, off in zip(mean, error, strict=True)]
+        told = {"said": said, "told": ("{way}", "{count}"), "also": {"way": [way] * len(x)}}
+        told["also"]["count"] = [f"{one:g} {kind.counts}" for one in x]
+        series.append(Series(x, mean, way, colour, True, True, band, **told))
+    every = [end for one in series for end in one.band]
+    span = roomy(np.concatenate(every), 0.06) if of_values and every else (0.0, 1.0)
+    told = {"class": found.label}
+    name = LocalizedText("value of {class}" if of_values else "probability of {class}", **told)
+    label = SCORES["kept"] if score == "kept" else name
+    across = float(x.min()) - 0.02 * np.ptp(x), float(x.max()) + 0.02 * np.ptp(x)
+    like = {"series": tuple(series), "whole": False, "percent": not of_values}
+    return Chart(kind.counts, label, across, span, LocalizedText(kind.name), **like)
+
+
+def writer(one: Writer | None) -> str:
+    """Return the display name of a writer; None stands for a replaced head."""
+    if one is None or one.layer is None:
+        return "replaced" if one is None else one.kind
+    part = f"head {one.head + 1}" if one.kind == "head" else {"mlp": "MLP"}.get(one.kind, one.kind)
+    return f"layer {one.layer + 1}, {part}"
+
+
+def trail(*heads: tuple[int, int]) -> list[str]:
+    """Return the display names of heads, given by layer and head from 0."""
+    return [writer(Writer("head", *one)) for one in heads]
+
+
+def edge_name(edge: Any) -> str:
+    """Return the display name of an edge."""
+    return f"{writer(edge.writer)} → {trail((edge.layer, edge.head))[0]}, {edge.into}"
