@@ -142,7 +142,7 @@ def test_transformers_preprocessing_is_read(kind, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "error", "reason"),
-    [("swin", UnsupportedModel, "windows"), ("clip", CheckpointError, "dinov2_with_registers")],
+    [("swin", UnsupportedModel, "windows"), ("ijepa", CheckpointError, "dinov2_with_registers")],
 )
 def test_other_types_of_transformers_are_refused(kind, error, reason, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))

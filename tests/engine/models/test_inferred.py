@@ -23,7 +23,7 @@ KINDS = {
     "LayerScale": {"init_values": 1e-5},
     "no bias": {"qkv_bias": False},
     "query-key norm": {"qk_norm": True, "num_heads": 4},
-    "gated": {"mlp_layer": timm.layers.SwiGLUPacked},
+    "gated": {"mlp_layer": timm.layers.SwiGLUPacked, "act_layer": "silu"},
     "norm before": {"pre_norm": True},
     "no classifier": {"num_classes": 0},
     "distilled": {"architecture": "deit_tiny_distilled_patch16_224"},

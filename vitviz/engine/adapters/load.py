@@ -16,16 +16,16 @@ from vitviz.engine.adapters.sidecar_config import own_in
 from vitviz.engine.adapters.weight_loading import FilledModel, load_weights_into
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.formats import huggingface, limits
+from vitviz.engine.formats import huggingface, limits, lora
 from vitviz.engine.formats.contrastive import projects
 from vitviz.engine.formats.families import require_plain
-from vitviz.engine.formats.folder import refusing, understood
+from vitviz.engine.formats.folder import read_json, refusing, understood
 from vitviz.engine.formats.overrides import split
 from vitviz.engine.formats.timm_config import labels_of
 from vitviz.engine.formats.weights import bytes_held, read, shapes
-from vitviz.engine.hub.catalogue import checkpoints
+from vitviz.engine.hub.catalogue import checkpoints, find
 from vitviz.engine.hub.downloads import OnBytes
-from vitviz.engine.hub.files import files_of, identity_of, unchanged
+from vitviz.engine.hub.files import CheckpointFiles, files_of, identity_of, registered, unchanged
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.errors import CheckpointError, HubError
 from vitviz.traces.head_type import require_head_type
@@ -95,6 +95,8 @@ def load(
             f"{checkpoint.name} was overwritten while it was read, and nothing was loaded. {_AGAIN}"
         )
     require_real(tensors, checkpoint.name)
+    checkpoint, files, tensors, merged = _on_its_base(checkpoint, files, tensors, folder, weighed)
+    notes += merged
     names = tuple(tensors)
     tensors, own = in_timms_names(checkpoint, files, tensors)
     given = given.merged_with(own.given)
@@ -129,6 +131,42 @@ def load(
     require_head_type(head_type or "softmax", classes, checkpoint.name)
     known = replace(known, projects=shared)
     return Loaded(known, model, preprocessing, labels or named, head_type or "softmax")
+
+
+def _on_its_base(
+    checkpoint: Checkpoint, files: CheckpointFiles, tensors: dict[str, Tensor],
+    folder: str | PathLike | None, progress: OnBytes,
+) -> tuple[Checkpoint, CheckpointFiles, dict[str, Tensor], list[str]]:  # fmt: skip
+    """Return a LoRA adapter merged into its base model, with that model's files and a note.
+
+    Anything else is returned unchanged. The base is a path, from the adapter's folder or the current one, or
+    a name as for `find`.
+    """
+    path = files.weights.with_name(lora.CONFIG)
+    if not path.is_file() or not any(".lora_" in name for name in tensors):
+        return checkpoint, files, tensors, []
+    config = read_json(path)
+    called = str(config.get("base_model_name_or_path") or "")
+    if not called:
+        raise CheckpointError(
+            f"{checkpoint.name} is a LoRA adapter that does not name its base model. Write its folder or its"
+            f" name on the hub as base_model_name_or_path into {lora.CONFIG}."
+        )
+    beside = path.parent / called
+    base = find(str(beside) if beside.exists() else called, folder)
+    theirs = files_of(base, progress)
+    before = read(theirs.weights).tensors
+    with understood(checkpoint.name):
+        after = lora.merged(before, tensors, config, checkpoint.name, huggingface.timm_name)
+    # a classifier of the adapter's own does not have the base model's classes
+    own = any(".lora_" not in name for name in tensors)
+    known = {key: value for key, value in theirs.config.items() if not own or key not in _CLASS_NAMES}
+    architecture = base.name if registered(base) else checkpoint.architecture or base.architecture
+    note = f"A LoRA adapter, merged into {base.name} in float32."
+    return replace(checkpoint, architecture=architecture), replace(theirs, config=known), after, [note]
+
+
+_CLASS_NAMES = ("id2label", "label2id", "label_names", "labels")
 
 
 def _require_reasonable(found: FilledModel, name: str) -> None:

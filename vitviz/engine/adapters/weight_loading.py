@@ -23,7 +23,16 @@ from torch.overrides import TorchFunctionMode
 from vitviz.engine import memory
 from vitviz.engine.adapters import assumptions
 from vitviz.engine.checkpoint import Assumption, Checkpoint
-from vitviz.engine.formats import google, huggingface, inference, limits, naflex, processors, timm_config
+from vitviz.engine.formats import (
+    dino,
+    google,
+    huggingface,
+    inference,
+    limits,
+    naflex,
+    processors,
+    timm_config,
+)
 from vitviz.engine.formats.families import architectures, require_plain, timm_module
 from vitviz.engine.formats.folder import refusing, stem, understood
 from vitviz.engine.formats.overrides import Overrides, pools_of
@@ -65,6 +74,8 @@ def load_weights_into(
     elif config.get("architecture") and not asked:
         return _by_config(config, tensors, name, told)
     heads, notes = None, []
+    asked = asked or dino.published(tensors)
+    tensors = tensors if asked else dino.to_timm(tensors)
     if google.is_google(tensors):
         tensors, heads, notes = google.to_timm(tensors, name)
     if asked:

@@ -15,7 +15,7 @@ from vitviz.engine.formats.folder import read_json
 CONFIG = "open_clip_config.json"
 TOWERS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # both towers in one file
 # tensor names that classifiers do not have
-_TEXTS = re.compile(r"(module\.)?(logit_scale$|text_projection|visual\.|text\.)")
+_TEXTS = re.compile(r"(module\.)?(logit_scale$|text_projection|visual(_projection)?\.|text\.)")
 
 
 def projecting(name: str) -> bool:

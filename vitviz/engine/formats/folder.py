@@ -21,7 +21,7 @@ SUFFIXES = (".safetensors", ".pth", ".pth.tar", ".pt", ".bin", ".ckpt", ".npz", 
 HUB_FILES = (
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
 )  # fmt: skip
-_PREFERRED = (*HUB_FILES, "pytorch_model.pth", "model.pth")
+_PREFERRED = (*HUB_FILES, "pytorch_model.pth", "model.pth", "adapter_model.safetensors", "adapter_model.bin")
 
 
 def weights_file(folder: Path) -> Path | None:

@@ -1,4 +1,4 @@
-"""Folders of Hugging Face transformers: ViT, DeiT, MAE, BEiT, DINOv2 (with and without registers) and DINOv3.
+"""Folders of Hugging Face transformers: ViT, DeiT, MAE, BEiT, DINOv2, DINOv3, towers of CLIP and SigLIP.
 
 The networks are timm's under other tensor names, with separate queries, keys and values. A model that timm
 cannot compute exactly as transformers does is refused, never approximated. Tests compare with transformers.
@@ -22,7 +22,8 @@ from timm.models.eva import Eva
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from vitviz.engine.formats import limits
+from vitviz.engine.formats import limits, towers
+from vitviz.engine.formats.dino import DINOV3
 from vitviz.engine.formats.families import transformers_refusal
 from vitviz.engine.formats.inference import entry_name
 from vitviz.engine.formats.processors import pair
@@ -69,24 +70,21 @@ def to_timm(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
 
     `kind` is transformers' model type. Raises CheckpointError if two tensors map to one name of timm's.
     """
+    if towers.kind_of(kind):
+        return _joined(towers.to_timm(tensors))
     theirs: dict[str, str] = {}  # timm's name -> name in the file
     renamed = {}
     for name, value in tensors.items():
         if _LEFT_OUT.search(name) or value.numel() == 0:  # without registers the file has an empty tensor
             continue
-        new = _renamed(name, _RENAMED)
+        new = timm_name(name)
         if new in renamed:
             raise CheckpointError(
                 f"Its file holds both {theirs[new]} and {name}, where a {kind} model of timm's has one {new}."
                 " Choose another checkpoint."
             )
         renamed[new], theirs[new] = value, name
-    for joined, parts in _JOINED.items():
-        for name in [name for name in renamed if f".{parts[0]}." in name]:
-            names = [name.replace(f".{parts[0]}.", f".{part}.") for part in parts]
-            if all(part in renamed for part in names):
-                whole = torch.cat([renamed.pop(part) for part in names])
-                renamed[name.replace(f".{parts[0]}.", f".{joined}.")] = whole
+    renamed = _joined(renamed)
     # timm builds DINOv3 from EVA, which names LayerScale as BEiT does
     rules = [*_ALONE, (r"\.ls([12])\.gamma$", r".gamma_\1")] if kind == "dinov3_vit" else _ALONE
     renamed = {_renamed(name, rules): value for name, value in renamed.items()}
@@ -95,6 +93,22 @@ def to_timm(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
         renamed["cls_token"] = renamed["cls_token"] + renamed["pos_embed"][:, :1]
         renamed["pos_embed"] = renamed["pos_embed"][:, 1:]
     return renamed
+
+
+def timm_name(name: str) -> str:
+    """Return timm's name of a tensor, from its name on disk or in transformers' modules."""
+    return _renamed(name, _RENAMED)
+
+
+def _joined(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors with the parts of each joint matrix concatenated by rows."""
+    for joined, parts in _JOINED.items():
+        for name in [name for name in tensors if f".{parts[0]}." in name]:
+            names = [name.replace(f".{parts[0]}.", f".{part}.") for part in parts]
+            if all(part in tensors for part in names):
+                whole = torch.cat([tensors.pop(part) for part in names])
+                tensors[name.replace(f".{parts[0]}.", f".{joined}.")] = whole
+    return tensors
 
 
 def _renamed(name: str, rules: list[tuple[str, str]]) -> str:
@@ -107,10 +121,6 @@ Built = tuple[Callable[[], nn.Module], str]  # builder of the empty model, and i
 Args = dict[str, Any]
 Config = Mapping[str, Any]
 Tensors = Mapping[str, Tensor]
-# Width and depth of DINOv3's published models (its table 2) -> their names in timm.
-_DINOV3 = {
-    (384, 12): "small", (768, 12): "base", (1024, 24): "large", (1280, 32): "huge_plus", (4096, 40): "7b",
-}  # fmt: skip
 
 
 # transformers always resizes the position tables of these models, even at their own size, as if square.
@@ -208,10 +218,15 @@ def _dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
         "rope_temperature": config["rope_theta"], "rope_rotate_half": True,
         "num_classes": 0,  # transformers defines no classifier for DINOv3, so its read-out is unknown
     }  # fmt: skip
-    size = _DINOV3.get((args["embed_dim"], args["depth"]), "small")
+    size = DINOV3.get((args["embed_dim"], args["depth"]), "small")
     size += "_plus" if gated and size == "small" else ""
     entry = f"vit_{size}_patch16_dinov3{'_qkvb' if biased else ''}"
     return partial(Eva, **args), entry if timm.is_model(entry) else "vit_small_patch16_dinov3"
+
+
+def _tower(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    args |= towers.arguments(tensors)
+    return partial(VisionTransformer, **args), _plain_entry(args)
 
 
 def _plain_entry(args: Args) -> str:
@@ -223,6 +238,7 @@ def _plain_entry(args: Args) -> str:
 _BUILDERS = {
     "vit": _vit, "deit": _deit, "vit_mae": _vit, "beit": _beit, "dinov2": _dinov2,
     "dinov2_with_registers": _dinov2, "dinov3_vit": _dinov3,
+    "clip": _tower, "siglip": _tower,
 }  # fmt: skip
 _ACTIVATIONS = {
     "gelu": "gelu", "gelu_python": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh",
@@ -241,6 +257,7 @@ def builder(config: Config, tensors: Tensors, name: str) -> Built:
     `tensors` come from `to_timm`. Raises UnsupportedModel or CheckpointError for an unknown model type or
     activation, and for options that timm's model of this type does not support.
     """
+    config = towers.flat(config)
     kind = str(config["model_type"])
     if kind not in _BUILDERS:
         reason = transformers_refusal(kind)

@@ -155,7 +155,7 @@ def _parts(tensors: Mapping[str, Tensor], width: int) -> dict[str, Any]:
     if any(re.search(r"ls1\.gamma|gamma_1$", key) for key in tensors):
         parts["init_values"] = 1e-5
     if hidden == 2 * back:
-        parts["mlp_layer"] = timm.layers.SwiGLUPacked
+        parts |= {"mlp_layer": timm.layers.SwiGLUPacked, "act_layer": "silu"}
     return parts
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torchvision
 from timm.data import constants
 
+from vitviz.engine.formats import towers
 from vitviz.engine.images.preprocess import MIN_CROP
 from vitviz.engine.images.processor import Pair, Processor
 from vitviz.errors import CheckpointError
@@ -28,6 +29,8 @@ _DEFAULTS = {
     "vit": {**_HALF, **_SQUASHED, "interpolation": "bilinear"}, "deit": {**_META, "crop_mode": "squash"},
     "vit_mae": _META, "beit": {**_HALF, **_SQUASHED, "interpolation": "bicubic"}, "dinov2": _META,
     "dinov2_with_registers": _META, "dinov3_vit": {**_IMAGENET, **_SQUASHED, "interpolation": "bilinear"},
+    "clip": {**_CLIP, "interpolation": "bicubic", "crop_mode": "center", "crop_pct": 1.0},
+    "siglip": {**_HALF, **_SQUASHED, "interpolation": "bicubic"},
 }  # fmt: skip
 
 
@@ -51,6 +54,7 @@ _CLASSES = {
 _CLASS_OF = {
     "vit": "ViT", "deit": "DeiT", "vit_mae": "ViT", "beit": "Beit", "dinov2": "Bit",
     "dinov2_with_registers": "Bit", "dinov3_vit": "DINOv3ViT",
+    "clip": "CLIP", "siglip": "Siglip",
 }  # fmt: skip
 _WITHOUT_PADDING = ("Beit", "DINOv3ViT")  # their own implementations ignore do_pad
 # Pillow's codes of the resampling filters that torchvision supports for tensors.
@@ -72,6 +76,7 @@ def data_config(
     `input_size` is the processor's output size. Raises CheckpointError with the field's name for an
     unsupported value.
     """
+    config = towers.flat(config)
     kind, own = str(config["model_type"]), pair(config.get("image_size", 224))
     data = {**_DEFAULTS[kind], "input_size": (config.get("num_channels", 3), *own)}
     if preprocessor is None:

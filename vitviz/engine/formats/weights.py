@@ -287,7 +287,7 @@ _COMPILED = re.compile(r"^((_orig_mod|module)\.)+")
 # Parts for training only: MAE's decoder, BEiT's visual-token head, projection heads of DINO and iBOT, iBOT's
 # mask token, losses and metrics that Lightning saves as modules.
 _TRAINING_ONLY = re.compile(
-    r"^(decoder(_\w+)?(?=\.|$)|lm_head(?=\.)|(dino_|ibot_)?head\.(mlp|last_layer2?)\b|masked_embed$"
+    r"^(decoder(_\w+)?(?=\.|$)|lm_head(?=\.)|(dino_|ibot_)?head\.(mlp(?!\.fc)|last_layer2?)\b|masked_embed$"
     r"|(criterion|loss|\w+_(loss|acc(uracy)?|metrics?)|loss_\w+|metrics?)(?=\.))"
 )
 _LAYER = re.compile(

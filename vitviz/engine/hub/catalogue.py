@@ -21,6 +21,7 @@ import timm
 from timm.models import PretrainedCfg, get_deprecated_models, get_pretrained_cfg
 
 from vitviz.engine.checkpoint import Checkpoint
+from vitviz.engine.formats import lora
 from vitviz.engine.formats.contrastive import CONFIG
 from vitviz.engine.formats.families import architectures, require_plain
 from vitviz.engine.formats.folder import SUFFIXES, config_beside, config_file, permitted, weights_file
@@ -33,7 +34,7 @@ from vitviz.errors import CheckpointError, quoted
 from vitviz.traces.unicode import require_unicode
 
 PREPROCESSORS = ("processor_config.json", "preprocessor_config.json")  # of transformers, the first preferred
-BESIDE = ("config.json", *PREPROCESSORS, CONFIG)  # files read with a weights file
+BESIDE = ("config.json", *PREPROCESSORS, CONFIG, lora.CONFIG)  # files read with a weights file
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 # Parts of a tag, longest first where one contains another.
 _DATA = {
