@@ -4,6 +4,7 @@ import io
 import pickle
 import random
 import struct
+import sys
 import zlib
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def refusal(source) -> str:
         (b"", ["is empty", "expected a JPEG"]),
         (b"%PDF-1.7 and so on", ["not a picture"]),
         (b"P6 1 1 255 abc", ["not a picture"]),  # a format that Pillow reads, and that is not on the list
-        (b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic", ["HEIC", "Export it as JPEG"]),
+        (b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic", ["HEIC", "Export it as JPEG", "[heic]"]),
         (b"\x00\x00\x00\x18ftypmif1\x00\x00\x00\x00mif1heic", ["HEIC"]),
         (b"\x89PNG\r\n\x1a\n", ["whole PNG", "damaged"]),
         (b"\xff\xd8\xff\xe0", ["whole JPEG", "damaged"]),
@@ -71,6 +72,7 @@ def refusal(source) -> str:
 )
 def test_refused_from_the_header(data, words, monkeypatch):
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda self: pytest.fail("decoded"))
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)  # as where it is not installed
     sentence = refusal(data)
     assert all(word in sentence for word in words), sentence
 

@@ -16,7 +16,9 @@ that a dark image stays dark. A type without a range of its own (floating point)
 import io
 import os
 import re
+import sys
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +28,7 @@ import numpy as np
 from jaxtyping import Num, Shaped, UInt8
 from PIL import ExifTags, Image
 
-from vitviz.errors import ImageError
+from vitviz.errors import AssumedWarning, ImageError
 from vitviz.traces import cancellation
 
 MAX_BYTES = 20 * 2**20  # of an image file
@@ -40,7 +42,7 @@ MAX_ELONGATION = 20  # longer side to shorter; beyond, the model would see almos
 # Pillow's names and the usual names. No other formats: reading EPS, for example, starts a program.
 FORMATS = {name.upper(): name for name in ("JPEG", "PNG", "WebP", "GIF", "TIFF", "BMP", "AVIF")}
 READABLE = "JPEG, PNG, WebP, GIF, TIFF, BMP or AVIF"
-HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis")  # written by iPhones; Pillow cannot read them
+HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis")  # written by iPhones; read by pillow-heif alone
 
 # EXIF 2.32, tag 0x0112: operations that make the image upright, from value 2 on
 _UPRIGHT = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
@@ -59,14 +61,15 @@ OVERSHOOT = 1e-3  # resampling may leave floating-point values outside 0 to 1 by
 
 
 def open_image(source: Any) -> Image.Image:
-    """Return an upright RGB image from a path, bytes, an open binary file, a PIL image, or an array.
+    """Return an upright RGB image from a path, bytes, an open binary file, a PIL image, an array or a tensor.
 
     Arrays are height x width, alone or with 1, 3 or 4 channels last: uint8, uint16 (0 to 65535), bool, or
-    floating point from 0 to 1. Transparency is composited on white; of animations and multi-page files the
-    first frame is read; 16-bit grey is scaled from 0..65535. A PIL image that is already upright RGB is
-    returned itself, not a copy. Raises ImageError, with a sentence for the page, for a source that is not an
-    image, is damaged, has more than 20 MB or 80 million pixels (a WebP 50), or has one side 20 times longer
-    than the other.
+    floating point from 0 to 1. Torch tensors may also have their channels first, a batch of one, and values
+    from 0 to 255 in any type (an AssumedWarning states a guessed range). Transparency is composited on white;
+    of animations and multi-page files the first frame is read; 16-bit grey is scaled from 0..65535. A PIL
+    image that is already upright RGB is returned itself, not a copy. Raises ImageError, with a sentence for
+    the page, for a source that is not an image, is damaged, has more than 20 MB or 80 million pixels (a WebP
+    50), or has one side 20 times longer than the other.
 
     >>> open_image(np.full((2, 3), 65535, dtype=np.uint16)).getpixel((0, 0))
     (255, 255, 255)
@@ -74,6 +77,8 @@ def open_image(source: Any) -> Image.Image:
     Traceback (most recent call last):
     vitviz.errors.ImageError: The upload is not a picture that can be read: expected a JPEG, PNG, WebP, ...
     """
+    if "torch" in sys.modules and isinstance(source, sys.modules["torch"].Tensor):
+        source = _array_of(source)
     if isinstance(source, np.ndarray):
         check_size("The array", width_and_height(source))
         return rgb_of_array(source)
@@ -87,6 +92,30 @@ def open_image(source: Any) -> Image.Image:
     check_size(name, image.size, MOST_OF.get(image.format, MAX_PIXELS))
     with _turn_of_large(image.size):
         return _upright_rgb(name, image)
+
+
+def _array_of(tensor: Any) -> Shaped[np.ndarray, "height width *channel"]:
+    """Return a tensor as an array for `rgb_of_array`; channels are first, or last where only that fits."""
+    import torch
+
+    values = tensor.detach().cpu()
+    values = values[0] if values.ndim == 4 and len(values) == 1 else values
+    if values.ndim == 3 and values.shape[0] in (1, 3, 4):
+        values = values.movedim(0, -1)
+    if values.dtype in (torch.uint8, torch.bool) or not values.numel():
+        return values.numpy()
+    values = values.to(torch.float32)
+    low, high = values.min().item(), values.max().item()
+    if low < -OVERSHOOT:
+        raise ImageError(
+            f"The tensor has values from {low:.4g} to {high:.4g}, as after normalisation: expected 0 to 1 or"
+            " 0 to 255. Give the image as it was before mean and deviation were applied."
+        )
+    if 1 + OVERSHOOT < high <= 255 + OVERSHOOT:
+        said = f"The tensor of {tensor.dtype} has values up to {high:.4g}; the range 0 to 255 was assumed."
+        warnings.warn(f"{said} Give uint8, or values from 0 to 1.", AssumedWarning, stacklevel=3)
+        values = values / 255
+    return values.numpy()
 
 
 def for_drawing(source: Any) -> UInt8[np.ndarray, "height width 3"]:
@@ -175,8 +204,8 @@ def _read(source: object) -> tuple[str, bytes]:
         ) from error
     if not isinstance(data, bytes):
         raise ImageError(
-            "Expected a picture as a path, bytes, a file opened with 'rb', a PIL image or a NumPy array, "
-            f"but was given {type(source).__name__}. Convert it to one of these."
+            "Expected a picture as a path, bytes, a file opened with 'rb', a PIL image, a NumPy array or a"
+            f" tensor, but was given {type(source).__name__}. Convert it to one of these."
         )
     if len(data) > MAX_BYTES:
         raise ImageError(
@@ -189,10 +218,17 @@ def _read(source: object) -> tuple[str, bytes]:
 def _identified(name: str, data: bytes) -> Image.Image:
     """Return the image with its header read and no pixel decoded."""
     if data[4:8] == b"ftyp" and any(brand in data[8:40] for brand in HEIC_BRANDS):
-        raise ImageError(
-            f"{name} is a HEIC photograph, which cannot be read here: expected {READABLE}. Export it as JPEG"
-            " and try again."
-        )
+        try:
+            from pillow_heif import HeifImageFile
+        except ImportError:
+            raise ImageError(
+                f"{name} is a HEIC photograph, which cannot be read here: expected {READABLE}. Export it as"
+                " JPEG and try again, or install pillow-heif (pip install 'vitviz[heic]')."
+            ) from None
+        try:
+            return HeifImageFile(io.BytesIO(data), "")
+        except Exception as error:  # as below
+            raise _undecodable(name, "HEIC") from error
     # Use Pillow's table of readers, not Image.open, which applies a global size limit before the size is
     # known and cannot tell a damaged image from a file that is not an image.
     Image.init()
