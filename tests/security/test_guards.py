@@ -185,13 +185,19 @@ def test_names_that_were_allowed_and_no_others(ask):
     [
         "proxy=http://127.0.0.1:9/x", "file=http://127.0.0.1:9/x", "file= https://example.org",
         "file=FTP:x", "deep_link", "process_recording",
-        "component_server", "custom_component/x/client/component/a", "stream/a/b/1/playlist.m3u8", "reset",
-        "reset/", "vibe-code/", "undo-vibe-edit/", "PROXY=x",
+        "component_server", "custom_component/x/client/component/a", "stream/a/b/1/playlist.m3u8",
+        "vibe-code/", "undo-vibe-edit/", "PROXY=x",
     ],
 )  # fmt: skip
 def test_what_fetches_writes_or_calls_for_a_stranger_is_closed(ask, path):
     status, said, _ = ask(f"/gradio_api/{path}")
     assert status == 404 and "Not found" in said
+
+
+@pytest.mark.parametrize("path", ["cancel", "reset", "reset/"])
+def test_what_gradios_page_sends_to_end_a_listener_is_open(ask, path):
+    """/reset does nothing in Gradio; a 404 would be an error in the browser's console."""
+    assert ask(f"/gradio_api/{path}", b'{"event_id": "x"}')[0] == TAKEN
 
 
 def test_a_question_is_bounded_however_it_arrives(ask):

@@ -43,7 +43,7 @@ LARGEST = 4 * 2**20  # bytes of a request body; one that names a thousand upload
 # components.
 CLOSED = re.compile(
     r"/gradio_api/(proxy=|file=\s*\w{2,}:|deep_link|process_recording|component_server|custom_component/|"
-    r"stream/|reset/?$|[\w-]*vibe-)",
+    r"stream/|[\w-]*vibe-)",
     re.IGNORECASE,
 )
 BESIDE = ("x-forwarded-host", "x-gradio-server")  # Gradio builds a page's addresses from these
