@@ -215,6 +215,23 @@ def _figure(
     })  # fmt: skip
 
 
+def page_of(figures: Sequence[go.Figure], title: str, whole: bool) -> str:
+    """Return an HTML document with figures, which opens offline.
+
+    With `whole`, the document contains plotly.js (4.8 MB); otherwise it loads plotly.min.js from its folder.
+    """
+    parts = [
+        one.to_html(
+            full_html=False, div_id=f"chart-{n}",
+            include_plotlyjs=False if n else True if whole else "directory",
+        )
+        for n, one in enumerate(figures)
+    ]  # fmt: skip
+    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title>'
+    body = f'<body style="margin:0;background:{figures[0].layout.template.layout.paper_bgcolor}">'
+    return f"<!doctype html><html><head>{head}</head>{body}{''.join(parts)}</body></html>\n"
+
+
 def _hover(lines: Sequence[str], more: Sequence[str] = ()) -> str:
     """Return the lines of a tooltip, the first one bold; `more` is escaped already."""
     escaped = [html.escape(line, quote=False) for line in lines]

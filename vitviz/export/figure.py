@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -221,17 +222,44 @@ class Figure:
         return paper("page").render(self.spec, form, width, dpi, *told, cancellation.check)
 
     def save(self, path: str | Path, width: float | None = None, dpi: int = 300) -> Path:
-        """Write a .svg, .pdf or .png, and the caption next to it as .txt; return the path of the figure.
+        """Write a figure, and the caption next to it as .txt; return the path of the figure.
+
+        Beside an .html, plotly.min.js is written once, for all figures of the folder.
 
         Args:
-            path: File with the suffix .svg, .pdf or .png.
+            path: File with the suffix .svg, .pdf, .png, or .html for interactive charts.
             width: Width in mm, 40 to 400; None for the figure's own.
             dpi: Resolution of a PNG, 150, 300 or 600.
 
         Raises:
             VitvizError: For another suffix, width or resolution, and if the file cannot be written.
         """
-        return saved(path, self.file(Path(path).suffix.lower().removeprefix("."), width, dpi), self.caption)
+        form, path = Path(path).suffix.lower().removeprefix("."), Path(path)
+        if form != "html":
+            return saved(path, self.file(form, width, dpi), self.caption)
+        made, script = saved(path, self.html(whole=False), self.caption), files("plotly") / "package_data"
+        path.with_name("plotly.min.js").write_bytes((script / "plotly.min.js").read_bytes())
+        return made
+
+    def plotly(self) -> list[Any]:
+        """Return the charts and matrices of the figure as interactive Plotly figures."""
+        panels = [panel for row in self.spec.rows for panel in row if hasattr(panel, "plotly")]
+        return [panel.plotly(self._say, self.dark) for panel in panels]
+
+    def html(self, whole: bool = True) -> bytes:
+        """Return the charts as an interactive HTML document, without network.
+
+        Args:
+            whole: Contain plotly.js (4.8 MB), for mail; otherwise load plotly.min.js from the same folder.
+
+        Raises:
+            VitvizError: If the figure has no chart.
+        """
+        figures = self.plotly()
+        if not figures:
+            raise VitvizError(f"{self.title} has no chart. Save it as .svg, .pdf or .png.")
+        interactive = importlib.import_module("vitviz.charts.interactive")
+        return interactive.page_of(figures, self.title, whole).encode()
 
     def _repr_svg_(self) -> str:
         return self.svg().decode()
