@@ -163,6 +163,9 @@ def test_nothing_is_taken_for_what_it_is_not_said_to_be_and_a_page_says_who_it_i
     ask("/")
     told = ask.headers["set-cookie"]
     assert told.startswith("vitviz=") and "HttpOnly; SameSite=Lax" in told
+    assert "Secure" not in told and ask.headers["referrer-policy"] == "same-origin"
+    ask("/", x_forwarded_proto="https")
+    assert ask.headers["set-cookie"].endswith("SameSite=Lax; Secure")
     ask("/", cookie="vitviz=abc")
     assert "set-cookie" not in ask.headers
 

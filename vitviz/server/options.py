@@ -78,6 +78,7 @@ class Options:
     settings: ServiceSettings
     allowed_hosts: tuple[str, ...] = ()
     upload_quota: int = 2_000 * MB
+    root_path: str = ""  # prefix that a proxy removes from each path
 
 
 def folder_of_lessons(given: Path | None = None) -> Path:
@@ -169,6 +170,10 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
             Literal["float32", "bfloat16"],
             Option(help="for bfloat16, the page shows its deviation from float32"),
         ] = ours.dtype,
+        root_path: Annotated[
+            str,
+            Option(envvar="GRADIO_ROOT_PATH", metavar="PATH", help="prefix that a proxy removes"),
+        ] = "",
         allowed_host: Annotated[list[str] | None, Option(metavar="NAME", help=_HOSTS)] = None,
     ) -> None:
         """vitviz shows what happens inside a Vision Transformer, in your browser."""
@@ -180,7 +185,7 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
             _own(host, share or bool(allowed_host)), folder_of_lessons(lessons),
         )  # fmt: skip
         hosts = _names(",".join(allowed_host or [os.environ.get("VITVIZ_ALLOWED_HOSTS", "")]))
-        found.append(Options(host, port, share, settings, hosts, upload_quota))
+        found.append(Options(host, port, share, settings, hosts, upload_quota, root_path))
 
     page = Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     page.command(context_settings={"help_option_names": ["-h", "--help"]})(options)

@@ -115,6 +115,7 @@ def launch(demo: gr.Blocks, service: AnalysisService, options: Options) -> None:
         demo,
         server_name=options.host,
         server_port=options.port,
+        root_path=options.root_path,
         max_threads=middleware.THREADS,
         share=options.share,
         theme=theme(),

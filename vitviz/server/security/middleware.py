@@ -223,7 +223,9 @@ def lifespan(hosts: Hosts, calls: PageCalls, quota: uploads.Quota, turns: FairSc
 
     @asynccontextmanager
     async def running(app):
-        app.middleware_stack = SecurityMiddleware(PageCache(app.middleware_stack), hosts, calls, quota, turns)
+        app.middleware_stack = SecurityMiddleware(
+            PageCache(app.middleware_stack, app.root_path or ""), hosts, calls, quota, turns
+        )
         app.get_blocks().default_config.__class__ = _Undescribed
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         yield
@@ -236,11 +238,14 @@ def _headed(scope, send) -> Callable:
     page = scope["type"] == "http" and scope["path"] == "/"
     # on a Space the page is in a frame of another site
     where = "SameSite=None; Secure; Partitioned" if os.environ.get("SPACE_HOST") else "SameSite=Lax"
+    schemes = scope.get("scheme"), Headers(scope=scope).get("x-forwarded-proto", "").partition(",")[0].strip()
+    where += "; Secure" if "https" in schemes and "Secure" not in where else ""
 
     async def headed(message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(raw=list(message.get("headers", ())))
             headers["x-content-type-options"] = "nosniff"
+            headers.setdefault("referrer-policy", "same-origin")  # links hold the page's state
             if page and request_context.COOKIE not in HTTPConnection(scope).cookies:
                 name = f"{request_context.COOKIE}={secrets.token_hex(12)}"
                 headers.append("set-cookie", f"{name}; Path=/; HttpOnly; {where}")

@@ -40,8 +40,8 @@ def meant(question: bytes) -> bytes:
 class PageCache:
     """ASGI middleware around Gradio."""
 
-    def __init__(self, app: Any):
-        self._app = app
+    def __init__(self, app: Any, root_path: str = ""):
+        self._app, self._root_path = app, root_path
         self._made: LRUCache[tuple, dict[bool, Response]] = LRUCache(MOST)  # gzipped (True) and plain
 
     async def __call__(self, scope, receive, send) -> None:
@@ -65,7 +65,7 @@ class PageCache:
             body = body.replace(get_upload_folder().encode(), FOLDER.encode())
             if scope["path"] == "/":
                 script = f"<head><script>{i18n.first()}</script>".encode()
-                body = shared(body.replace(b"<head>", script, 1), scope)
+                body = shared(body.replace(b"<head>", script, 1), scope, self._root_path)
             told = {**Headers(raw=start["headers"]), "vary": "accept-encoding"}
             told.pop("content-length", None)
             packed = Response(gzip.compress(body), headers={**told, "content-encoding": "gzip"})
@@ -86,10 +86,17 @@ class PageCache:
         return start, bytes(body)
 
 
-def shared(page: bytes, scope) -> bytes:
-    """Return the page with our title, description and image for link previews."""
-    host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-    picture = html.escape(f"{scope['scheme']}://{host}{CARD}").encode("latin-1")
+def shared(page: bytes, scope, root_path: str = "") -> bytes:
+    """Return the page with our title, description and image for link previews.
+
+    `root_path` is the prefix that a proxy removes from each path.
+    """
+    headers = Headers(scope=scope)
+    # `SecurityMiddleware` has removed a forwarded host that is not allowed
+    host = headers.get("x-forwarded-host") or headers.get("host", "")
+    scheme = headers.get("x-forwarded-proto") or scope["scheme"]
+    where = "://".join(one.partition(",")[0].strip() for one in (scheme, host))
+    picture = html.escape(f"{where}{root_path.rstrip('/')}{CARD}").encode("latin-1")
     page = _PICTURE.sub(lambda _: picture, page)
     for theirs, ours in _INSTEAD.items():
         page = page.replace(theirs, ours)
