@@ -18,7 +18,7 @@ from vitviz.engine import readouts
 from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.engine.forward import branches, capture, tracing
 from vitviz.engine.readout_stages import tail_of
-from vitviz.traces.trace import Attention, Bias, ModelInput, Trace
+from vitviz.traces.trace import Attention, Bias, ModelInput, Trace, of_images
 
 TINY = {"img_size": (12, 16), "patch_size": 4, "embed_dim": 24, "depth": 3, "num_heads": 3, "num_classes": 6}
 vit, eva = partial(VisionTransformer, **TINY), partial(Eva, **TINY, mlp_ratio=2)
@@ -100,12 +100,12 @@ def traced(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[Trace, Readout
         logits = model(pixels)
     grid = tracing.grid_of(model)
 
-    def call(found: capture.Call) -> Attention:
-        bias = None if found.mask is None else Bias(dense=found.mask.reshape(-1, *found.mask.shape[-2:]))
-        return Attention(found.q[0], found.k[0], found.v[0], found.scale, bias)
+    def attention(found: capture.Call) -> Attention:
+        bias = None if found.mask is None else Bias(dense=found.mask.reshape(1, -1, *found.mask.shape[-2:]))
+        return Attention(found.q, found.k, found.v, found.scale, bias)
 
     tokens = tuple(one[0] for one in recording.tokens)
-    pooling = call(recording.outside[-1]) if recording.outside else None
+    pooled = attention(recording.outside[-1]) if recording.outside else None
     rows, cols = grid.pixels
     trace = Trace(
         checkpoint="small",
@@ -113,13 +113,13 @@ def traced(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[Trace, Readout
         view=ModelInput(
             np.zeros((rows, cols, 3), np.uint8), (0.0, 0.0, float(cols), float(rows)), (cols, rows)
         ),
-        layers=tuple(call(one) for (one,) in recording.calls),
+        layers=tuple(of_images(attention(one), 0) for (one,) in recording.calls),
         tokens=tokens,
         patch_embedding=recording.patch_embedding[0],
         position_embedded=None,
         logits=logits[0],
         pool=readouts.readout_of(model, grid, "small").name,
-        pooling=pooling,
-        written=branches.sum_branches(recording.branches, recording.tokens[-1], pooling and [pooling])[0],
+        pooling=pooled and of_images(pooled, 0),
+        written=of_images(branches.sum_branches(recording.branches, recording.tokens[-1], pooled), 0),
     )
     return trace, tail_of(model, "small")

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
+from functools import cache
 from unittest import mock
 
 import torch
+import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 CUDA, CPU = torch.device("cuda:0"), torch.device("cpu")
 copies: Counter = Counter()  # from device to host, by what did it: each makes the host wait
-_back = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default)
+launches: Counter = Counter()  # kernels that a device would start, by operation
+_back = (
+    torch.ops.aten._local_scalar_dense.default,
+    torch.ops.aten.is_nonzero.default,
+    torch.ops.aten.equal.default,
+)
+_sized = (torch.ops.aten.nonzero.default, torch.ops.aten.masked_select.default)  # by what is on the device
 
 
 class OnDevice(torch.Tensor):
@@ -57,6 +65,10 @@ class OnDevice(torch.Tensor):
         }  # gradients of nothing
         inner_args, inner_kwargs = tree_map(lambda one: zeros.get(id(one), _inner(one)), (args, kwargs))
         found = func(*inner_args, **inner_kwargs)
+        if _launches(func):
+            launches[str(func)] += 1
+        if func in _sized or _indexes(func) and _masked(args[1]):
+            copies[str(func)] += 1
         if home or func in _back:
             copies[str(func)] += 1
             return found
@@ -95,11 +107,29 @@ def _indexes(func) -> bool:
     return func in (torch.ops.aten.index.Tensor, torch.ops.aten.index_put_.default)
 
 
+def _masked(places) -> bool:
+    """Whether a mask of the device selects: how many it selects is known there."""
+    return any(isinstance(one, OnDevice) and one.dtype == torch.bool for one in places)
+
+
+@cache
+def _launches(func) -> bool:
+    """Whether an operation computes: a view and an empty tensor start no kernel."""
+    views = any(one.alias_info and not one.alias_info.is_write for one in func._schema.returns)
+    return not views and "empty" not in func._schema.name and "_unsafe_view" not in func._schema.name
+
+
 class _Placing(TorchFunctionMode):
     """What is made on the device, or moved to it, without asking CUDA, which is not there."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
+        if func is F.scaled_dot_product_attention:  # which a GPU computes in one kernel
+            before = launches.copy()
+            found = func(*args, **kwargs)
+            launches.clear()
+            launches.update(before + Counter([func.__name__]))
+            return found
         if func is torch.Tensor.__setitem__ and isinstance(
             args[0], OnDevice
         ):  # whose numbers C++ makes itself
@@ -146,7 +176,8 @@ def _names_it(one) -> bool:
 def pretended():
     """A machine with one GPU, as far as vitviz can tell."""
     cuda = {
-        "is_available": lambda: True, "device_count": lambda: 1, "synchronize": lambda *_: None,
+        "is_available": lambda: True, "device_count": lambda: 1,
+        "synchronize": lambda *_: copies.update(["synchronize"]),
         "current_device": lambda: 0, "get_device_name": lambda *_: "Pretended",
         "mem_get_info": lambda *_: (2**36, 2**36), "is_bf16_supported": lambda *_: True,
     }  # fmt: skip
@@ -155,9 +186,10 @@ def pretended():
     try:
         with mock.patch.multiple(torch.cuda, **cuda), _Placing():
             copies.clear()
+            launches.clear()
             yield copies
     finally:
         torch.__future__.set_overwrite_module_params_on_conversion(before)
 
 
-__all__ = ["OnDevice", "copies", "pretended"]
+__all__ = ["OnDevice", "copies", "launches", "pretended"]

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.errors import VitvizError, quoted
-from vitviz.traces.trace import Trace
+from vitviz.traces.trace import Trace, TraceBatch
 
 # representation of an image: class token, mean patch, all tokens concatenated
 TOKENS = ("class", "patches", "all")
@@ -44,7 +44,7 @@ class Grams:
     of: Mapping[str, Float[Tensor, "depth picture picture"]]
 
 
-def grams_of(traces: Sequence[Trace], pictures: Sequence[str]) -> Grams:
+def grams_of(traces: Sequence[Trace] | TraceBatch, pictures: Sequence[str]) -> Grams:
     """Return the Gram matrices of one minibatch of traces of one checkpoint at one input size.
 
     Tokens are those of the residual stream, depth 0 to L. They are centred over the images; this changes no
@@ -52,7 +52,7 @@ def grams_of(traces: Sequence[Trace], pictures: Sequence[str]) -> Grams:
     block 1) has K = 0.
 
     Args:
-        traces: at least 4 traces.
+        traces: at least 4 traces, or the batch of one pass.
         pictures: identifiers of their images, in the same order.
 
     Returns:
@@ -74,19 +74,22 @@ def grams_of(traces: Sequence[Trace], pictures: Sequence[str]) -> Grams:
             f"Given {len(traces)} traces and {len(pictures)} names of pictures; expected as many of each, at"
             f" least {LEAST}: with fewer there is no unbiased estimate."
         )
-    grid = traces[0].grid
     found: dict[str, list[Tensor]] = {}
-    for depth in range(len(traces[0].tokens)):
-        tokens = torch.stack([trace.tokens[depth] for trace in traces]).double()
+    if isinstance(traces, TraceBatch):
+        grid, layers = traces.grid, traces.tokens
+    else:
+        grid, layers = traces[0].grid, zip(*(one.tokens for one in traces), strict=True)
+    for tokens in layers:
+        tokens = (torch.stack(tokens) if isinstance(tokens, tuple) else tokens).double()
         rows = {"patches": tokens[:, grid.prefix :].mean(dim=1), "all": tokens.flatten(start_dim=1)}
         if "class" in grid.prefix_names:
             rows = {"class": tokens[:, grid.prefix_names.index("class")], **rows}
         for name, features in rows.items():
             centred = features - features.mean(dim=0)
-            if centred.abs().max() <= _SAME * features.abs().max():
-                centred = torch.zeros_like(centred)
-            found.setdefault(name, []).append((centred @ centred.mT).cpu())
-    return Grams(tuple(pictures), {name: torch.stack(grams) for name, grams in found.items()})
+            same = centred.abs().max() <= _SAME * features.abs().max()
+            centred = centred.masked_fill(same, 0)
+            found.setdefault(name, []).append(centred @ centred.mT)
+    return Grams(tuple(pictures), {name: torch.stack(grams).cpu() for name, grams in found.items()})
 
 
 def hsic(

@@ -21,10 +21,10 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.streaming import Reading, read_layer
+from vitviz.analyses.streaming import Reading, by_images, read_layer, row_sums, sum_columns, totals_of
 from vitviz.traces.display import NotebookChart
 from vitviz.traces.grid import Grid
-from vitviz.traces.trace import Trace
+from vitviz.traces.trace import Trace, TraceBatch
 
 
 def pixel_distances(grid: Grid) -> Float[Tensor, "patch patch2"]:
@@ -43,7 +43,7 @@ def pixel_distances(grid: Grid) -> Float[Tensor, "patch patch2"]:
     return rearrange(squares.sqrt_(), "row col row2 col2 -> (row col) (row2 col2)")
 
 
-def token_distances(trace: Trace) -> Float[Tensor, "token token2"]:
+def token_distances(trace: Trace | TraceBatch) -> Float[Tensor, "token token2"]:
     """Return the distance in pixels between all tokens of a pass, in its precision; 0 for prefix tokens."""
     lengths = pixel_distances(trace.grid)
     if trace.kept is not None:  # the mean is then over the remaining patches
@@ -56,9 +56,9 @@ def token_distances(trace: Trace) -> Float[Tensor, "token token2"]:
 class Distances(NotebookChart):
     """Attention distance of every head, by both conventions, and its attention mass on prefix tokens."""
 
-    distance: Float[Tensor, "layer head"]  # px, rows not renormalised
-    renormalised: Float[Tensor, "layer head"]  # px, each row divided by its mass on patches
-    prefix_mass: Float[Tensor, "layer head"]  # between 0 and 1
+    distance: Float[Tensor, "*image layer head"]  # px, rows not renormalised
+    renormalised: Float[Tensor, "*image layer head"]  # px, each row divided by its mass on patches
+    prefix_mass: Float[Tensor, "*image layer head"]  # between 0 and 1
 
 
 def collect(readings: Sequence[Reading], like: Tensor) -> Distances:
@@ -67,11 +67,12 @@ def collect(readings: Sequence[Reading], like: Tensor) -> Distances:
     return Distances(*(torch.stack([getattr(one, name) for one in readings]).to(like) for name in names))
 
 
-def distances(trace: Trace) -> Distances:
+def distances(trace: Trace | TraceBatch) -> Distances:
     """Return attention distance by both conventions and prefix mass, in one pass over the attention.
 
     Returns:
-        `Distances` of (layer, head) tensors: distances in pixels of the model's input, masses from 0 to 1.
+        `Distances` of (layer, head) tensors, of a batch (image, layer, head): distances in pixels of the
+            model's input, masses from 0 to 1.
 
     Source: see the module. Raises nothing.
 
@@ -80,9 +81,16 @@ def distances(trace: Trace) -> Distances:
     >>> [round(value[0, 0].item(), 3) for value in (measured.distance, measured.renormalised)]
     [115.901, 116.492]
     """
-    lengths = token_distances(trace)
-    read = [read_layer(attention, trace.grid.prefix, lengths) for attention in trace.layers]
-    return collect(read, lengths)
+    lengths, prefix = token_distances(trace), trace.grid.prefix
+    if lengths.is_cpu and isinstance(trace, TraceBatch):
+        found = [vars(distances(one)) for one in trace]
+        return Distances(**{name: torch.stack([one[name] for one in found]) for name in found[0]})
+    if lengths.is_cpu:
+        return collect([read_layer(attention, prefix, lengths) for attention in trace.layers], lengths)
+    columns = sum_columns(prefix, lengths)
+    sums = [by_images(lambda one: row_sums(one, columns)[0], attention) for attention in trace.layers]
+    totals = totals_of(torch.stack(sums)[..., prefix:, :]) / (trace.length - prefix)
+    return Distances(*totals.movedim(1, -2).to(lengths))
 
 
 def attention_distance(trace: Trace, renormalise: bool = False) -> Float[Tensor, "layer head"]:

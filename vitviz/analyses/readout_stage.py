@@ -88,12 +88,12 @@ class Pooling:
         ends = [last for _, last in self.slots]
         return slice(min(first for first, _ in self.slots), None if None in ends else max(ends))
 
-    def shares(self, tokens: int, pooling: Attention | None = None) -> Float[Tensor, "reader slot"]:
+    def shares(self, tokens: int, pooling: Attention | None = None) -> Float[Tensor, "*image reader slot"]:
         """Return p_is, the weight with which each slot reads each of `readers`; a slot's sum to 1."""
         first, last, _ = self.readers.indices(tokens)
         if self.kind == "attention":
             weights = pooling.weights()
-            return (weights.mean(dim=1) if self.mean_latent else weights[:, 0]).mT
+            return (weights.mean(dim=-2) if self.mean_latent else weights[..., 0, :]).mT
         # float64, so that 1 / N is exact to the last digit
         shares = torch.zeros(last - first, len(self.slots), dtype=torch.float64)
         for slot, (begin, end) in enumerate(self.slots):

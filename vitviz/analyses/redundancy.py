@@ -19,12 +19,12 @@ from einops import rearrange
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from vitviz.analyses.streaming import blocks
+from vitviz.analyses.streaming import blocks, by_images
 from vitviz.errors import VitvizError, quoted
-from vitviz.traces.trace import Attention, Trace
+from vitviz.traces.trace import Attention, Trace, TraceBatch
 
 
-def attention_entropy(trace: Trace, layer: int) -> Float[Tensor, " head"]:
+def attention_entropy(trace: Trace | TraceBatch, layer: int) -> Float[Tensor, "*image head"]:
     """Return the entropy of every head of one layer, mean over all queries: (head), in nats.
 
     0 ln 0 counts as 0. `layer` counts from 0; raises IndexError for an unknown layer. Source: see the module.
@@ -34,18 +34,18 @@ def attention_entropy(trace: Trace, layer: int) -> Float[Tensor, " head"]:
     [4.0, 4.0]
     """
     attention = trace.layer(layer)
-    return _entropies(attention).mean(dim=1).to(attention.q)
+    return by_images(_entropies, attention).mean(dim=-1).to(attention.q)
 
 
-def _entropies(attention: Attention, first: int = 0) -> Float64[Tensor, "head query"]:
+def _entropies(attention: Attention, first: int = 0) -> Float64[Tensor, "*image head query"]:
     """Return the entropy of each row, over the keys from `first` on, divided by their mass."""
-    heads, queries, _ = attention.q.shape
-    rows = torch.zeros(heads, queries, dtype=torch.float64, device=attention.q.device)
+    rows = torch.zeros(attention.q.shape[:-1], dtype=torch.float64, device=attention.q.device)
     for block in blocks(attention):
         weights = block.weights()[..., first:]
         if first:
             weights = weights / weights.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
-        rows[block.heads, block.rows] = torch.special.entr(weights).sum(dim=-1, dtype=torch.float64)
+        entropies = torch.special.entr(weights).sum(dim=-1, dtype=torch.float64)
+        rows[..., block.heads, block.rows] = entropies
     return rows
 
 

@@ -17,6 +17,9 @@ milliseconds on the cores that the readers need. Each thread has its own queries
 every small operation over the cores, each would end with all threads waiting for the slowest, and blocks
 would travel between the cores' caches.
 
+On other devices every operation is a launch and every number read a synchronisation. There a block is the
+softmax of a whole layer, or of some images of a batch, and no number is read before the results.
+
 It does not show anything by itself: `distance`, `rollout` and `sweep` interpret the sums.
 """
 
@@ -36,14 +39,13 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from vitviz.traces import cancellation
-from vitviz.traces.trace import Attention
+from vitviz.traces.trace import Attention, of_images
 
 Result = TypeVar("Result")
 # exp(s) = exp2(s LOG2_E): four times as fast where torch's exp uses a slow path of another library
 LOG2_E = math.log2(math.e)
 # Numbers in a block. On a CPU 2 MB is close to the fastest from 197 to 2305 tokens, with few enough blocks
-# for two cores. On other devices each operation is a launch and each block's sums a synchronisation, so a
-# block is mostly a whole layer (128 MB).
+# for two cores. On other devices each operation is a launch, so a block is mostly a whole layer (128 MB).
 BLOCK, BLOCK_ELSEWHERE = 2**19, 2**25
 # numbers of attention per thread; below, handing them over costs more than it saves
 WORTHWHILE = 2**20
@@ -60,21 +62,27 @@ class Block:
 
     heads: slice
     rows: slice
-    powers: Float[Tensor, "head row key"]
-    sums: Float[Tensor, "head row"]
+    powers: Float[Tensor, "*image head row key"]
+    sums: Float[Tensor, "*image head row"]
 
-    def weights(self) -> Float[Tensor, "head row key"]:
+    def weights(self) -> Float[Tensor, "*image head row key"]:
         """Return the attention: rows divided, in place, by their sums."""
-        return self.powers.div_(rearrange(self.sums, "head row -> head row 1"))
+        return self.powers.div_(self.sums.unsqueeze(-1)) if self.powers.is_cpu else self.powers
 
 
 def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
     """Yield one call's attention in blocks of about `BLOCK` numbers: queries outside, heads inside.
 
-    With `all_heads` every block holds all heads, for analyses that fuse heads.
+    With `all_heads` every block holds all heads, for analyses that fuse heads. On another device than a CPU
+    the attention may have an image axis.
     """
-    (heads, queries, _), keys = attention.q.shape, attention.k.shape[1]
-    group, height = heads, max(1, min(queries, _numbers(attention) // (heads * keys)))
+    (heads, queries, _), keys = attention.q.shape[-3:], attention.k.shape[-2]
+    if not attention.q.is_cpu:
+        ones = attention.q.new_ones(()).expand(attention.q.shape[:-1])
+        for rows in _row_blocks(attention, slice(0, queries)):
+            yield Block(slice(0, heads), rows, attention.weights(rows), ones[..., rows])
+        return
+    group, height = heads, max(1, min(queries, BLOCK // (heads * keys)))
     if not all_heads:
         group, height = block_shape(attention, queries)
     buffer, shift = attention.q.new_empty(group, height, keys), False
@@ -95,18 +103,14 @@ def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
             yield Block(some, rows, powers, sums)
 
 
-def _numbers(attention: Attention) -> int:
-    return BLOCK if attention.q.is_cpu else BLOCK_ELSEWHERE
-
-
 def block_shape(attention: Attention, rows: int) -> tuple[int, int]:
     """Return the heads (a divisor of all) and queries of a block.
 
     A block has several heads only if it has all queries, so that it is contiguous.
     """
-    heads, keys, size = attention.heads, attention.k.shape[1], _numbers(attention)
-    height = max(1, min(rows, size // keys))
-    most = max(1, size // (height * keys)) if height == rows else 1
+    heads, keys = attention.heads, attention.k.shape[1]
+    height = max(1, min(rows, BLOCK // keys))
+    most = max(1, BLOCK // (height * keys)) if height == rows else 1
     return max(group for group in range(1, heads + 1) if heads % group == 0 and group <= most), height
 
 
@@ -188,11 +192,67 @@ def read_layer(
     heads, queries, _ = attention.q.shape
     rows = slice(0, queries) if distances is not None or vector is None else _support(vector)
     asking = None if vector is None else vector.to(attention.q) / heads
-    read = partial(_read_rows, attention, prefix, distances, asking)
-    parts = each(read, rows, heads * attention.k.shape[1]) if attention.q.is_cpu else [read(rows)]
-    carried, totals = (sum(values) for values in zip(*parts, strict=True))
+    if not attention.q.is_cpu:
+        columns = None if distances is None else sum_columns(prefix, distances)
+        sums, carried = row_sums(attention, columns, rows, asking)
+        carried = attention.k.new_zeros(attention.k.shape[1]) if carried is None else carried
+        totals = None if sums is None else totals_of(sums[:, prefix:])
+    else:
+        read = partial(_read_rows, attention, prefix, distances, asking)
+        parts = each(read, rows, heads * attention.k.shape[1])
+        carried, totals = (sum(values) for values in zip(*parts, strict=True))
     means = (None, None, None) if distances is None else totals / (queries - prefix)
     return Reading(None if vector is None else carried, *means)
+
+
+def by_images(read: Callable[[Attention], Tensor], attention: Attention) -> Tensor:
+    """Return what `read` returns for an attention, with the image axis of a batch first.
+
+    On a CPU `read` is called for each image, without the axis; elsewhere for as many as make up a block.
+    """
+    if attention.q.ndim == 3:
+        return read(attention)
+    count, each_image = len(attention.q), attention.q[0, ..., 0].numel() * attention.k.shape[-2]
+    if attention.q.is_cpu:
+        return torch.stack([read(of_images(attention, image)) for image in range(count)])
+    group = max(1, BLOCK_ELSEWHERE // each_image)
+    parts = [read(of_images(attention, slice(first, first + group))) for first in range(0, count, group)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def sum_columns(prefix: int, distances: Float[Tensor, "query key"]) -> Float[Tensor, "query key 3"]:
+    """Return what each key adds to a row's sums in `row_sums`: on patches, on the prefix, by distance."""
+    columns = torch.stack([torch.ones_like(distances), torch.zeros_like(distances), distances], dim=-1)
+    columns[:, :prefix, 0], columns[:, :prefix, 1] = 0, 1
+    return columns
+
+
+def row_sums(
+    attention: Attention, columns: Float[Tensor, "query key sum"] | None, rows: slice = slice(None),
+    asking: Float[Tensor, " query"] | None = None,
+) -> tuple[Float[Tensor, "*image head row sum"] | None, Float[Tensor, "*image key"] | None]:  # fmt: skip
+    """Return the weighted sums of the rows of an attention, and the carried row, on any device but a CPU.
+
+    No number is read. All sums of a query, over all images and heads, are one matrix product.
+    """
+    sums, carried = [], []
+    for some in _row_blocks(attention, slice(*rows.indices(attention.q.shape[-2])[:2])):
+        weights = attention.weights(some)
+        if columns is not None:
+            by_query = rearrange(weights.flatten(0, -3), "head row key -> row head key")
+            sums.append(rearrange(by_query @ columns[some], "row head sum -> head row sum"))
+        if asking is not None:
+            carried.append((asking[some] @ weights).sum(dim=-2))
+    whole = torch.cat(sums, dim=1) if len(sums) > 1 else sums[0] if sums else None
+    whole = None if whole is None else whole.unflatten(0, attention.q.shape[:-2])
+    return whole, sum(carried) if carried else None
+
+
+def _row_blocks(attention: Attention, rows: slice) -> Iterator[slice]:
+    """Yield queries of which all heads, and all images, make up a block."""
+    height = max(1, BLOCK_ELSEWHERE // (attention.q[..., 0, 0].numel() * attention.k.shape[-2]))
+    for first in range(rows.start, rows.stop, height):
+        yield slice(first, min(first + height, rows.stop))
 
 
 def _read_rows(
@@ -218,7 +278,7 @@ def _read_rows(
             row, sums = read(shift)
         carried += row
         if distances is not None:
-            totals += _totals(sums[..., max(0, prefix - first) :].double())
+            totals += totals_of(sums[..., max(0, prefix - first) :].movedim(0, -1))
     return carried, totals
 
 
@@ -253,15 +313,13 @@ def _weighing(
     powers: Float[Tensor, "group row key"], distances: Float[Tensor, "row key"]
 ) -> Callable[[Tensor], object]:
     """Return a function that writes each row's sum of powers times distances without storing products."""
-    if not powers.is_cpu:
-        return lambda out: torch.linalg.vecdot(powers, distances, out=out.view(powers.shape[:2]))
     powers, distances = powers.numpy(), distances.numpy()  # NumPy's vecdot takes half as long as torch's
     return lambda out: np.vecdot(powers, distances, out=out.numpy().reshape(powers.shape[:2]))
 
 
-def _totals(sums: Float64[Tensor, "3 head row"]) -> Float64[Tensor, "3 head"]:
-    """Return distance, renormalised distance and prefix mass, summed over patch queries."""
-    on_patches, on_prefix, weighed = sums
+def totals_of(sums: Float[Tensor, "*axes row sum"]) -> Float64[Tensor, " sum *axes"]:
+    """Return distance, renormalised distance and prefix mass, summed over patch queries, of rows' sums."""
+    on_patches, on_prefix, weighed = sums.double().unbind(-1)
     row_sums = on_patches + on_prefix
     # 0 where no attention is on patches
     renormalised = weighed / on_patches.clamp_min(torch.finfo(torch.float64).tiny)

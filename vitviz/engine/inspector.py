@@ -37,7 +37,7 @@ from vitviz.traces.head_type import HeadType
 from vitviz.traces.modes import methods_without_modes
 from vitviz.traces.runs import Ablation
 from vitviz.traces.text_classes import plain
-from vitviz.traces.trace import ModelInput, Trace
+from vitviz.traces.trace import ModelInput, Trace, TraceBatch
 
 # trace -> classes of the last `answered` call, and the trace that it returned
 _answered: WeakKeyDictionary[Trace, tuple[Classes | None, Trace]] = WeakKeyDictionary()
@@ -245,6 +245,12 @@ class Inspector(NotebookDisplay):
         Traces are on the CPU, or with `keep_on_device` on the Inspector's device.
         """
         return self.forward.traces(prepared, size, keep_on_device)
+
+    def batch(
+        self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool = False
+    ) -> TraceBatch:
+        """Run one pass as `traces` and return its record with a leading image axis."""
+        return self.forward.batch(prepared, size, keep_on_device)
 
     def effects(
         self, image, target: TargetLike, heads_as: str = "mean", size: int | tuple[int, int] | None = None, *,

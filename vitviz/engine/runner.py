@@ -27,7 +27,7 @@ from vitviz.engine.placement import PlacedModel
 from vitviz.errors import VitvizError
 from vitviz.traces.classes import Classes
 from vitviz.traces.readout import Readout
-from vitviz.traces.trace import Attention, Deviation, ModelInput, Trace
+from vitviz.traces.trace import Attention, Deviation, ModelInput, Trace, TraceBatch, of_images
 
 ModelChange = Callable[[nn.Module], nn.Module]
 
@@ -39,7 +39,7 @@ class ForwardRunner:
     device. None from it means that the pass is run here.
     """
 
-    elsewhere: Callable[[ForwardRunner, list[Prepared], tuple[int, int]], list[Trace] | None] | None = None
+    elsewhere: Callable[[ForwardRunner, list[Prepared], tuple[int, int]], TraceBatch | None] | None = None
 
     def __init__(self, placed: PlacedModel, deviation: Deviation | None = None):
         self.placed = placed
@@ -70,24 +70,31 @@ class ForwardRunner:
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device=False,
         change: ModelChange | None = None, edit: interventions.Edit | None = None,
     ) -> list[Trace]:  # fmt: skip
+        """Run one pass as `batch` and return the trace of each image."""
+        return list(self.batch(prepared, size, keep_on_device, change, edit))
+
+    def batch(
+        self, prepared: list[Prepared], size: tuple[int, int], keep_on_device=False,
+        change: ModelChange | None = None, edit: interventions.Edit | None = None,
+    ) -> TraceBatch:  # fmt: skip
         """Run one pass on prepared images at an input size (height, width) and return their traces.
 
         Traces are on the CPU, or with `keep_on_device` on the model's device. `change` returns a variant of
         the model for an experiment; `edit` is an intervention in this pass.
         """
         hooked, plain = self.placed.hooks.changes(), change is None and edit is None
-        traces = self.elsewhere(self, prepared, size) if self.elsewhere is not None and plain else None
-        if traces is None:
-            traces = self._record(prepared, size, keep_on_device, change, hooked, edit)
+        batch = self.elsewhere(self, prepared, size) if self.elsewhere is not None and plain else None
+        if batch is None:
+            batch = self._record(prepared, size, keep_on_device, change, hooked, edit)
         if plain and not hooked:
-            self._compare(traces[0], prepared[0], size)
-        return [replace(trace, deviation=self.deviation) for trace in traces] if self.deviation else traces
+            self._compare(batch, prepared[0], size)
+        return replace(batch, deviation=self.deviation) if self.deviation else batch
 
     @in_float32()
     def _record(
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool,
         change: ModelChange | None, hooked: Mapping, edit: interventions.Edit | None = None,
-    ) -> list[Trace]:  # fmt: skip
+    ) -> TraceBatch:  # fmt: skip
         placed = self.placed
         checking = size not in self.truthful
         with self._looking(size):
@@ -100,10 +107,17 @@ class ForwardRunner:
                 checking = False
             if change is not None:
                 model = change(model)
-            recording, logits, milliseconds = self.run(model, pixels, checking, hooked, edit)
+            # a batch that stays on the device is timed by the check of its numbers, for which the host waits
+            start = time.perf_counter()
+            recording, logits, milliseconds = self.run(
+                model, pixels, checking, hooked, edit, wait=not keep_on_device
+            )
             if first:
                 readouts.prove(model, self._readout(model), tracing.grid_of(model), placed.checkpoint.name)
-            if not hooked and not (recording.tokens[-1].isfinite().all() and logits.isfinite().all()):
+            finite = hooked or all_finite(recording.tokens[-1], logits)
+            if keep_on_device:
+                milliseconds = 1000 * (time.perf_counter() - start)
+            if not finite:
                 raise VitvizError(
                     f"{placed.checkpoint.name} computed numbers that are not finite, so there is nothing true"
                     f" to show. Its weights are damaged, or too large for {placed.dtype}."
@@ -121,10 +135,10 @@ class ForwardRunner:
         if placed.classes is None and not tracing.classifies(model, placed.checkpoint):
             logits = None
         views, queries = [one.view for one in prepared], readouts.queries_read(model)
-        traces = tracing.traces_of(recording, logits, shared, views, place, read, queries)
+        batch = tracing.batch_of(recording, logits, shared, views, place, read, queries)
         if checking:
-            self._require_truth(recording, traces[0].layers, size)
-        return traces
+            self._require_truth(recording, batch[0].layers, size)
+        return batch
 
     def _looking(self, size: tuple[int, int]) -> AbstractContextManager[None]:
         placed = self.placed
@@ -150,7 +164,7 @@ class ForwardRunner:
             self.run(model, self.pixels([prepared]), edit=edit)
         return seen
 
-    def _compare(self, trace: Trace, prepared: Prepared, size: tuple[int, int]) -> None:
+    def _compare(self, batch: TraceBatch, prepared: Prepared, size: tuple[int, int]) -> None:
         """Measure, once, the deviation of the model's precision from float32."""
         placed = self.placed
         with (
@@ -159,19 +173,24 @@ class ForwardRunner:
         ):
             if placed.exact is not None:
                 exact = copies.resized_copy(placed.exact, size)
-                self.deviation, placed.exact = precision.deviation(trace, exact, prepared.tensor[None]), None
+                self.deviation, placed.exact = (
+                    precision.deviation(batch[0], exact, prepared.tensor[None]),
+                    None,
+                )
 
     def run(
         self, model: nn.Module, pixels: Tensor, check: bool = False, changes: Mapping | None = None,
-        edit: interventions.Edit | None = None,
+        edit: interventions.Edit | None = None, wait: bool = True,
     ):  # fmt: skip
         placed = self.placed
         recorded = capture.recording(model, check=check, changes=changes, edit=edit)
         with plainly(placed.device), recorded as recording:
-            synchronise(placed.device)
+            if wait:
+                synchronise(placed.device)
             start = time.perf_counter()
             logits = model(pixels)
-            synchronise(placed.device)
+            if wait:
+                synchronise(placed.device)
             milliseconds = 1000 * (time.perf_counter() - start)
         tokens = tracing.grid_of(model).tokens if edit is None or edit.places is None else len(edit.places)
         check_plain(recording, tokens, placed.checkpoint.name)
@@ -181,10 +200,8 @@ class ForwardRunner:
         """Check the recorded attention in a separate pass."""
         recording, _, _ = self.run(model, pixels, check=True)
         grid, cpu = tracing.grid_of(model), torch.device("cpu")
-        layers = [
-            tracing.attention_of(tracing.to_attention(call, cpu), 0, grid) for (call,) in recording.calls
-        ]
-        self._require_truth(recording, layers, size)
+        layers = tracing.attentions_of([call for (call,) in recording.calls], grid, cpu)
+        self._require_truth(recording, of_images(tuple(layers), 0), size)
 
     def _require_truth(
         self, recording: capture.Recording, layers: Sequence[Attention], size: tuple[int, int]
@@ -204,3 +221,8 @@ class ForwardRunner:
         if isinstance(image, ModelInput):
             return shuffling.as_seen(image, preprocessing), preprocessing.size
         return prepare(open_image(image), preprocessing), preprocessing.size
+
+
+def all_finite(*tensors: Tensor) -> bool:
+    """Return True if no tensor has an infinity or NaN; the host waits once."""
+    return bool(torch.stack([one.isfinite().all() for one in tensors]).all())

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from vitviz.engine import Inspector
     from vitviz.engine.images.preprocess import Prepared
     from vitviz.engine.runner import ForwardRunner
-    from vitviz.traces.trace import Trace
+    from vitviz.traces.trace import TraceBatch
 
 # GPU seconds to request: for waking the GPU and moving a model, and per image; estimates, not measured
 START, EACH = 20, 2
@@ -84,7 +84,7 @@ def passes(name: str, work: bytes, pictures: int, model: bytes | None = None) ->
         if forward is None:
             return "unknown", None
         prepared, size = pickle.loads(work)
-        return "traces", pickle.dumps(forward.traces(prepared, size))
+        return "traces", pickle.dumps(forward.batch(prepared, size))
     except VitvizError as error:  # otherwise only the class name would come back
         return "refused", error
 
@@ -109,7 +109,7 @@ def _on_gpu(name: str, model: bytes | None) -> ForwardRunner | None:
 
 def _traces(
     name: str, forward: ForwardRunner, prepared: list[Prepared], size: tuple[int, int]
-) -> list[Trace] | None:
+) -> TraceBatch | None:
     """Return traces from the GPU; None if no visitor's action requests them."""
     if LocalContext.request.get(None) is None:
         return None

@@ -1,16 +1,18 @@
-"""Interface of survey measures: arrays computed from the trace of one image, to be averaged over images."""
+"""Interface of survey measures: arrays computed from traces, image by image or a batch at once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+from torch import Tensor
 
 from vitviz.analyses import Grams
 from vitviz.engine import Inspector
-from vitviz.traces.trace import Trace
+from vitviz.traces.trace import Trace, TraceBatch
 
 T = TypeVar("T")
+Array = np.ndarray | Tensor
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class Quantity:
     title: str  # display title, such as "Attention distance"
     unit: str = ""
     across: bool = False  # stored as mean and scatter over images (`analyses.Spread`), not per image
+    labelled: bool = False  # left out for images without a label
 
 
 @dataclass(frozen=True)
@@ -42,9 +45,27 @@ class MeasuredImage:
         return self._once[make]
 
 
+@dataclass(frozen=True)
+class MeasuredBatch:
+    """The images of one forward pass, as `MeasuredImage` for a measure that is `batched`."""
+
+    inspector: Inspector
+    trace: TraceBatch
+    label: tuple[int | None, ...]
+    name: tuple[str, ...]
+    refused: dict[str, str] = field(default_factory=dict, repr=False)  # for every image of the batch
+    _once: dict[Callable, Any] = field(default_factory=dict, repr=False)
+
+    once = MeasuredImage.once
+
+
 @runtime_checkable
 class Measure(Protocol):
     """Protocol of a measure: arrays computed from the trace of one image.
+
+    A measure whose attribute `batched` is true also accepts a `MeasuredBatch`. `of` then returns arrays with
+    a leading image axis, on the model's device; the survey copies the results of all measures to the host at
+    once. Quantities for labelled images alone have `labelled`.
 
     New built-in measures are classes in `measures/`. `vitviz.survey` accepts any object with these members.
     A measure must be immutable, because parts of a survey may run in different processes. Two measures with
@@ -55,7 +76,7 @@ class Measure(Protocol):
     says: str  # one-line description for lists of measures
     quantities: tuple[Quantity, ...]
 
-    def of(self, seen: MeasuredImage) -> Mapping[str, np.ndarray]:
+    def of(self, seen: MeasuredImage) -> Mapping[str, Array]:
         """Measure one image.
 
         Args:
@@ -64,9 +85,9 @@ class Measure(Protocol):
                 averages.
 
         Returns:
-            Float arrays by quantity name. Shapes follow `Quantity.axes` and are the same for every image.
-            A quantity that does not exist for this image (for example, without a label) is left out. Entries
-            that do not exist are NaN.
+            Float arrays or tensors by quantity name. Shapes follow `Quantity.axes` and are the same for
+            every image. A quantity that does not exist for this image (for example, without a label) is left
+            out. Entries that do not exist are NaN.
 
         Raises:
             VitvizError: If the measure does not apply to the checkpoint. The error ends the survey.
@@ -77,7 +98,7 @@ class Measure(Protocol):
 class BatchMeasure(Protocol):
     """Protocol of a measure of whole batches. Its results are stored per batch and are not averaged."""
 
-    def together(self, traces: Sequence[Trace], pictures: Sequence[str]) -> Grams:
+    def together(self, traces: TraceBatch, pictures: Sequence[str]) -> Grams:
         """Return the Gram matrices of a batch of at least four images.
 
         Args:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TypeVar
 
 import numpy as np
+import torch
 
 from vitviz.analyses import Grams, Spread
 from vitviz.analyses.cka import LEAST
@@ -20,11 +21,11 @@ from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import Prepared, prepare
 from vitviz.errors import ImageError, VitvizError
 from vitviz.surveys.labels import Labels
-from vitviz.surveys.measure import BatchMeasure, Measure, MeasuredImage
+from vitviz.surveys.measure import Array, BatchMeasure, Measure, MeasuredBatch, MeasuredImage
 from vitviz.surveys.moments import Moments, added
 from vitviz.surveys.sources import SourceImage
-from vitviz.traces.head_type import probabilities_of_predictions
-from vitviz.traces.trace import Trace
+from vitviz.traces.head_type import HeadType, predictions_of, probabilities_of_predictions
+from vitviz.traces.trace import TraceBatch
 from vitviz.traces.unicode import written_out
 
 T, U = TypeVar("T"), TypeVar("U")
@@ -181,31 +182,64 @@ class Measurement:
         if not sound:
             return SurveyPart([], skipped)
         stays = self.inspector.device.type != "mps"  # MPS has no float64
-        traces = self.inspector.traces([found for *_, found in sound], self.size, keep_on_device=stays)
-        rows = [self._row(index, item, trace) for (index, item, _), trace in zip(sound, traces, strict=True)]
+        batch = self.inspector.batch([found for *_, found in sound], self.size, keep_on_device=stays)
+        rows = self._rows([(index, item) for index, item, _ in sound], batch)
         marks = [hashlib.sha256(item.mark).hexdigest()[:16] for _, item, _ in sound]
-        asked = [one for one in self.measures if isinstance(one, BatchMeasure) and len(traces) >= LEAST]
-        grams = tuple(one.together(traces, marks) for one in asked)
+        asked = [one for one in self.measures if isinstance(one, BatchMeasure) and len(batch) >= LEAST]
+        grams = tuple(one.together(batch, marks) for one in asked)
         spreads = {}
         for name in (f"{m.name}.{what.name}" for m in self.measures for what in m.quantities if what.across):
             if found := [row.values.pop(name) for row in rows if name in row.values]:
                 spreads[name] = Spread.from_values(np.stack(found))
         return SurveyPart(rows, skipped, moments_of(rows), grams, spreads)
 
-    def _row(self, index: int, item: SourceImage, trace: Trace) -> Row:
-        label = self.labels.number(item.label, item.name)
-        seen, values = MeasuredImage(self.inspector, trace, label, item.name), {}
-        for measure in self.measures:
-            for name, value in measure.of(seen).items():
-                values[f"{measure.name}.{name}"] = np.asarray(value, dtype=np.float64)
-        answer, sure, of_label, outputs = trace.prediction, None, None, ()
-        if answer is not None:
-            likely = probabilities_of_predictions(trace.logits, trace.head_type)
-            sure, of_label = likely[answer].item(), None if label is None else likely[label].item()
-        elif trace.logits is not None:
-            outputs = tuple(trace.logits.double().tolist())
-        facts = index, item.name, item.label, label, answer, sure, of_label
-        return Row(*facts, values, seen.refused, outputs)
+    def _rows(self, items: Sequence[tuple[int, SourceImage]], batch: TraceBatch) -> list[Row]:
+        """Apply the measures: those that are `batched` to all images at once, the others to each image."""
+        labels = tuple(self.labels.number(item.label, item.name) for _, item in items)
+        seen = MeasuredBatch(self.inspector, batch, labels, tuple(item.name for _, item in items))
+        batched = [one for one in self.measures if getattr(one, "batched", False)]
+        found = {f"{one.name}.{name}": value for one in batched for name, value in one.of(seen).items()}
+        found = on_host(found if batch.logits is None else found | {"": batch.logits})
+        logits = found.pop("", [None] * len(items))
+        labelled = {f"{one.name}.{what.name}" for one in batched for what in one.quantities if what.labelled}
+        rows = []
+        for image, ((index, item), label) in enumerate(zip(items, labels, strict=True)):
+            absent = labelled if label is None else ()
+            values = {name: value[image] for name, value in found.items() if name not in absent}
+            refused = {name: reason for name, reason in seen.refused.items() if name not in absent}
+            if len(batched) < len(self.measures):
+                alone = MeasuredImage(self.inspector, batch[image], label, item.name, refused)
+                for measure in (one for one in self.measures if one not in batched):
+                    own = on_host(measure.of(alone))
+                    values |= {f"{measure.name}.{name}": value for name, value in own.items()}
+            answer = _answer(logits[image], batch.head_type, label)
+            rows.append(Row(index, item.name, item.label, label, *answer[:3], values, refused, answer[3]))
+        return rows
+
+
+def _answer(
+    logits: np.ndarray | None, head_type: HeadType, label: int | None
+) -> tuple[int | None, float | None, float | None, tuple[float, ...]]:
+    """Return the prediction, its probability, that of the true class, and the outputs of a head of values."""
+    if logits is None or not len(logits):
+        return None, None, None, ()
+    if head_type == "value":
+        return None, None, None, tuple(logits.tolist())
+    logits = torch.from_numpy(logits)
+    likely = probabilities_of_predictions(logits, head_type)
+    answer = int(predictions_of(logits, head_type))
+    return answer, likely[answer].item(), None if label is None else likely[label].item(), ()
+
+
+def on_host(arrays: Mapping[str, Array]) -> Values:
+    """Return arrays in float64 on the host; those of a device are copied together."""
+    there = {name: one for name, one in arrays.items() if isinstance(one, torch.Tensor) and not one.is_cpu}
+    if there:
+        flat = torch.cat([one.double().flatten() for one in there.values()]).cpu()
+        parts = flat.split([one.numel() for one in there.values()])
+        shapes = (one.shape for one in there.values())
+        arrays = {**arrays, **{n: p.view(s) for n, p, s in zip(there, parts, shapes, strict=True)}}
+    return {name: np.asarray(one, dtype=np.float64) for name, one in arrays.items()}
 
 
 OnImage = Callable[[int, int | None], bool | None]

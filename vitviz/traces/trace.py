@@ -6,7 +6,7 @@ the memory. A trace holds no model, so it can be cached and pickled, and can out
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -47,54 +47,58 @@ class Bias:
     demand. Any other additive mask is kept as given.
     """
 
-    table: Float[Tensor, "head entry"] | None = None
+    table: Float[Tensor, "head entry"] | None = None  # of all images of a batch
     index: Tensor | None = None  # (query, key) -> entry
-    dense: Float[Tensor, "#head #query key"] | None = None
+    dense: Float[Tensor, "*#image #head #query key"] | None = None
 
     def rows(
         self, rows: slice | Tensor = slice(None), heads: slice = slice(None)
-    ) -> Float[Tensor, "head query key"]:
+    ) -> Float[Tensor, "*#image head query key"]:
         """Return the bias of some queries and heads; one row or head if all share it."""
         if self.dense is None:
             return self.table[heads][:, self.index[rows]]
-        places = zip(self.dense.shape, (heads, rows), strict=False)
-        return self.dense[tuple(slice(None) if size == 1 else some for size, some in places)]
+        places = zip(self.dense.shape[-3:-1], (heads, rows), strict=True)
+        places = (slice(None) if size == 1 else some for size, some in places)
+        return self.dense[(..., *places, slice(None))]
 
 
 @dataclass(frozen=True)
 class Attention(_Pickled):
-    """Record of one attention call: after query-key norm, rotary embedding and relative bias."""
+    """Record of one attention call: after query-key norm, rotary embedding and relative bias.
 
-    q: Float[Tensor, "head query dim"]
-    k: Float[Tensor, "head key dim"]
-    v: Float[Tensor, "head key dim2"]
+    In a `TraceBatch` all tensors have a leading image axis.
+    """
+
+    q: Float[Tensor, "*image head query dim"]
+    k: Float[Tensor, "*image head key dim"]
+    v: Float[Tensor, "*image head key dim2"]
     scale: float
     bias: Bias | None = None
     replaced: tuple[int, ...] = ()  # heads whose weighted values the model replaced
-    given: Float[Tensor, "replaced query dim2"] | None = None  # the values that replaced them
+    given: Float[Tensor, "*image replaced query dim2"] | None = None  # the values that replaced them
 
     @property
     def heads(self) -> int:
-        return self.q.shape[0]
+        return self.q.shape[-3]
 
     def weights(
         self, rows: slice | Tensor = slice(None), heads: slice = slice(None)
-    ) -> Float[Tensor, "head rows key"]:
+    ) -> Float[Tensor, "*image head rows key"]:
         """Return softmax(q k^T scale + bias); rows sum to 1.
 
         `rows`: the queries, a slice or indices. `heads`: a slice.
         """
         with torch.autocast(self.q.device.type, enabled=False):
-            scores = torch.matmul(self.q[heads, rows] * self.scale, self.k[heads].mT)
+            scores = torch.matmul(self.q[..., heads, rows, :] * self.scale, self.k[..., heads, :, :].mT)
             if self.bias is not None:
                 scores = scores + self.bias.rows(rows, heads)
             return torch.softmax(scores, dim=-1)
 
-    def output(self) -> Float[Tensor, "head query dim2"]:
+    def output(self) -> Float[Tensor, "*image head query dim2"]:
         """Return the values that the model continued with: weighted values, or their replacements."""
         handed = self.weights() @ self.v
         if self.replaced:
-            handed[list(self.replaced)] = self.given
+            handed[..., list(self.replaced), :, :] = self.given
         return handed
 
 
@@ -106,6 +110,21 @@ def to_device(part: Any, device: torch.device | str, kinds: Any) -> Any:
         return tuple(to_device(one, device, kinds) for one in part)
     if isinstance(part, kinds):
         return replace(part, **{name: to_device(value, device, kinds) for name, value in vars(part).items()})
+    return part
+
+
+def of_images(part: Any, images: int | slice) -> Any:
+    """Return views of one image of a batch's part, without the image axis, or of some images."""
+    if isinstance(part, Tensor):
+        return part[images]
+    if isinstance(part, tuple):
+        return tuple(of_images(one, images) for one in part)
+    if isinstance(part, Bias):
+        shared = part.dense is None or part.dense.shape[0] == 1
+        index = (0 if isinstance(images, int) else slice(None)) if shared else images
+        return part if part.dense is None else Bias(dense=part.dense[index])
+    if isinstance(part, Attention | ResidualWrites):
+        return replace(part, **{name: of_images(value, images) for name, value in vars(part).items()})
     return part
 
 
@@ -154,53 +173,32 @@ class ResidualWrites(_Pickled):
     without such layers.
     """
 
-    weights: Float[Tensor, "reader slot"]
-    attention: Float[Tensor, "layer slot width"]  # the attention branch, as added
-    mlps: Float[Tensor, "layer slot width"]  # the MLP branch, as added
-    inner: Float[Tensor, "layer reader"] | None = None  # deviation of the norm between heads and projection
-    post: Float[Tensor, "layer reader"] | None = None  # deviation of the norm after the attention branch
-    gates: Float[Tensor, "layer reader inner"] | None = None  # factors of the heads' numbers
-    pool_mlp: Float[Tensor, " width2"] | None = None  # attention pooling's own MLP
+    weights: Float[Tensor, "*image reader slot"]
+    attention: Float[Tensor, "*image layer slot width"]  # the attention branch, as added
+    mlps: Float[Tensor, "*image layer slot width"]  # the MLP branch, as added
+    # deviations of the norm between heads and projection, and of the norm after the attention branch
+    inner: Float[Tensor, "*image layer reader"] | None = None
+    post: Float[Tensor, "*image layer reader"] | None = None
+    gates: Float[Tensor, "*image layer reader inner"] | None = None  # factors of the heads' numbers
+    pool_mlp: Float[Tensor, "*image width2"] | None = None  # attention pooling's own MLP
 
 
-# a trace equals only itself: comparing tensors field by field has no single result
-@dataclass(frozen=True, eq=False)
-class Trace(_Pickled, NotebookDisplay):
-    """The result of one forward pass: one image, no batch axis, float32 on the CPU, detached.
-
-    Values that the model computed in another `dtype` are converted to float32, so all analyses compute in
-    float32. Layers count from 0 here, from 1 on the page and in the paper.
-
-    If patches were dropped, `kept` holds the numbers of the remaining patches and the sequence is shorter:
-    `layers`, `tokens`, `readout`, `read` and `written` have `length` tokens, prefix first. `grid`,
-    `patch_embedding` and `position_embedded` still describe the whole image. `on_tokens` and `on_grid` map
-    back to the whole grid.
-    """
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _PassRecord:
+    """What a pass records that does not depend on the image, and how its tokens lie on the grid."""
 
     checkpoint: str
     grid: Grid
-    view: ModelInput
-    layers: tuple[Attention, ...]
-    # input of the first block, then the output of every block
-    tokens: tuple[Float[Tensor, "token width"], ...]
-    patch_embedding: Float[Tensor, "patch width"]  # E x_p, before the position embedding
-    # after the position embedding; None where none is added
-    position_embedded: Float[Tensor, "patch width"] | None
-    logits: Float[Tensor, "class"] | None
     # kind of the readout: "class", "average", "attention", … (vitviz.traces.readout.NAMES)
     pool: str
-    pooling: Attention | None = None  # attention pooling (MAP); its queries are not tokens of the sequence
     labels: tuple[str, ...] = field(default=(), repr=False)
     milliseconds: float = 0.0
     first_pass: bool = False  # the first pass at this size, so `milliseconds` includes the warm-up
     device: str = "cpu"
     readout: Readout | None = None  # the readout in full; None in a trace that does not come from a model
-    # Weight of each token in y, if it depends on the image (a maximum).
-    read: Float[Tensor, " token"] | None = None
     dtype: str = "float32"  # precision of the model's computation
     # Deviation of `dtype` from float32 on the checkpoint's first image; None in float32.
     deviation: Deviation | None = None
-    written: ResidualWrites | None = None  # None if the model's blocks or its readout are not supported
     kept: tuple[int, ...] | None = None  # remaining patches, from 0; None if none was dropped
     without: Ablation = Ablation()  # the ablation of this pass
     # classes given by the user, which `logits` belong to; None for the model's own
@@ -248,6 +246,55 @@ class Trace(_Pickled, NotebookDisplay):
             )
         return self.layers[layer]
 
+    @property
+    def quantity(self) -> str:
+        """Name of the numbers of `top` and `scores`: "probability" of a class, or "value" of an output."""
+        return "value" if self.head_type == "value" else "probability"
+
+    def scores(self, logits: Float[Tensor, "*row class"] | None = None) -> Float[Tensor, "*row class"]:
+        """Return the probabilities of logits in float64; the values themselves for a head of values.
+
+        `logits`: the trace's own by default.
+        """
+        return scores_of(self.logits if logits is None else logits, self.head_type)
+
+    def require_logits(self, otherwise: str) -> Float[Tensor, "*image class"]:
+        """Return the logits; raise VitvizError without a classifier.
+
+        `otherwise` completes the message: what is impossible without one.
+        """
+        if self.logits is None:
+            raise VitvizError(f"{self.checkpoint} has no classifier, so {otherwise}.")
+        return self.logits
+
+
+# a trace equals only itself: comparing tensors field by field has no single result
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Trace(_PassRecord, _Pickled, NotebookDisplay):
+    """The result of one forward pass: one image, no batch axis, float32 on the CPU, detached.
+
+    Values that the model computed in another `dtype` are converted to float32, so all analyses compute in
+    float32. Layers count from 0 here, from 1 on the page and in the paper.
+
+    If patches were dropped, `kept` holds the numbers of the remaining patches and the sequence is shorter:
+    `layers`, `tokens`, `readout`, `read` and `written` have `length` tokens, prefix first. `grid`,
+    `patch_embedding` and `position_embedded` still describe the whole image. `on_tokens` and `on_grid` map
+    back to the whole grid.
+    """
+
+    view: ModelInput
+    layers: tuple[Attention, ...]
+    # input of the first block, then the output of every block
+    tokens: tuple[Float[Tensor, "token width"], ...]
+    patch_embedding: Float[Tensor, "patch width"]  # E x_p, before the position embedding
+    # after the position embedding; None where none is added
+    position_embedded: Float[Tensor, "patch width"] | None
+    logits: Float[Tensor, "class"] | None
+    pooling: Attention | None = None  # attention pooling (MAP); its queries are not tokens of the sequence
+    # Weight of each token in y, if it depends on the image (a maximum).
+    read: Float[Tensor, " token"] | None = None
+    written: ResidualWrites | None = None  # None if the model's blocks or its readout are not supported
+
     def attention(self, layer: int) -> Float[Tensor, "head query key"]:
         """Return one layer's attention after the softmax: (head, query, key), rows sum to 1.
 
@@ -287,11 +334,6 @@ class Trace(_Pickled, NotebookDisplay):
         return list(zip(map(self.named, classes.tolist()), scores.tolist(), strict=True))
 
     @property
-    def quantity(self) -> str:
-        """Name of the numbers of `top` and `scores`: "probability" of a class, or "value" of an output."""
-        return "value" if self.head_type == "value" else "probability"
-
-    @property
     def prediction(self) -> int | None:
         """Predicted class; for a single output 0 is no and 1 is yes. None without a prediction."""
         if self.logits is None or not self.logits.numel() or self.head_type == "value":
@@ -314,22 +356,6 @@ class Trace(_Pickled, NotebookDisplay):
             raise VitvizError(f"{NO_DECISION.format(name=self.checkpoint)}; `scores` has the values.")
         return self.scores(logits)
 
-    def scores(self, logits: Float[Tensor, "*row class"] | None = None) -> Float[Tensor, "*row class"]:
-        """Return the probabilities of logits in float64; the values themselves for a head of values.
-
-        `logits`: the trace's own by default.
-        """
-        return scores_of(self.logits if logits is None else logits, self.head_type)
-
-    def require_logits(self, otherwise: str) -> Float[Tensor, " class"]:
-        """Return the logits; raise VitvizError without a classifier.
-
-        `otherwise` completes the message: what is impossible without one.
-        """
-        if self.logits is None:
-            raise VitvizError(f"{self.checkpoint} has no classifier, so {otherwise}.")
-        return self.logits
-
     @property
     def size(self) -> float:
         """Magnitude of the logits, as the reference for gaps.
@@ -351,3 +377,31 @@ class Trace(_Pickled, NotebookDisplay):
         # views of one storage count once
         whole = [tensor.untyped_storage() for tensor in tensors if tensor is not None]
         return sum({one.data_ptr(): one.nbytes() for one in whole}.values()) + self.view.nbytes
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TraceBatch(_PassRecord, _Pickled):
+    """The result of one forward pass of several images of equal grid and sequence length.
+
+    The fields are those of `Trace` with a leading image axis. `batch[i]` is the trace of one image, by views;
+    `for trace in batch` yields all.
+    """
+
+    view: tuple[ModelInput, ...]
+    layers: tuple[Attention, ...]
+    tokens: tuple[Float[Tensor, "image token width"], ...]
+    patch_embedding: Float[Tensor, "image patch width"]
+    position_embedded: Float[Tensor, "image patch width"] | None
+    logits: Float[Tensor, "image class"] | None
+    pooling: Attention | None = None
+    read: Float[Tensor, "image token"] | None = None
+    written: ResidualWrites | None = None
+
+    def __len__(self) -> int:
+        return len(self.view)
+
+    def __getitem__(self, image: int) -> Trace:
+        shared = {one.name: getattr(self, one.name) for one in fields(_PassRecord)}
+        own = vars(self).keys() - shared.keys() - {"view"}
+        view = self.view[image]  # raises IndexError after the last, which ends a loop
+        return Trace(view=view, **shared, **{name: of_images(getattr(self, name), image) for name in own})

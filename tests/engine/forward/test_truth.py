@@ -12,7 +12,7 @@ from vitviz.errors import UnsupportedModel
 from vitviz.traces.trace import Bias
 
 NAMES = ["vit_tiny_patch16_224", "beit_base_patch16_224", "eva02_tiny_patch14_224"]
-true_of = tracing.attention_of
+true_of = tracing.to_attention
 
 
 def scaled(attention, layer):
@@ -20,24 +20,24 @@ def scaled(attention, layer):
 
 
 def heads_moved(attention, layer):
-    return replace(attention, v=attention.v.roll(1, 0))
+    return replace(attention, v=attention.v.roll(1, 1))
 
 
 def queries_moved(attention, layer):
-    return replace(attention, q=attention.q.roll(1, 1))
+    return replace(attention, q=attention.q.roll(1, 2))
 
 
 def a_seventh_of_the_queries_in_one_layer(attention, layer):
     if layer != 1:
         return attention
-    q, part = attention.q.clone(), attention.q.shape[1] // 7
-    q[:, 2 * part : 3 * part] += 0.5
+    q, part = attention.q.clone(), attention.q.shape[2] // 7
+    q[:, :, 2 * part : 3 * part] += 0.5
     return replace(attention, q=q)
 
 
 def a_key_hidden(attention, layer):
-    tokens = attention.q.shape[1]
-    mask = torch.zeros(1, 1, tokens)
+    tokens = attention.q.shape[2]
+    mask = torch.zeros(1, 1, 1, tokens)
     mask[..., tokens // 2] = float("-inf")
     return replace(attention, bias=Bias(dense=mask))
 
@@ -49,34 +49,34 @@ def a_key_hidden(attention, layer):
 def test_a_wrong_record_is_refused(name, wrong, monkeypatch):
     layers = iter(range(100))
 
-    def attention_of(*given):
+    def to_attention(*given):
         return wrong(true_of(*given), next(layers))
 
-    monkeypatch.setattr(tracing, "attention_of", attention_of)
+    monkeypatch.setattr(tracing, "to_attention", to_attention)
     with pytest.raises(UnsupportedModel, match="cannot be read truthfully"):
         inspect(perturbed(name, depth=2)).trace(noise())
 
 
 @pytest.mark.parametrize("mask", [None, "another head's"])
 def test_a_bias_that_is_left_out_or_mixed_up_is_refused(mask, monkeypatch):
-    true = tracing.bias_of
+    true = tracing.biases_of
 
-    def bias(*given):
-        found = true(*given)
-        return replace(found, table=torch.zeros_like(found.table) if mask is None else found.table.roll(1, 0))
+    def changed(bias):
+        return replace(bias, table=torch.zeros_like(bias.table) if mask is None else bias.table.roll(1, 0))
 
-    monkeypatch.setattr(tracing, "bias_of", bias)
+    monkeypatch.setattr(tracing, "biases_of", lambda *given: list(map(changed, true(*given))))
     with pytest.raises(UnsupportedModel, match="cannot be read truthfully"):
         inspect(perturbed("vit_relpos_small_patch16_224", depth=2)).trace(noise())
 
 
 def test_layers_in_another_order_are_refused(monkeypatch):
-    true = tracing.traces_of
+    true = tracing.batch_of
 
-    def traces_of(*given):
-        return [replace(trace, layers=trace.layers[::-1]) for trace in true(*given)]
+    def batch_of(*given):
+        batch = true(*given)
+        return replace(batch, layers=batch.layers[::-1])
 
-    monkeypatch.setattr(tracing, "traces_of", traces_of)
+    monkeypatch.setattr(tracing, "batch_of", batch_of)
     with pytest.raises(UnsupportedModel, match="block 1 the recorded attention"):
         inspect(perturbed("vit_tiny_patch16_224", depth=2)).trace(noise())
 
@@ -96,13 +96,13 @@ def test_calls_that_are_counted_to_another_layer_are_refused(monkeypatch):
 
 def test_every_layer_is_looked_at_and_a_size_is_trusted_only_afterwards(monkeypatch):
     inspector = inspect(perturbed("vit_tiny_patch16_224", depth=3))
-    monkeypatch.setattr(tracing, "attention_of", lambda *given: scaled(true_of(*given), 0))
+    monkeypatch.setattr(tracing, "to_attention", lambda *given: scaled(true_of(*given), 0))
     for _ in range(2):  # a refusal is no pass
         with pytest.raises(UnsupportedModel):
             inspector.trace(noise())
-    monkeypatch.setattr(tracing, "attention_of", true_of)
+    monkeypatch.setattr(tracing, "to_attention", true_of)
     inspector.trace(noise())
-    monkeypatch.setattr(tracing, "attention_of", lambda *given: scaled(true_of(*given), 0))
+    monkeypatch.setattr(tracing, "to_attention", lambda *given: scaled(true_of(*given), 0))
     with pytest.raises(UnsupportedModel):
         inspector.trace(noise(), 96)
 

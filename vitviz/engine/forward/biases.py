@@ -1,26 +1,44 @@
 """Additive attention masks, stored as relative-position tables where possible to save memory."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
 from einops import rearrange
+from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.traces.grid import Grid
 from vitviz.traces.trace import Bias
 
 
-def bias_of(mask: Tensor, image: int, grid: Grid, device: torch.device) -> Bias:
-    """Return the mask of one image as a relative-position table if it is one, else as a dense mask."""
-    mask = additive(mask, torch.float32)[(None,) * (4 - mask.ndim)]
-    dense = mask[image if mask.shape[0] > 1 else 0].to(device=device, dtype=torch.float32)
-    if dense.shape[1:] == (grid.tokens, grid.tokens):
-        index, first = _relative_index(grid)
-        table = rearrange(dense, "head query key -> head (query key)")[:, first.to(device)]
-        index = index.to(device)
-        if torch.equal(table[:, index], dense):
-            return Bias(table=table, index=index)
-    return Bias(dense=dense.clone())
+def biases_of(masks: Sequence[Tensor | None], grid: Grid, device: torch.device) -> list[Bias | None]:
+    """Return each call's mask as a relative-position table if it is one, else as a dense mask.
+
+    A mask that several calls share is converted once. The comparison of all tables is read once, because the
+    host waits for it.
+    """
+    dense = {id(one): _dense(one) for one in masks if one is not None}
+    tables, index = {}, None
+    for key, mask in dense.items():
+        if mask.shape[0] == 1 and mask.shape[2:] == (grid.tokens, grid.tokens):
+            index, first = (one.to(mask.device) for one in _relative_index(grid))
+            tables[key] = rearrange(mask[0], "head query key -> head (query key)")[:, first]
+    same = [(tables[key][:, index] == dense[key][0]).all() for key in tables]
+    relative = dict(zip(tables, torch.stack(same).tolist(), strict=True)) if same else {}
+    index = None if index is None else index.to(device)
+    found = {
+        key: Bias(table=tables[key].to(device), index=index)
+        if relative.get(key)
+        else Bias(dense=mask.to(device=device, copy=True))
+        for key, mask in dense.items()
+    }
+    return [None if one is None else found[id(one)] for one in masks]
+
+
+def _dense(mask: Tensor) -> Float[Tensor, "#image #head #query key"]:
+    mask = additive(mask.detach(), torch.float32)
+    return mask[(None,) * (4 - mask.ndim)].float()
 
 
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -95,19 +95,15 @@ def points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Modul
 
 
 def sum_branches(
-    branches: Branches | None, last: Float[Tensor, "picture token width"], poolings: list[Attention] | None
-) -> list[ResidualWrites] | None:
-    """Return each image's residual writes, summed over the tokens that are read.
+    branches: Branches | None, last: Float[Tensor, "image token width"], pooling: Attention | None
+) -> ResidualWrites | None:
+    """Return a batch's residual writes, summed over the tokens that are read.
 
     `last` are the tokens after the last block in float32. None if nothing was recorded.
     """
-    if branches is None or (branches.pooling.kind == "attention" and poolings is None):
+    if branches is None or (branches.pooling.kind == "attention" and pooling is None):
         return None
-    weights = branches.pooling.weights
-    if poolings is None:
-        weights = weights(last)
-    else:
-        weights = torch.stack([weights(*one) for one in zip(last, poolings, strict=True)])
+    weights = branches.pooling.weights(last, pooling)
 
     def summed(layers: list[Tensor]) -> Tensor:
         sums = zip((weights.mT @ layer.to(last) for layer in layers), branches.scales, strict=True)
@@ -121,6 +117,6 @@ def sum_branches(
         queries = queries.to(last)
         pool_mlp = queries.mean(dim=1) if branches.pooling.mean_latent else queries[:, 0].clone()
     inside = (stacked(found[moment]) for moment in ("inner norm", "post norm", "gate"))
-    fields = (weights, summed(found["added attention"]), summed(found["added mlp"]), *inside, pool_mlp)
-    by_field = ([None] * len(last) if one is None else one for one in fields)
-    return [ResidualWrites(*of_one) for of_one in zip(*by_field, strict=True)]
+    return ResidualWrites(
+        weights, summed(found["added attention"]), summed(found["added mlp"]), *inside, pool_mlp
+    )

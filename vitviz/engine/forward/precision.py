@@ -35,7 +35,7 @@ def deviation(trace: Trace, exact: nn.Module, pixels: Float[Tensor, "1 channel h
         name: getattr(trace, name) for name in ("checkpoint", "grid", "readout", "labels", "own_head_type")
     }
     place = torch.device("cpu")
-    (twin,) = tracing.traces_of(recording, logits, shared, [trace.view], place, read, queries)
+    (twin,) = tracing.batch_of(recording, logits, shared, [trace.view], place, read, queries)
     largest = 0.0
     for mine, true in zip(trace.layers, twin.layers, strict=True):
         for start in range(0, trace.grid.tokens, _ROWS):

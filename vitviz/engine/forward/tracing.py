@@ -12,22 +12,19 @@ from torch import Tensor, nn
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.formats.contrastive import projecting
 from vitviz.engine.forward import branches, positions
-from vitviz.engine.forward.biases import bias_of
+from vitviz.engine.forward.biases import biases_of
 from vitviz.engine.forward.capture import Call, Recording
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.grid import Grid
 from vitviz.traces.runs import Ablation
-from vitviz.traces.trace import Attention, Bias, ModelInput, ResidualWrites, Trace, to_device
+from vitviz.traces.trace import Attention, Bias, ModelInput, ResidualWrites, TraceBatch, to_device
 
 
-def traces_of(
+def batch_of(
     recording: Recording, logits: Tensor, shared: Mapping[str, Any], views: Sequence[ModelInput],
     device: torch.device, read: Tensor | None = None, queries: int | None = None,
-) -> list[Trace]:  # fmt: skip
+) -> TraceBatch:  # fmt: skip
     """Return the traces of a batch's images; `shared` are fields common to all traces.
-
-    Shared steps are computed once on the model's device: on a GPU, every small step per image would be a
-    kernel launch, and every transfer a synchronisation.
 
     Args:
         logits: image x class; None if the model is no classifier.
@@ -35,60 +32,42 @@ def traces_of(
         queries: number of attention pooling's queries that are read; None for all.
     """
     readout, grid, began = shared["readout"], shared["grid"], shared.get("without", Ablation()).at or 0
-    there, last, poolings = partial(_detach, device=device), recording.tokens[-1].float(), None
-    biases: dict[tuple[int, int], Bias] = {}
+    there, last, pooling = partial(_detach, device=device), recording.tokens[-1].float(), None
     if readout.name == "attention" and recording.outside:
-        call = to_attention(recording.outside[-1], last.device)
-        poolings = [attention_of(call, image, grid, biases) for image in range(len(views))]
-        poolings = [replace(one, q=one.q[:, :queries]) for one in poolings]  # queries that are read
-    written = branches.sum_branches(recording.branches, last, poolings)
-    for one in written or ():  # layers whose tokens were replaced added nothing to the result
-        one.attention[:began], one.mlps[:began] = 0, 0
-    calls, tokens = (
-        [to_attention(call, device) for (call,) in recording.calls],
-        list(map(there, recording.tokens)),
-    )
+        (pooling,) = attentions_of(recording.outside[-1:], grid, last.device)
+        pooling = replace(pooling, q=pooling.q[..., :queries, :])  # queries that are read
+    written = branches.sum_branches(recording.branches, last, pooling)
+    if written is not None and began:  # layers whose tokens were replaced added nothing to the result
+        written.attention[:, :began], written.mlps[:, :began] = 0, 0
     patches, positions = there(recording.patch_embedding), there(recording.position_embedded)
-    logits = None if logits is None or logits.ndim != 2 else there(logits)
-    return [
-        Trace(
-            view=covered(view, grid),
-            layers=tuple(attention_of(call, image, grid, biases) for call in calls),
-            tokens=tuple(one[image] for one in tokens),
-            patch_embedding=patches[image, -grid.patches :],
-            position_embedded=None if positions is None else positions[image, -grid.patches :],
-            logits=None if logits is None else logits[image],
-            pool=readout.name,
-            read=None if read is None else read[image].to(device),
-            pooling=None if poolings is None else to_device(poolings[image], device, Attention | Bias),
-            written=None if written is None else to_device(written[image], device, ResidualWrites),
-            **shared,
-        )
-        for image, view in enumerate(views)
-    ]
+    return TraceBatch(
+        view=tuple(covered(view, grid) for view in views),
+        layers=tuple(attentions_of([call for (call,) in recording.calls], grid, device)),
+        tokens=tuple(map(there, recording.tokens)),
+        patch_embedding=patches[:, -grid.patches :],
+        position_embedded=None if positions is None else positions[:, -grid.patches :],
+        logits=None if logits is None or logits.ndim != 2 else there(logits),
+        pool=readout.name,
+        read=None if read is None else read.to(device),
+        pooling=to_device(pooling, device, Attention | Bias),
+        written=to_device(written, device, ResidualWrites),
+        **shared,
+    )
 
 
-def to_attention(call: Call, device: torch.device) -> Call:
-    """Convert a batch's attention call for traces: detached, float32, on a device."""
+def attentions_of(calls: Sequence[Call], grid: Grid, device: torch.device) -> list[Attention]:
+    """Return a batch's attention calls, detached, in float32, on a device."""
+    biases = biases_of([call.mask for call in calls], grid, device)
+    return [to_attention(call, bias, device) for call, bias in zip(calls, biases, strict=True)]
+
+
+def to_attention(call: Call, bias: Bias | None, device: torch.device) -> Attention:
+    """Return the record of a batch's attention call."""
     q, k, v, given = (_detach(one, device) for one in (call.q, call.k, call.v, call.given))
     own, other = v.untyped_storage(), q.untyped_storage()
     if own.nbytes() > v.nbytes and own.data_ptr() != other.data_ptr():
         v = v.clone()  # rotary models create new q and k; a view of v would keep the joint buffer
-    return replace(call, q=q, k=k, v=v, given=given)
-
-
-def attention_of(
-    call: Call, image: int, grid: Grid, biases: dict[tuple[int, int], Bias] | None = None
-) -> Attention:
-    """Return one image's attention from a call of `to_attention`; a bias shared by layers is built once."""
-    bias = None
-    if call.mask is not None:
-        biases, key = {} if biases is None else biases, (id(call.mask), image)
-        if key not in biases:
-            biases[key] = bias_of(call.mask.detach(), image, grid, call.q.device)
-        bias = biases[key]
-    given = None if call.given is None else call.given[image]
-    return Attention(call.q[image], call.k[image], call.v[image], call.scale, bias, call.replaced, given)
+    return Attention(q, k, v, call.scale, bias, call.replaced, given)
 
 
 def _detach(tensor: Tensor | None, device: torch.device) -> Tensor | None:

@@ -13,11 +13,11 @@ from vitviz import analyses
 from vitviz.analyses.cka import LEAST
 from vitviz.engine.studies import attribution, circuits
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
-from vitviz.surveys.measure import Measure, MeasuredImage, Quantity
+from vitviz.surveys.measure import Measure, MeasuredBatch, MeasuredImage, Quantity
 from vitviz.surveys.measures.trial import FaithfulnessMeasure
 from vitviz.traces.head_type import NO_DECISION, HeadType, predictions_of
 from vitviz.traces.samples import sample_image, samples
-from vitviz.traces.trace import Trace, on_cpu
+from vitviz.traces.trace import Trace, TraceBatch, on_cpu
 
 
 class DistanceMeasure:
@@ -27,10 +27,11 @@ class DistanceMeasure:
         Quantity("distance", "layer head", "Attention distance", "px"),
         Quantity("renormalised", "layer head", "Attention distance, rows renormalised over patches", "px"),
     )
+    batched = True
 
-    def of(self, seen: MeasuredImage):
+    def of(self, seen: MeasuredImage | MeasuredBatch):
         measured = seen.once(analyses.distances)
-        return {one.name: getattr(measured, one.name).cpu().numpy() for one in self.quantities}
+        return {one.name: getattr(measured, one.name) for one in self.quantities}
 
 
 class PrefixMassMeasure(DistanceMeasure):
@@ -43,10 +44,11 @@ class EntropyMeasure:
     name = "entropy"
     says = "the entropy of each head's attention, mean over all queries, in nats"
     quantities = (Quantity("entropy", "layer head", "Entropy of attention, all queries", "nats"),)
+    batched = True
 
-    def of(self, seen: MeasuredImage):
+    def of(self, seen: MeasuredImage | MeasuredBatch):
         layers = [analyses.attention_entropy(seen.trace, layer) for layer in range(len(seen.trace.layers))]
-        return {"entropy": torch.stack(layers).cpu().numpy()}
+        return {"entropy": torch.stack(layers, dim=-2)}
 
 
 TITLE = "Length of skip over {branch}, {tokens}"
@@ -83,7 +85,7 @@ class SimilarityMeasure:
     def of(self, seen: MeasuredImage):
         return {}
 
-    def together(self, traces: Sequence[Trace], pictures: Sequence[str]):
+    def together(self, traces: TraceBatch, pictures: Sequence[str]):
         return analyses.grams_of(traces, pictures)
 
 

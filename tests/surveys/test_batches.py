@@ -1,0 +1,202 @@
+"""Statistics of a batch equal those of each image, whatever the family, and cost few launches on a device."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+import vitviz
+from tests.engine.looking import inspect, noise
+from tests.engine.pretend import copies, launches, pretended
+from tests.engine.small import small
+from vitviz import Ablation, analyses
+from vitviz.analyses import streaming
+from vitviz.analyses.distance import token_distances
+from vitviz.engine.forward import interventions
+from vitviz.surveys import MEASURES, Quantity
+from vitviz.surveys.measures import parts_of_samples
+from vitviz.traces.trace import Attention, Bias, ResidualWrites, Trace, TraceBatch, to_device
+
+FAMILIES = {
+    "class": ("vit_tiny_patch16_224", {}),
+    "registers": ("vit_tiny_patch16_224", {"reg_tokens": 3, "no_embed_class": True}),
+    "average": ("vit_tiny_patch16_224", {"class_token": False, "global_pool": "avg", "img_size": (24, 40)}),
+    "maximum": ("vit_tiny_patch16_224", {"global_pool": "max"}),
+    "attention pooling": ("vit_tiny_patch16_224", {"class_token": False, "global_pool": "map"}),
+    "rotary": ("eva02_tiny_patch14_224", {}),
+    "relative": ("vit_relpos_small_patch16_224", {"img_size": (32, 40)}),
+    "shared relative": ("beit_base_patch16_224", {}),
+    "patches removed": ("vit_tiny_patch16_224", {}),
+}
+STATISTICS = ("distance", "renormalised", "prefix_mass", "entropy")
+
+
+@cache
+def inspected(family: str):
+    architecture, options = FAMILIES[family]
+    return inspect(small(architecture, **options))
+
+
+@cache
+def recorded(family: str) -> TraceBatch:
+    inspector = inspected(family)
+    prepared = [inspector.forward.prepare(noise(seed, (40, 50)), None)[0] for seed in range(3)]
+    edit, size = None, inspector.preprocessing.size
+    if family == "patches removed":
+        taken = Ablation(patches=[0, 5, 6])
+        _, edit = interventions.apply_ablation(inspector.forward, prepared[0], size, taken, None)
+    return inspector.forward.batch(prepared, size, edit=edit)
+
+
+def explicit(trace: Trace) -> dict[str, np.ndarray]:
+    """Layer x head, from the softmax of all scores in float64."""
+    lengths, prefix, found = token_distances(trace).double().numpy(), trace.grid.prefix, {}
+    for attention in trace.layers:
+        bias = 0 if attention.bias is None else attention.bias.rows().double().numpy()
+        scores = attention.scale * (attention.q.double() @ attention.k.double().mT).numpy() + bias
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights = powers / powers.sum(axis=-1, keepdims=True)
+        weighed, on_patches = (weights * lengths).sum(-1), weights[..., prefix:].sum(-1)
+        rows = weighed, weighed / on_patches, weights[..., :prefix].sum(-1)
+        values = [one[:, prefix:].mean(-1) for one in rows]
+        values.append(-(weights * np.log(weights)).sum(-1).mean(-1))
+        for name, value in zip(STATISTICS, values, strict=True):
+            found.setdefault(name, []).append(value)
+    return {name: np.stack(layers) for name, layers in found.items()}
+
+
+def statistics(trace) -> dict[str, torch.Tensor]:
+    layers = [analyses.attention_entropy(trace, layer) for layer in range(len(trace.layers))]
+    return {**vars(analyses.distances(trace)), "entropy": torch.stack(layers, dim=-2)}
+
+
+def on_device(batch):
+    return to_device(batch, "cuda:0", TraceBatch | Trace | Attention | Bias | ResidualWrites)
+
+
+def there(batch) -> dict[str, np.ndarray]:
+    with pretended():
+        return {name: value.inner.numpy() for name, value in statistics(on_device(batch)).items()}
+
+
+@pytest.mark.parametrize("size", [1, 700, 2**25])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_statistics_of_a_batch_equal_those_of_each_image(family, size, monkeypatch):
+    monkeypatch.setattr(streaming, "BLOCK_ELSEWHERE", size)
+    batch = recorded(family)
+    here, elsewhere, first = statistics(batch), there(batch), there(batch[0])
+    for image, trace in enumerate(batch):
+        alone, expected = statistics(trace), explicit(trace)
+        for name in STATISTICS:
+            close = {"rtol": 1e-6, "atol": 1e-6, "err_msg": name}
+            assert torch.equal(here[name][image], alone[name])
+            np.testing.assert_allclose(elsewhere[name][image], alone[name], **close)
+            np.testing.assert_allclose(elsewhere[name][image], expected[name], **close)
+            if image == 0:
+                np.testing.assert_allclose(first[name], alone[name], **close)
+
+
+def test_scores_of_any_size_keep_their_statistics():
+    batch = recorded("shared relative")
+    for factor, near in ((30.0, 1e-5), (1e4, 1e-3)):
+        large = replace(batch, layers=tuple(replace(one, q=one.q * factor) for one in batch.layers))
+        elsewhere = there(large)
+        for image, trace in enumerate(large):
+            alone = statistics(trace)
+            for name in STATISTICS:
+                np.testing.assert_allclose(elsewhere[name][image], alone[name], rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_trace_of_an_image_is_that_of_a_batch_of_one_by_views(family):
+    batch = recorded(family)
+    trace = batch[1]
+    assert trace.tokens[1].data_ptr() == batch.tokens[1][1].data_ptr()
+    assert trace.layers[0].k.untyped_storage().data_ptr() == batch.layers[0].k.untyped_storage().data_ptr()
+    assert len(batch) == len(list(batch)) == 3 and trace.view is batch.view[1] is not batch.view[0]
+    with pytest.raises(IndexError):
+        batch[3]
+    if family != "patches removed":
+        alone = inspected(family).trace(noise(1, (40, 50)))
+        for name in ("tokens", "patch_embedding", "position_embedded", "logits", "read", "written", "layers"):
+            same(getattr(trace, name), getattr(alone, name), name)
+        same(trace.pooling, alone.pooling, "pooling")
+
+
+def same(found, wanted, name: str) -> None:
+    if isinstance(wanted, torch.Tensor):
+        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4, msg=name)
+    elif isinstance(wanted, tuple):
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            same(one, other, name)
+    elif hasattr(wanted, "__dataclass_fields__"):
+        for part, value in vars(wanted).items():
+            same(getattr(found, part), value, f"{name}.{part}")
+    else:
+        assert found == wanted, name
+
+
+class Mass:
+    """A measure of a user's own, written for one image."""
+
+    name, says = "mass", "prefix mass of the first layer"
+    quantities = (Quantity("first", "head", "First layer", ""), Quantity("all", "layer head", "All", ""))
+
+    def of(self, seen):
+        assert isinstance(seen.trace, Trace)
+        mass = seen.once(analyses.distances).prefix_mass[0]
+        return {"first": mass, "all": MEASURES["prefix_mass"].of(seen)["prefix_mass"]}
+
+
+def test_a_measure_of_one_image_runs_beside_measures_of_a_batch(small_inspector):
+    images = [noise(seed, (40, 40)) for seed in range(5)]
+    found = vitviz.survey(images, small_inspector, [Mass(), "prefix_mass"], batch=3)
+    np.testing.assert_allclose(found.mean("first"), found.mean("prefix_mass")[0], rtol=1e-12)
+    np.testing.assert_allclose(found.mean("all"), found.mean("prefix_mass.prefix_mass"), rtol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    with pretended():
+        return vitviz.load("vitviz-tiny", device="cuda:0")
+
+
+@pytest.mark.parametrize(
+    ("measures", "bound"), [(["distance"], 3), (["distance", "prefix_mass", "entropy"], 3.5)], ids=str
+)
+def test_a_survey_makes_few_launches_and_seldom_waits(gpu, measures, bound):
+    """Counted with attention in one fused kernel, as on CUDA; views and empty tensors are no launch."""
+    images = parts_of_samples()[:16]
+    with pretended():
+        vitviz.survey(images[:2], gpu, measures)  # the first pass proves what it captures
+        prepared = [gpu.forward.prepare(image, None)[0] for image in images]
+        launches.clear()
+        with torch.no_grad():
+            for first in (0, 8):
+                gpu.model(gpu.forward.pixels(prepared[first : first + 8]))
+        plain = launches.total()
+        launches.clear(), copies.clear()
+        found = vitviz.survey(images, gpu, measures)
+        assert launches.total() <= bound * plain, launches
+        assert copies.total() <= 0.5 * len(images), copies
+    wanted = vitviz.survey(images, gpu.on("cpu"), measures)
+    for name, moments in wanted.sums.items():
+        np.testing.assert_allclose(found.sums[name].mean, moments.mean, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+def test_a_survey_does_not_depend_on_the_size_of_batches(gpu, batch):
+    images = parts_of_samples()[:5]
+    measures = ["distance", "prefix_mass", "entropy"]
+    with pretended():
+        found, wanted = (
+            vitviz.survey(images, gpu, measures, batch=batch),
+            vitviz.survey(images, gpu, measures, batch=3),
+        )
+    for name, moments in wanted.sums.items():
+        for value in ("mean", "m2"):
+            one, other = getattr(found.sums[name], value), getattr(moments, value)
+            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * np.abs(moments.mean).max())
