@@ -19,11 +19,22 @@ ALLOWED = {
     "analyses": {"errors", "traces"},
     "engine": {"_deprecated", "analyses", "errors", "traces"},
     "surveys": {"analyses", "engine", "errors", "charts", "traces"},
+    "diagnostics": {"analyses", "engine", "errors", "surveys", "traces"},
     "charts": {"errors", "traces"},
     "frontend": set(),
     "views": {"analyses", "engine", "errors", "charts", "traces"},
     "export": {"_deprecated", "engine", "errors", "charts", "traces", "surveys", "views"},
-    "notebook": {"analyses", "engine", "errors", "charts", "export", "traces", "surveys", "views"},
+    "notebook": {
+        "analyses",
+        "diagnostics",
+        "engine",
+        "errors",
+        "charts",
+        "export",
+        "traces",
+        "surveys",
+        "views",
+    },  # fmt: skip
     "server": {"analyses", "engine", "errors", "charts", "export", "traces", "surveys", "views"},
     "cli": {"engine", "errors", "export", "traces", "surveys", "server"},
 }

@@ -16,6 +16,7 @@ from vitviz.traces.public import __all__, __dir__, __getattr__, __version__
 if TYPE_CHECKING:  # isort: off
     from vitviz.analyses import token_components
     from vitviz.analyses.saliency import METHODS
+    from vitviz.diagnostics.check import check
     from vitviz.engine import Checkpoint, Inspector, load
     from vitviz.engine.studies.circuits import (
         edge_ablation,

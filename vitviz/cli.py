@@ -385,6 +385,47 @@ def video(
 
 
 @program.command()
+def check(
+    checkpoint: Annotated[str, Argument(metavar="MODEL", help="Name, folder or file.")],
+    folder: Annotated[
+        str, Argument(metavar="[FOLDER]", help="Where the images are, as for survey. Default: the samples.")
+    ] = "",
+    out: Annotated[Path | None, Option("--out", "-o", help="An .html file for the report.")] = None,
+    method: Annotated[str, Option(help="The saliency method that is checked.")] = "frozen",
+    limit: Annotated[int, Option(help="Number of images; more are thinned out evenly.", min=1)] = 8,
+    device: DeviceOption = "auto",
+    dtype: Annotated[str, Option(help="float32 or bfloat16.")] = "float32",
+    weights: WeightsOption = None,
+    as_json: Annotated[bool, Option("--json", help="Print a list of objects, serious ones first.")] = False,
+) -> None:
+    """Checks a model for faults that make maps and predictions wrong; see docs/check.md.
+
+    Findings are printed as they come; Ctrl-C ends the check. The exit status is 1 if a finding is serious.
+
+    \b
+    Examples:
+      vitviz check vitviz-tiny
+      vitviz check my-model.safetensors photos/ --out check.html
+    """
+    if out is not None:
+        _require_place(out)
+    import vitviz
+
+    inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
+    report = vitviz.check(
+        inspector,
+        folder or None,
+        method,
+        limit,
+        on_finding=None if as_json else lambda one: print(one, flush=True),
+    )
+    if out is not None:
+        report.save(out)
+    print(json.dumps(report.rows(), indent=1, ensure_ascii=False) if as_json else report.verdict)
+    raise typer.Exit(1 if report.serious else 0)
+
+
+@program.command()
 def checkpoints(
     search: Annotated[str, Argument(help="Only names that hold this.")] = "",
     here: Annotated[

@@ -131,3 +131,12 @@ def test_progress_tells_rate_and_time_left(monkeypatch):
     assert said[1] == "150 of 400 pictures,  5.00 pictures/s, 00:50 left"
     assert not any(line.startswith("160") for line in said)
     assert said[-1].startswith("400 of 400 pictures,  5.00 pictures/s")
+
+
+def test_a_check_prints_its_findings_and_tells_by_its_status(said, small_weights, pictures, tmp_path):
+    report = tmp_path / "check.html"
+    status, printed, _ = said(
+        "check", small_weights / "small", "--out", report, "--device", "cpu", "--limit", "1"
+    )
+    assert status == 1 and "SERIOUS (weights) The model is untrained" in printed
+    assert "untrained" in report.read_text(encoding="utf-8")

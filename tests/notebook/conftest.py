@@ -31,6 +31,7 @@ def results(inspector, image, trace):
     asked = inspector.with_classes(vitviz.Classes(["red", "round", "fur"], vectors))
     rollout = vitviz.rollout(trace, fusion="max", discard=0.9)
     return {
+        "check": vitviz.check(inspector, on_finding=lambda found: found.group == "weights"),
         "checkpoints": vitviz.checkpoints(),
         "training_snapshots": vitviz.training_snapshots("vitviz-tiny"),
         "load": inspector,

@@ -22,6 +22,7 @@ from vitviz.analyses.saliency.passes import SaliencyMap
 from vitviz.analyses.sufficient_edges import SufficientEdges
 from vitviz.analyses.upstream import ScoreAttribution, Upstream
 from vitviz.analyses.words import HeadsInWords
+from vitviz.diagnostics.finding import Report
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.inspector import Inspector
 from vitviz.export.standalone_html import StandaloneView
@@ -365,3 +366,11 @@ def _spread(mean: float, error: float) -> str:
 
 def _value_spread(mean: float, error: float) -> str:
     return f"{number(mean)} ± {number(2 * error)}"
+
+
+@html.register
+def _report(report: Report) -> str:
+    columns = "severity group sentence number threshold source advice view".split()
+    rows = [[one[name] for name in columns] for one in report.rows()]
+    head = ("", "check", "finding", "number", "threshold", "threshold from", "what to do", "view")
+    return card("Model check", table(head, rows), caption=report.verdict)

@@ -174,12 +174,11 @@ def parameter_randomisation(
         UnsupportedModel: A method does not apply.
     """
     own = explained(inspector, image, target, size=size)
-    view_size = own.trace.view.picture.shape[:2]
     maps = {method: relevance_of(own, method).map for method in methods}
     found: dict[str, list[list[float | None]]] = {method: [[] for _ in blocks] for method in maps}
     for row, count in enumerate(blocks):
         for seed in seeds:
-            drawn = explained(randomised(inspector, count, seed), image, own.target, size=view_size)
+            drawn = explained(randomised(inspector, count, seed), own.trace.view, own.target)
             for method, given in maps.items():
                 found[method][row].append(spearman(given, relevance_of(drawn, method).map))
     return found

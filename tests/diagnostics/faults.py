@@ -1,0 +1,230 @@
+"""Faults planted into a healthy model, for tests and for the tables of docs/check.md.
+
+Each fault is a function of an inspector that returns a faulty copy; `EXPECTED` names the findings that count
+as a detection. A fault may also change the images or their labels.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from vitviz import Inspector
+from vitviz.engine.checkpoint import Loaded
+
+Fault = Callable[[Inspector], Inspector]
+
+
+def changed(inspector: Inspector, change: Callable[[nn.Module], object] = lambda model: None, **settings):
+    """Return a copy of an inspector with a changed model, preprocessing, labels or head type."""
+    placed, model = inspector.placed, copy.deepcopy(inspector.model)
+    with torch.no_grad():
+        change(model)
+    given = {name: settings.pop(name) for name in ("labels", "head_type") if name in settings}
+    known = {"labels": placed.labels, "head_type": placed.head_type, **given}
+    preprocessing = replace(placed.preprocessing, **settings)
+    return Inspector(Loaded(placed.checkpoint, model, preprocessing, **known), "cpu")
+
+
+def _drawn(shape, deviation: float) -> torch.Tensor:
+    return deviation * torch.randn(shape, generator=torch.Generator().manual_seed(3))
+
+
+def other_normalisation(inspector: Inspector) -> Inspector:
+    half = inspector.preprocessing.mean == (0.5,) * 3
+    mean, std = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)) if half else ((0.5,) * 3, (0.5,) * 3)
+    return changed(inspector, mean=mean, std=std)
+
+
+def no_normalisation(inspector: Inspector) -> Inspector:
+    return changed(inspector, mean=(0.0,) * 3, std=(1.0,) * 3)
+
+
+def reversed_channels(inspector: Inspector) -> Inspector:
+    """The model expects BGR, and is given RGB."""
+    return changed(inspector, lambda model: model.patch_embed.proj.weight.copy_(
+        model.patch_embed.proj.weight.flip(1)
+    ))  # fmt: skip
+
+
+def values_to_255(inspector: Inspector) -> Inspector:
+    own = inspector.preprocessing
+    return changed(inspector, mean=tuple(m / 255 for m in own.mean), std=tuple(s / 255 for s in own.std))
+
+
+def values_twice_divided(inspector: Inspector) -> Inspector:
+    own = inspector.preprocessing
+    return changed(inspector, mean=tuple(m * 255 for m in own.mean), std=tuple(s * 255 for s in own.std))
+
+
+def no_positions(inspector: Inspector) -> Inspector:
+    return changed(inspector, lambda model: model.pos_embed.zero_())
+
+
+def random_positions(inspector: Inspector) -> Inspector:
+    return changed(inspector, lambda model: model.pos_embed.copy_(
+        _drawn(model.pos_embed.shape, model.pos_embed.std())
+    ))  # fmt: skip
+
+
+def _arranged(inspector: Inspector, change) -> Inspector:
+    grid = inspector.grid()
+
+    def positions(model: nn.Module) -> None:
+        table = model.pos_embed[:, grid.prefix :].unflatten(1, (grid.rows, grid.cols))
+        model.pos_embed[:, grid.prefix :] = change(table).flatten(1, 2).clone()
+
+    return changed(inspector, positions)
+
+
+def flipped_positions(inspector: Inspector) -> Inspector:
+    return _arranged(inspector, lambda table: table.flip(1))
+
+
+def transposed_positions(inspector: Inspector) -> Inspector:
+    return _arranged(inspector, lambda table: table.transpose(1, 2))
+
+
+def initial_layer(inspector: Inspector) -> Inspector:
+    def initialise(model: nn.Module) -> None:
+        for module in model.blocks[len(model.blocks) // 2].modules():
+            if isinstance(module, nn.Linear):
+                module.weight.copy_(_drawn(module.weight.shape, 0.02))
+                module.bias.zero_()
+
+    return changed(inspector, initialise)
+
+
+def initial_projection(inspector: Inspector) -> Inspector:
+    return changed(inspector, lambda model: model.blocks[1].mlp.fc1.weight.copy_(
+        _drawn(model.blocks[1].mlp.fc1.weight.shape, 0.02)
+    ))  # fmt: skip
+
+
+def zeroed_head(inspector: Inspector) -> Inspector:
+    def zero(model: nn.Module) -> None:
+        attention = model.blocks[2].attn
+        attention.proj.weight[:, attention.head_dim : 2 * attention.head_dim] = 0
+
+    return changed(inspector, zero)
+
+
+def doubled_head(inspector: Inspector) -> Inspector:
+    def double(model: nn.Module) -> None:
+        attention = model.blocks[2].attn
+        dim, width = attention.head_dim, attention.proj.weight.shape[0]
+        for start in (0, width, 2 * width):
+            for part in (attention.qkv.weight, attention.qkv.bias):
+                part[start + dim : start + 2 * dim] = part[start : start + dim].clone()
+        attention.proj.weight[:, dim : 2 * dim] = attention.proj.weight[:, :dim].clone()
+
+    return changed(inspector, double)
+
+
+def _exchange(model: nn.Module, layer: int) -> None:
+    joint = model.blocks[layer].attn.qkv
+    for part in (joint.weight, joint.bias):
+        query, key, value = part.clone().chunk(3)
+        part.copy_(torch.cat([key, query, value]))
+
+
+def exchanged_query_key(inspector: Inspector) -> Inspector:
+    return changed(inspector, lambda model: [_exchange(model, i) for i in range(len(model.blocks))])
+
+
+def exchanged_in_one_layer(inspector: Inspector) -> Inspector:
+    return changed(inspector, lambda model: _exchange(model, 2))
+
+
+def overflow(inspector: Inspector) -> Inspector:
+    """Weights were scaled and stored in float16, whose largest number is 65504."""
+    return changed(inspector, lambda model: model.blocks[1].mlp.fc2.weight.copy_(
+        (1e6 * model.blocks[1].mlp.fc2.weight).half().float()
+    ))  # fmt: skip
+
+
+def foreign_class_token(inspector: Inspector) -> Inspector:
+    return changed(inspector, lambda model: model.cls_token.copy_(
+        _drawn(model.cls_token.shape, model.cls_token.std())
+    ))  # fmt: skip
+
+
+def wrong_heads(inspector: Inspector) -> Inspector:
+    def halve(model: nn.Module) -> None:
+        for block in model.blocks:
+            block.attn.num_heads *= 2
+            block.attn.head_dim //= 2
+            block.attn.scale = block.attn.head_dim**-0.5
+
+    return changed(inspector, halve)
+
+
+def shifted_labels(inspector: Inspector) -> Inspector:
+    return changed(inspector, labels=(*inspector.labels[1:], inspector.labels[0]))
+
+
+def initial_classifier(inspector: Inspector) -> Inspector:
+    return changed(inspector, lambda model: model.head.weight.copy_(_drawn(model.head.weight.shape, 0.02)))
+
+
+def stale_classifier(inspector: Inspector) -> Inspector:
+    """The classifier of another training: its features come in another order."""
+    order = torch.randperm(inspector.model.head.in_features, generator=torch.Generator().manual_seed(0))
+    return changed(inspector, lambda model: model.head.weight.copy_(model.head.weight[:, order]))
+
+
+def sigmoid_of_softmax(inspector: Inspector) -> Inspector:
+    return changed(inspector, head_type="sigmoid")
+
+
+def softmax_of_sigmoid(inspector: Inspector) -> Inspector:
+    """A head for several labels, whose logits are far below 0 for absent classes, is read as a softmax."""
+    return changed(inspector, lambda model: model.head.bias.sub_(8))
+
+
+def untrained(inspector: Inspector) -> Inspector:
+    def initialise(model: nn.Module) -> None:
+        torch.manual_seed(0)
+        for module in model.modules():
+            if isinstance(module, nn.Linear | nn.Conv2d):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.LayerNorm):
+                module.reset_parameters()
+        nn.init.trunc_normal_(model.pos_embed, std=0.02)
+
+    return changed(inspector, initialise)
+
+
+# fault -> keys of the findings that name it
+EXPECTED: dict[Fault, tuple[str, ...]] = {
+    other_normalisation: ("normalisation",),
+    no_normalisation: ("normalisation",),
+    reversed_channels: ("normalisation",),
+    values_to_255: ("normalisation", "uninformed"),
+    values_twice_divided: ("normalisation", "uninformed"),
+    no_positions: ("no_positions",),
+    random_positions: ("random_positions",),
+    flipped_positions: ("position_order",),
+    transposed_positions: ("position_order",),
+    initial_layer: ("initial_weights",),
+    initial_projection: ("initial_weights",),
+    zeroed_head: ("dead_heads",),
+    doubled_head: ("equal_heads",),
+    exchanged_query_key: ("query_key",),
+    exchanged_in_one_layer: ("query_key",),
+    overflow: ("not_finite", "no_forward_pass"),
+    foreign_class_token: ("class_token",),
+    wrong_heads: ("settings",),
+    shifted_labels: ("shifted_labels", "shuffled_labels"),
+    initial_classifier: ("initial_weights",),
+    stale_classifier: ("weak_classifier",),
+    sigmoid_of_softmax: ("head_type",),
+    softmax_of_sigmoid: ("head_type",),
+    untrained: ("untrained",),
+}

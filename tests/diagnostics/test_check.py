@@ -1,0 +1,230 @@
+"""The model check on healthy and faulty copies of vitviz-tiny, and its numbers against plain loops."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import vitviz
+from tests.diagnostics import faults
+from tests.notebook.test_cards import Reader
+from vitviz.analyses.depth import token_norms
+from vitviz.diagnostics import check, head, inputs, subject, weights
+from vitviz.diagnostics.finding import Finding, Report, judged
+from vitviz.engine.studies.saliency import parameter_randomisation
+from vitviz.errors import VitvizError
+from vitviz.traces.grid import Grid
+
+
+@pytest.fixture(scope="module")
+def samples(inspector):
+    return subject.images_of(inspector, None)
+
+
+def named(inspector, images, expected):
+    """Return the places of the verdicts, up to the expected one or the end of the input's checks."""
+    verdicts = []
+    for found in check.findings(inspector, images):
+        verdicts += [found.name] if found.severity == "serious" else []
+        if found.name in expected and verdicts[-1:] == [found.name] or found.group == "head":
+            break
+    return verdicts
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Leave out the maps and the alternatives that need many passes."""
+    kept = {**check.CHECKS, "input": check.CHECKS["input"][:4]}
+    kept.pop("maps")
+    monkeypatch.setattr(check, "CHECKS", kept)
+
+
+def test_the_healthy_model_has_no_serious_finding(inspector, samples, short):
+    found = list(check.findings(inspector, samples))
+    assert [one.name for one in found if one.severity == "serious"] == []
+    assert {one.group for one in found} == {"weights", "input", "head", "attention", "numbers"}
+    assert all(one.threshold is None or one.source for one in found)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.no_normalisation, faults.values_to_255, faults.no_positions, faults.random_positions,
+        faults.initial_layer, faults.initial_projection, faults.zeroed_head, faults.doubled_head,
+        faults.overflow, faults.initial_classifier, faults.untrained,
+    ],
+    ids=lambda fault: fault.__name__,
+)  # fmt: skip
+def test_a_planted_fault_is_the_first_or_second_finding(inspector, samples, fault):
+    expected = faults.EXPECTED[fault]
+    verdicts = named(fault(inspector), samples, expected)
+    assert any(name in expected for name in verdicts[:2]), verdicts
+
+
+@pytest.mark.slow
+def test_the_whole_check_of_the_healthy_model_has_no_serious_finding(inspector):
+    report = vitviz.check(inspector)
+    assert report.serious == () and {one.group for one in report.findings} == set(check.CHECKS)
+    assert not [one for one in report.findings if one.name == "not_checked"]
+
+
+def test_shifted_labels_are_named_with_the_shift(inspector, samples):
+    prediction = int(inspector.trace(samples[0].image).logits.argmax())
+    wrong = frozenset({prediction - 1})
+    images = [subject.CheckedImage(samples[0].image, wrong)] * 4
+    (found,) = head.labels(subject.CheckSubject(inspector, images, "frozen"))
+    assert found.name == "shifted_labels" and found.severity == "serious" and "+1" in found.sentence
+
+
+def test_a_sigmoid_head_that_affirms_half_of_the_classes_is_found(inspector, samples):
+    given = faults.sigmoid_of_softmax(inspector)
+    (found,) = head.head_type(subject.CheckSubject(given, samples[:2], "frozen"))
+    assert found.severity == "serious" and found.number > head.YES
+
+
+def test_a_head_for_several_labels_is_noted(inspector, samples):
+    given = faults.softmax_of_sigmoid(inspector)
+    (found,) = head.head_type(subject.CheckSubject(given, samples[:2], "frozen"))
+    assert (found.name, found.severity) == ("head_type", "note")
+
+
+def test_singular_values_of_random_matrices_follow_one_law_whatever_their_entries():
+    generator = torch.Generator().manual_seed(5)
+    mean, spread = weights.random_values(300, 200)
+    for drawn in (
+        torch.rand(300, 200, generator=generator),
+        torch.randn(300, 200, generator=generator).sign(),
+        3 + 0.02 * torch.randn(300, 200, generator=generator),
+    ):
+        values = weights.singular_values(drawn)
+        assert weights._distance(values, mean) < weights.TIMES * spread
+        assert values.max().item() == pytest.approx(300**0.5 + 200**0.5, rel=0.04)  # Marchenko and Pastur
+        whole = drawn.double()
+        whole = (whole - whole.mean()) / whole.std()
+        expected = np.linalg.svd(whole.numpy(), compute_uv=False)
+        torch.testing.assert_close(values.flip(0), torch.from_numpy(expected.copy()), rtol=1e-6, atol=1e-6)
+    learned = drawn + 0.02 * torch.outer(torch.ones(300), torch.linspace(-1, 1, 200))
+    assert weights._distance(weights.singular_values(learned), mean) > weights.TIMES * spread
+
+
+@pytest.mark.parametrize("kind", ["softmax", "sigmoid"])
+def test_information_is_that_of_plain_loops(kind):
+    logits = 3 * torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(1))
+
+    def entropy(shares):
+        found = -sum(p * math.log(p) for p in shares)
+        return found - sum((1 - p) * math.log(1 - p) for p in shares) if kind == "sigmoid" else found
+
+    shares = []
+    for i in range(5):
+        views = []
+        for view in logits[:, i].double().tolist():
+            if kind == "softmax":
+                total = sum(math.exp(z) for z in view)
+                views.append([math.exp(z) / total for z in view])
+            else:
+                views.append([1 / (1 + math.exp(-z)) for z in view])
+        shares.append([sum(pair) / 2 for pair in zip(*views, strict=True)])
+    mean = [sum(one) / 5 for one in zip(*shares, strict=True)]
+    expected = entropy(mean) - sum(map(entropy, shares)) / 5
+    assert inputs.information(logits, kind) == pytest.approx(expected, abs=1e-9)
+
+
+def test_position_structure_is_that_of_plain_loops():
+    grid, table = Grid(3, 4, (8, 8)), torch.randn(12, 6, generator=torch.Generator().manual_seed(2)).double()
+    rows = (table - table.mean(dim=0)).numpy()
+    near, every = [], []
+    for a, b in itertools.permutations(range(12), 2):
+        cosine = rows[a] @ rows[b] / np.linalg.norm(rows[a]) / np.linalg.norm(rows[b])
+        every.append(cosine)
+        if abs(a // 4 - b // 4) + abs(a % 4 - b % 4) == 1:
+            near.append(cosine)
+    found = weights.position_structure(table.float(), grid)
+    assert found == pytest.approx(np.mean(near) - np.mean(every), abs=1e-6)
+
+
+def test_contrast_is_that_of_plain_loops():
+    logits = torch.randn(3, 20, generator=torch.Generator().manual_seed(4))
+    each = [(max(row) - np.mean(row)) / np.std(row) for row in logits.tolist()]
+    assert head.contrast(logits) == pytest.approx(np.mean(each), rel=1e-6)
+
+
+def test_the_probability_of_hits_is_the_sum_over_all_outcomes():
+    shares = [0.9, 0.2, 0.6, 0.35]
+    expected = np.zeros(5)
+    for outcome in itertools.product((0, 1), repeat=4):
+        expected[sum(outcome)] += math.prod(
+            p if right else 1 - p for p, right in zip(shares, outcome, strict=True)
+        )
+    np.testing.assert_allclose(head.probability_of_hits(shares), expected, atol=1e-12)
+
+
+def test_outlier_tokens_are_named_with_their_first_layer(inspector, samples):
+    from vitviz.diagnostics import attention
+
+    def enlarge(tokens):
+        tokens = tokens.clone()
+        tokens[:, 50] *= 30
+        return tokens
+
+    with inspector.hook("blocks.4.output", enlarge):
+        given = subject.CheckSubject(inspector, samples[:2], "frozen")
+        given.traces  # noqa: B018 (the traces of the hooked model)
+    (found,) = attention.outliers(given)
+    assert found.severity == "note" and "layer 5" in found.sentence
+    assert token_norms(given.traces[0])[5, 50] > 10 * token_norms(given.traces[0])[4, 50]
+
+
+def test_a_check_that_is_ended_computes_nothing_more(inspector, monkeypatch):
+    monkeypatch.setattr(type(inspector), "trace", lambda *given, **more: pytest.fail("a pass was run"))
+    report = vitviz.check(inspector, on_finding=lambda found: False)
+    assert [one.name for one in report.findings] == ["not_finite"] and report.images == 4
+
+
+def test_images_are_thinned_out_evenly_and_labels_are_read(small_inspector, tmp_path, photo):
+    for label in (0, 3):
+        (tmp_path / f"class {label}").mkdir()
+        for number in range(6):
+            photo.resize((40, 40)).save(tmp_path / f"class {label}" / f"{number}.png")
+    found = subject.images_of(small_inspector, tmp_path, limit=4)
+    assert [set(one.truth) for one in found] == [{0}, {0}, {3}, {3}]
+
+
+def test_wrong_arguments_are_named(inspector):
+    with pytest.raises(VitvizError, match="'lime'; expected one of"):
+        vitviz.check(inspector, method="lime")
+    with pytest.raises(VitvizError, match="no image to check"):
+        vitviz.check(inspector, images=[])
+
+
+def test_verdicts_need_a_finite_number_beyond_the_threshold():
+    given = ("name", "head", 2.0, 1.0, "bad", "good", "do")
+    assert judged(*given).severity == "serious" and judged(*given, below=True).severity == "number"
+    missing = judged("name", "head", float("nan"), 1.0, "bad", "good", "do")
+    assert (missing.severity, missing.sentence, missing.advice) == ("number", "good", "")
+
+
+def test_a_report_ranks_serious_findings_first_and_is_saved_as_one_file(tmp_path):
+    found = [
+        Finding("a", "weights", "number", "All weights are finite."),
+        Finding("b", "input", "note", "Note this."),
+        Finding(
+            "c", "head", "serious", "<b>Wrong</b>.", 0.5, 0.25, "by definition", "Load it again.", "trial"
+        ),
+    ]
+    report = Report("mine <1>", 4, tuple(found))
+    assert [one.name for one in report.ranked] == ["c", "b", "a"] and report.serious == (found[2],)
+    assert report.frame().name.tolist() == ["c", "b", "a"]
+    assert str(report).splitlines()[1].startswith("SERIOUS (head) <b>Wrong</b>. [0.5, threshold 0.25: by def")
+    page = report.save(tmp_path / "check.html").read_text(encoding="utf-8")
+    assert "&lt;b&gt;Wrong" in page and "mine &lt;1&gt;" in page and "<script" not in page
+    assert "Load it again." in Reader(report._repr_html_()).said
+
+
+def test_randomisation_of_a_trace_equals_that_of_its_image(small_inspector, photo):
+    asked = {"target": 0, "methods": ["input_gradient"], "blocks": (0, 2), "seeds": (0,)}
+    of_image = parameter_randomisation(small_inspector, photo, **asked)
+    of_trace = parameter_randomisation(small_inspector, small_inspector.trace(photo), **asked)
+    assert of_image == of_trace and of_image["input_gradient"][1][0] < 0.9

@@ -1,0 +1,97 @@
+"""Checks of attention and tokens: uniform heads, sinks, outlier tokens, collapse of the tokens.
+
+    uniform: entropy of a head's rows / ln N      sink: largest share of attention that a token receives
+    outlier: norm above median + 10 MAD           collapse: |mean token|^2 / mean |token|^2 of the patches
+
+Sinks and outlier tokens are properties of trained models (Darcet et al. 2024; Xiao et al. 2024), not faults.
+Maps then show them instead of the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log
+
+import torch
+
+from vitviz.analyses.depth import token_norms, usual_norms
+from vitviz.analyses.one_token import attention_received
+from vitviz.analyses.redundancy import attention_entropy
+from vitviz.diagnostics.finding import Finding, judged, layers_named
+from vitviz.diagnostics.subject import CheckSubject, each
+
+UNIFORM, MOST = 0.99, 0.9  # of ln N; share of the heads
+OUTLIERS = 10  # MADs above the median norm of a layer's patches
+TIMES = 3  # an outlier's norm also exceeds the median so many times
+COLLAPSED = 0.99
+
+
+def uniform(subject: CheckSubject) -> Iterator[Finding]:
+    """Count the heads that attend to all tokens alike."""
+    shares = []
+    for trace in each(subject):
+        entropies = [attention_entropy(trace, layer) for layer in range(len(trace.layers))]
+        shares.append(torch.cat(entropies) / log(trace.length))
+    heads = torch.stack(shares).mean(dim=0)
+    found = (heads > UNIFORM).double().mean().item()
+    told = f"{found:.0%} of the heads attend to all tokens alike."
+    yield judged(
+        "uniform_attention", "attention", found, MOST, told, told,
+        "Attention maps of this model show nothing. Check that its weights are trained.", "explorer",
+    )  # fmt: skip
+
+
+def sinks(subject: CheckSubject) -> Iterator[Finding]:
+    """Report the token that receives the most attention, without a verdict."""
+    trace = subject.traces[0]
+    received = torch.stack(
+        [attention_received(trace, layer).double().mean(dim=0) for layer in range(len(trace.layers))]
+    )
+    received = received / received.sum(dim=1, keepdim=True)
+    layer, token = divmod(int(received.argmax()), received.shape[1])
+    names = trace.grid.prefix_names
+    what = f"the {names[token]} token" if token < len(names) else f"patch {token - len(names)}"
+    share = received.max().item()
+    yield Finding(
+        "sink", "attention", "number",
+        f"The token that receives the most attention is {what}, in layer {layer + 1}: {share:.0%} of all.",
+        share, view="explorer",
+    )  # fmt: skip
+
+
+def outliers(subject: CheckSubject) -> Iterator[Finding]:
+    """Find patches with outlying norms, and the layer where they begin."""
+    begins, counts, largest = [], [], 0.0
+    for trace in each(subject):
+        norms, usual = token_norms(trace)[:, trace.grid.prefix :], usual_norms(trace)
+        limit = torch.maximum(usual.limit(OUTLIERS), TIMES * usual.median)
+        above = norms > limit[:, None]
+        largest = max(largest, (norms.max(dim=1).values / usual.median.clamp_min(1e-12))[1:].max().item())
+        layers = above[1:].any(dim=1).nonzero().flatten()
+        counts.append(above[-1].sum().item())
+        begins += [int(layers[0])] if len(layers) else []
+    often = len(begins) / len(subject.traces)
+    where = f"from {layers_named([min(begins)])} on" if begins else ""
+    yield judged(
+        "outlier_tokens", "attention", often, 0.5,
+        f"Outlier tokens {where}: patches whose norm is {largest:.1f} times the median.",
+        f"No regular outlier tokens; the largest norm of a patch is {largest:.1f} times its layer's median.",
+        "Maps may show speckles there instead of the object. Registers remove them (Darcet et al. 2024); read"
+        " maps from earlier layers, or by gradients.", "tokens", severity="note",
+    )  # fmt: skip
+
+
+def collapse(subject: CheckSubject) -> Iterator[Finding]:
+    """Report how far the patches' tokens have become alike, by depth."""
+    found = []
+    for trace in each(subject):
+        patches = torch.stack([tokens[trace.grid.prefix :].double() for tokens in trace.tokens])
+        found.append(patches.mean(dim=1).square().sum(-1) / patches.square().sum(-1).mean(dim=1))
+    shares = torch.stack(found).mean(dim=0)
+    layers = (shares[1:] > COLLAPSED).nonzero().flatten().tolist()
+    yield judged(
+        "rank_collapse", "attention", shares[1:].max().item(), COLLAPSED,
+        f"The patches' tokens are nearly equal after {layers_named(layers)}.",
+        "The patches' tokens differ in every layer; the number is the largest share of their common part.",
+        "Maps of these layers are almost the same for all patches.", "tokens", severity="note",
+    )  # fmt: skip

@@ -1,0 +1,103 @@
+"""The model check: every finding as it comes, and the whole report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from vitviz.analyses.protocol import TITLES
+from vitviz.diagnostics import attention, head, inputs, maps, numbers, weights
+from vitviz.diagnostics.finding import Finding, Report
+from vitviz.diagnostics.subject import LIMIT, CheckedImage, CheckSubject, images_of
+from vitviz.engine.inspector import Inspector
+from vitviz.errors import OutOfMemory, Stopped, TooMuch, VitvizError, quoted
+from vitviz.traces import cancellation
+from vitviz.traces.localized_text import message_of
+
+CHECKS = {
+    "weights": (weights.initial, weights.positions, weights.stored_precision, weights.heads),
+    "input": (
+        inputs.informed, inputs.normalisation, inputs.position_order, inputs.class_token, inputs.query_key,
+        inputs.settings,
+    ),
+    "head": (head.outputs, head.head_type, head.belongs, head.labels),
+    "attention": (attention.uniform, attention.sinks, attention.outliers, attention.collapse),
+    "maps": (maps.specific, maps.randomised, maps.faithful),
+    "numbers": (numbers.determinism, numbers.range_of_values, numbers.balance, numbers.precision),
+}  # fmt: skip
+
+
+def findings(
+    inspector: Inspector, images: Sequence[CheckedImage], method: str = "frozen"
+) -> Iterator[Finding]:
+    """Yield the findings of all checks in order; a check that does not apply yields its reason.
+
+    The check can be ended after every finding, by closing the generator.
+
+    Raises:
+        Stopped: The request was cancelled.
+    """
+    subject = CheckSubject(inspector, tuple(images), method)
+    damaged = False
+    for found in weights.finite(subject):
+        damaged = damaged or found.severity == "serious"
+        yield found
+    if damaged:
+        return  # nothing else can be computed
+    for group, checks in CHECKS.items():
+        for check in checks:
+            cancellation.check()
+            try:
+                yield from check(subject)
+            except (Stopped, TooMuch, OutOfMemory):
+                raise
+            except VitvizError as error:
+                failed = "traces" not in vars(subject)  # no forward pass has succeeded
+                yield Finding(
+                    "no_forward_pass" if failed else "not_checked", group, "serious" if failed else "number",
+                    message_of(error),
+                )  # fmt: skip
+                if failed:
+                    return
+
+
+def check(
+    inspector: Inspector, images: Any = None, method: str = "frozen", limit: int = LIMIT,
+    on_finding: Callable[[Finding], bool | None] | None = None,
+) -> Report:  # fmt: skip
+    """Check a model for faults that make maps and predictions wrong, and return a report.
+
+    Looks for untrained, damaged and foreign weights, a wrong normalisation, order of channels, position table
+    or number of heads, labels in a wrong order, uniform attention, outlier tokens, and maps that are no
+    better than chance. Takes half a minute for a small model and minutes for ViT-B/16 on a CPU.
+
+    Args:
+        inspector: The model.
+        images: A folder or another source as for `vitviz.survey`, or a list of images; labels of a folder of
+            classes are used. None for the sample images that come with vitviz.
+        method: The saliency method that is checked, one of `vitviz.METHODS`.
+        limit: Number of images; more are thinned out evenly.
+        on_finding: Called with every finding as it comes; False ends the check.
+
+    Returns:
+        `.serious` findings, all `.findings`, `.frame()`, `.save("check.html")`. `print(report)` shows every
+        finding with its number, its threshold and what to do.
+
+    Raises:
+        VitvizError: There is no image, or the method does not exist.
+        ImageError: An image cannot be read.
+        Stopped: The request was cancelled.
+
+    >>> import vitviz
+    >>> report = check(vitviz.load("vitviz-tiny"), on_finding=lambda found: found.group == "weights")
+    >>> report.serious
+    ()
+    """
+    if method not in TITLES:
+        raise VitvizError(f"Given method={quoted(method)}; expected one of {', '.join(TITLES)}.")
+    chosen, found = images_of(inspector, images, limit), []
+    for one in findings(inspector, chosen, method):
+        found.append(one)
+        if on_finding is not None and on_finding(one) is False:
+            break
+    return Report(inspector.checkpoint.name, len(chosen), tuple(found))

@@ -1,0 +1,105 @@
+"""Findings of the model check, and their report."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+from vitviz.surveys.report import HEAD, STYLE
+from vitviz.traces.display import NotebookTable
+
+Severity = Literal["serious", "note", "number"]
+SEVERITIES: tuple[Severity, ...] = ("serious", "note", "number")
+GROUPS = ("weights", "input", "head", "attention", "maps", "numbers")
+MEASURED = "measured, docs/check.md"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One result of the model check: a verdict ("serious" or "note"), or a number without a verdict."""
+
+    name: str  # stable key, such as "initial_weights"
+    group: str  # one of GROUPS
+    severity: Severity
+    sentence: str
+    number: float | None = None
+    threshold: float | None = None
+    source: str = ""  # where the threshold comes from
+    advice: str = ""
+    view: str = ""  # slug of the view that shows it
+
+    def __str__(self) -> str:
+        shown = "" if self.number is None else f" [{self.number:.3g}"
+        shown += f", threshold {self.threshold:.3g}: {self.source}" if self.threshold is not None else ""
+        shown += "]" if shown else ""
+        advice = f" {self.advice}" if self.advice else ""
+        view = f" View: {self.view}." if self.view else ""
+        return f"{self.severity.upper()} ({self.group}) {self.sentence}{shown}{advice}{view}"
+
+
+def judged(
+    name: str, group: str, number: float, threshold: float, bad: str, good: str, advice: str, view: str = "",
+    severity: Severity = "serious", below: bool = False, source: str = MEASURED,
+) -> Finding:  # fmt: skip
+    """Return a verdict if a number exceeds its threshold (with `below`: falls short), else the number alone.
+
+    A number that is not finite is reported without a verdict.
+    """
+    exceeds = isfinite(number) and (number < threshold if below else number > threshold)
+    told = (severity, bad, advice) if exceeds else ("number", good, "")
+    return Finding(name, group, told[0], told[1], number, threshold, source, told[2], view)
+
+
+@dataclass(frozen=True)
+class Report(NotebookTable):
+    """All findings on one checkpoint, in the order of the check: weights, input, head, attention, maps."""
+
+    checkpoint: str
+    images: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def serious(self) -> tuple[Finding, ...]:
+        """The serious findings."""
+        return tuple(one for one in self.findings if one.severity == "serious")
+
+    @property
+    def ranked(self) -> tuple[Finding, ...]:
+        """The findings, serious ones first; causes (weights, input) come before effects (attention, maps)."""
+        return tuple(sorted(self.findings, key=lambda one: SEVERITIES.index(one.severity)))
+
+    @property
+    def verdict(self) -> str:
+        """The number of findings, as one sentence."""
+        counts = Counter(one.severity for one in self.findings)
+        serious = "no serious finding" if not counts["serious"] else f"{counts['serious']} serious"
+        return f"{self.checkpoint}, {self.images} images: {serious}, {counts['note']} notes."
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row per finding, serious ones first."""
+        return [vars(one) for one in self.ranked]
+
+    def __str__(self) -> str:
+        return "\n".join([self.verdict, *map(str, self.ranked)])
+
+    def save(self, path: str | PathLike) -> Path:
+        """Write the report as one HTML file without scripts and requests, and return its path."""
+        title = f"<title>Model check: {html.escape(self.checkpoint)}</title>"
+        page = f"<!doctype html>{HEAD}{title}<style>{STYLE}</style>{self._repr_html_()}"
+        Path(path).write_text(page, encoding="utf-8")
+        return Path(path)
+
+
+def layers_named(layers: Sequence[int]) -> str:
+    """Return layers, given from 0, as text that counts from 1.
+
+    >>> layers_named([0, 4]), layers_named([2])
+    ('layers 1, 5', 'layer 3')
+    """
+    return f"layer{'s' * (len(layers) > 1)} {', '.join(str(one + 1) for one in layers)}"

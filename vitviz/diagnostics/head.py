@@ -1,0 +1,139 @@
+"""Checks of the classifier: its labels, its type, whether it belongs to the features, and the labels' order.
+
+    contrast = mean_i (max_c z_ic - mean_c z_ic) / sd_c z_ic,   z: logits of image i and class c
+
+Logits of unrelated rows and features are nearly normal over classes, and the largest of them is about 3
+deviations above the mean. In a trained model the predicted class stands out. The contrast does not show
+whether the class is right.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import reduce
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from vitviz.diagnostics.finding import Finding, judged
+from vitviz.diagnostics.inputs import require_classes
+from vitviz.diagnostics.subject import CheckSubject
+from vitviz.traces.head_type import scores_of
+
+CONTRAST = 0.3  # deviations above the contrast of unrelated logits
+SPARSE = 0.03  # mean sigmoid of a softmax head's logits
+YES = 0.25  # share of the classes that a sigmoid head affirms for a mean image
+CHANCE = 1e-3  # probability of as few hits as were found
+
+
+def outputs(subject: CheckSubject) -> Iterator[Finding]:
+    """Compare the number of outputs with the number of labels."""
+    require_classes(subject)
+    count, labels = subject.own_outputs.shape[-1], len(subject.inspector.labels)
+    yield judged(
+        "labels_missing", "head", abs(count - labels), 0,
+        f"The classifier has {count} outputs and {labels} labels." if labels
+        else f"The classifier's {count} outputs have no labels.",
+        f"The classifier has {count} outputs with a label each.",
+        "Give the labels in the order of the outputs: vitviz.load(..., labels=[...]).", severity="note",
+        source="by definition",
+    )  # fmt: skip
+
+
+def head_type(subject: CheckSubject) -> Iterator[Finding]:
+    """Compare the logits with what their type produces: a softmax ignores their level, a sigmoid does not."""
+    require_classes(subject)
+    kind, logits = subject.inspector.head_type, subject.own_outputs
+    count = logits.shape[-1]
+    if count < 10:
+        return
+    if kind == "sigmoid":
+        yes = (scores_of(logits, kind) > 0.5).double().mean().item()
+        yield judged(
+            "head_type", "head", yes, YES, f"The sigmoids affirm {yes:.0%} of all classes for an image.",
+            f"The sigmoids affirm {yes:.1%} of all classes for an image.",
+            "The head was probably trained with a softmax: head_type='softmax'.", "patches",
+        )  # fmt: skip
+        return
+    total = scores_of(logits, "sigmoid").sum(dim=-1).mean().item() / count
+    yield judged(
+        "head_type", "head", total, SPARSE,
+        f"Read as sigmoids, the logits affirm {total * count:.2g} of {count} classes for an image, as those"
+        " of a head for several labels do.",
+        f"The logits' level is that of a softmax: as sigmoids they affirm {total:.0%} of the classes.",
+        "If an image may have several labels, say head_type='sigmoid'. Some models with one label are trained"
+        " so, and then this is no fault.", "patches", severity="note", below=True,
+    )  # fmt: skip
+
+
+def contrast(logits: Float[Tensor, "image class"]) -> float:
+    """Return the largest logit's distance from the mean, in deviations over classes; mean over images."""
+    spread = logits.double() - logits.double().mean(dim=1, keepdim=True)
+    return (spread.max(dim=1).values / spread.square().mean(dim=1).sqrt()).mean().item()
+
+
+def unrelated_contrast(classes: int) -> float:
+    """Return the contrast of logits that are independent normal numbers.
+
+    >>> round(unrelated_contrast(1000), 1)
+    3.3
+    """
+    return contrast(torch.randn(2000, classes, generator=torch.Generator().manual_seed(0)))
+
+
+def belongs(subject: CheckSubject) -> Iterator[Finding]:
+    """Find a classifier that does not belong to the features, such as one of another training."""
+    require_classes(subject)
+    logits = subject.own_outputs.flatten(0, 1)
+    if logits.shape[1] < 10 or subject.inspector.classes is not None:
+        return
+    yield judged(
+        "weak_classifier", "head", contrast(logits), unrelated_contrast(logits.shape[1]) + CONTRAST,
+        "No class stands out more than among random logits: the classifier belongs to another training, or"
+        " these images have little to do with its classes.",
+        "The likeliest class stands out among the others.",
+        "Load classifier and backbone from one checkpoint; try images of the model's own kind.", "patches",
+        severity="note", below=True,
+    )  # fmt: skip
+
+
+def probability_of_hits(confidences: Sequence[float]) -> Float64[np.ndarray, " count"]:
+    """Return the probability of 0, 1, … correct predictions, if each is correct with its confidence.
+
+    >>> probability_of_hits([0.5, 0.5]).tolist()
+    [0.25, 0.5, 0.25]
+    """
+    return reduce(np.convolve, [[1 - one, one] for one in confidences], np.ones(1))
+
+
+def labels(subject: CheckSubject) -> Iterator[Finding]:
+    """Compare predictions with true classes: find shifted and shuffled labels."""
+    require_classes(subject)
+    logits = subject.own_outputs[0]
+    known = [i for i, one in enumerate(subject.images) if one.truth]
+    if not known or logits.shape[-1] < 2:
+        return
+    shares, top = scores_of(logits, subject.inspector.head_type).max(dim=-1)
+    hits = sum(int(top[i]) in subject.images[i].truth for i in known)
+    as_few = probability_of_hits(shares[known].tolist())[: hits + 1].sum().item()
+    shifts = Counter(int(top[i]) - next(iter(subject.images[i].truth)) for i in known)
+    shift, times = max(((k, n) for k, n in shifts.items() if k), key=lambda pair: pair[1], default=(0, 0))
+    if len(known) >= 3 and times >= max(2, len(known) // 3) and times > hits:
+        yield Finding(
+            "shifted_labels", "head", "serious",
+            f"{times} of {len(known)} predictions are the true class's number {shift:+d}: labels shifted.",
+            times / len(known), 1 / 3, "docs/check.md",
+            "Correct the numbers of the labels (counted from 0; a background class at the front?).",
+        )  # fmt: skip
+        return
+    yield judged(
+        "shuffled_labels", "head", as_few, CHANCE,
+        f"Only {hits} of {len(known)} predictions are right, which their confidence makes improbable: the"
+        " labels are in another order, or the images are of another kind.",
+        f"{hits} of {len(known)} predictions are right; the number is the probability of as few hits.",
+        "Check the order of labels, and whether the images fit the model.", below=True,
+        source="binomial probability, if the model's confidence is right",
+    )  # fmt: skip

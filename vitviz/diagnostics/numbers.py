@@ -1,0 +1,62 @@
+"""Checks of the computation: contributions add up, precision, determinism."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from vitviz.diagnostics.finding import Finding, judged
+from vitviz.diagnostics.inputs import require_classes
+from vitviz.diagnostics.subject import CheckSubject
+from vitviz.engine.studies.attribution import logit_attribution
+
+OVERFLOW = 65504.0  # largest float16
+GAP = 1e-4  # of the largest logit
+CHANGE = 1e-4  # of the largest token entry
+
+
+def determinism(subject: CheckSubject) -> Iterator[Finding]:
+    """Compare two passes on one image."""
+    first, second = subject.traces[0], subject.inspector.trace(subject.images[0].image)
+    last, again = first.tokens[-1], second.tokens[-1]
+    change = ((last - again).abs().max() / last.abs().max()).item()
+    yield judged(
+        "not_deterministic", "numbers", change, CHANGE, "Two passes on one image give different results.",
+        "Two passes on one image agree.", "Switch off dropout and sampling: model.eval().",
+        source="float32 rounding",
+    )  # fmt: skip
+
+
+def range_of_values(subject: CheckSubject) -> Iterator[Finding]:
+    """Find activations that float16 cannot represent."""
+    largest = max(tokens.abs().max().item() for trace in subject.traces for tokens in trace.tokens)
+    yield judged(
+        "float16_overflow", "numbers", largest, OVERFLOW, "Activations are too large for float16.",
+        "Activations fit into float16.", "Compute in float32 or bfloat16.", "tokens", severity="note",
+        source="largest float16 number",
+    )  # fmt: skip
+
+
+def balance(subject: CheckSubject) -> Iterator[Finding]:
+    """Check that the contributions to a logit add up to it."""
+    require_classes(subject)
+    trace = subject.traces[0]
+    gap = abs(logit_attribution(subject.inspector, trace, int(trace.logits.argmax())).gap)
+    yield judged(
+        "unbalanced", "numbers", gap / max(trace.size, torch.finfo(torch.float32).tiny), GAP,
+        "The contributions of heads and MLPs do not add up to the logit.",
+        "The contributions of heads and MLPs add up to the logit.", "Report this model: its form is not"
+        " understood.", "evidence", source="float32 rounding",
+    )  # fmt: skip
+
+
+def precision(subject: CheckSubject) -> Iterator[Finding]:
+    """Report the deviation of the model's precision from float32."""
+    deviation = subject.traces[0].deviation
+    if deviation is not None and deviation.classes is not None:
+        yield Finding(
+            "deviation", "numbers", "number",
+            f"{subject.inspector.dtype} changes a probability by up to {deviation.classes:.2g}.",
+            deviation.classes, view="patches",
+        )  # fmt: skip

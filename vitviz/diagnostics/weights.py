@@ -1,0 +1,217 @@
+"""Checks of the weights: finite, trained, heads alive and distinct, one precision, positions with structure.
+
+Initial values: the singular values of a matrix whose entries are independent follow one law, whatever the
+distribution of the entries (Marchenko and Pastur 1967). Training moves single values far away from the law.
+
+    d(W) = |s(W) - s0| / |s0|,   W with mean 0 and deviation 1,   limit: 1.7 max d(random matrix)
+
+s are the sorted singular values and s0 their mean over random matrices of the same shape. The distance does
+not show how well a matrix is trained.
+
+Position structure: mean cosine of the embeddings of neighbouring patches minus that of all pairs, after the
+mean embedding is subtracted. Near 0 for a random table, also for the table of a few training steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import torch
+from einops import rearrange
+from jaxtyping import Float, Float64
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from vitviz.analyses.similarity import position_similarity
+from vitviz.diagnostics.finding import Finding, judged
+from vitviz.diagnostics.subject import CheckSubject
+from vitviz.traces import cancellation
+from vitviz.traces.grid import Grid
+
+DRAWS, TIMES = 6, 1.7  # random matrices by shape; the limit is so many times their largest distance
+UNTRAINED = 0.5  # share of the weight matrices
+LEAST = 16  # rows and columns of a matrix whose singular values can be judged
+DEAD = 1e-3  # of the median head's length in its layer
+EQUAL = 0.999  # cosine of two heads' outputs
+STRUCTURE = 0.1
+
+
+def finite(subject: CheckSubject) -> Iterator[Finding]:
+    """Find weights that are NaN or infinite."""
+    wrong = {
+        name: count
+        for name, one in subject.model.named_parameters()
+        if (count := int((~one.isfinite()).sum()))
+    }
+    total = sum(wrong.values())
+    first = ", ".join(list(wrong)[:3])
+    yield judged(
+        "not_finite", "weights", total, 0, f"{total} weights are NaN or infinite, in {first}.",
+        "All weights are finite.", "Export the weights again, in float32.", source="by definition",
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def random_values(rows: int, cols: int) -> tuple[Float64[Tensor, " value"], float]:
+    """Return the mean singular values of random matrices of a shape, and the largest distance of another one.
+
+    Every matrix is compared with the mean of the others.
+    """
+    generator = torch.Generator().manual_seed(0)
+    drawn = [torch.randn(rows, cols, generator=generator) for _ in range(DRAWS)]
+    values = torch.stack([singular_values(one) for one in drawn])
+    others = (values.sum(dim=0) - values) / (DRAWS - 1)
+    return values.mean(dim=0), max(map(_distance, values, others))
+
+
+def singular_values(matrix: Float[Tensor, "row col"]) -> Float64[Tensor, " value"]:
+    """Return the singular values of a matrix with its mean subtracted and its deviation divided out."""
+    whole = matrix.detach().double().cpu()
+    whole = (whole - whole.mean()) / whole.std()
+    gram = whole @ whole.mT if whole.shape[0] <= whole.shape[1] else whole.mT @ whole
+    return torch.linalg.eigvalsh(gram).clamp_min(0).sqrt()
+
+
+def _distance(values: Tensor, mean: Tensor) -> float:
+    return ((values - mean).norm() / mean.norm()).item()
+
+
+def matrices(model: nn.Module) -> Iterator[tuple[str, Float[Tensor, "row col"]]]:
+    """Yield the weight matrices of a model by name; joint query, key and value matrices one by one."""
+    for name, module in model.named_modules():
+        weight = getattr(module, "weight", None)
+        if not isinstance(module, nn.Linear | nn.Conv2d) or weight is None:
+            continue
+        flat = weight.flatten(1)
+        parts = flat.chunk(3) if name.endswith("qkv") else (flat,)
+        names = [f"{name} ({part})" for part in ("query", "key", "value")] if len(parts) > 1 else [name]
+        yield from zip(names, parts, strict=True)
+
+
+def initial(subject: CheckSubject) -> Iterator[Finding]:
+    """Find weight matrices that are constant or have the singular values of a random matrix."""
+    constant, untrained, tested, nearest = [], [], 0, float("inf")
+    for name, matrix in matrices(subject.model):
+        cancellation.check()
+        if min(matrix.shape) < LEAST:
+            continue
+        tested += 1
+        if matrix.std() == 0:
+            constant.append(name)
+            continue
+        mean, spread = random_values(*matrix.shape)
+        ratio = _distance(singular_values(matrix), mean) / spread
+        nearest = min(nearest, ratio)
+        if ratio < TIMES:
+            untrained.append(name)
+    source = f"{DRAWS} random matrices of each shape"
+    if constant:
+        yield Finding(
+            "constant_weights", "weights", "serious", f"All values are equal in {', '.join(constant[:3])}.",
+            len(constant), 0, "by definition", "Load the weights again: these were not filled.",
+        )  # fmt: skip
+    if tested and len(untrained) > UNTRAINED * tested:
+        yield Finding(
+            "untrained", "weights", "serious",
+            f"The model is untrained: {len(untrained)} of {tested} weight matrices are random.",
+            len(untrained) / tested, UNTRAINED, source, "Load trained weights.", "filters",
+        )  # fmt: skip
+    elif untrained:
+        patches = all(name.startswith("patch_embed") for name in untrained)
+        yield Finding(
+            "initial_weights", "weights", "note" if patches else "serious",
+            f"{len(untrained)} of {tested} weight matrices have random values: {', '.join(untrained[:6])}.",
+            nearest, TIMES, source,
+            "MoCo v3 keeps a random patch embedding; otherwise load the missing weights." if patches
+            else "Load the missing weights, or train these layers.", "filters" if patches else "",
+        )  # fmt: skip
+    elif tested:
+        yield Finding(
+            "initial_weights", "weights", "number", f"All {tested} weight matrices are trained.", nearest,
+            TIMES, source,
+        )  # fmt: skip
+
+
+def heads(subject: CheckSubject) -> Iterator[Finding]:
+    """Find heads that write nothing, and pairs of heads that write the same, on the first image."""
+    trace, dead, equal, smallest, nearest = subject.traces[0], [], [], float("inf"), -1.0
+    stage = subject.inspector.tail(trace.grid.pixels)
+    for number, (layer, projection) in enumerate(zip(trace.layers, stage.layers, strict=True)):
+        weights = rearrange(projection.weight, "width (head dim) -> head dim width", head=layer.heads)
+        written = (layer.output() @ weights.to(layer.v)).flatten(1)
+        lengths = written.norm(dim=1)
+        shares = lengths / lengths.median().clamp_min(1e-30)
+        smallest = min(smallest, shares.min().item())
+        dead += [f"{number + 1}.{head + 1}" for head in (shares < DEAD).nonzero().flatten().tolist()]
+        units = normalize(written, eps=1e-30)
+        cosines = (units @ units.mT).fill_diagonal_(-1)
+        nearest = max(nearest, cosines.max().item())
+        pairs = (cosines.triu() > EQUAL).nonzero().tolist()
+        equal += [f"{number + 1}.{one + 1} and {number + 1}.{other + 1}" for one, other in pairs]
+    yield judged(
+        "dead_heads", "weights", smallest, DEAD, f"Heads that write nothing: {', '.join(dead[:6])}.",
+        "Every head writes to the residual stream; the number is the weakest head's part of its layer's"
+        " median.", "Compare with the original weights. A pruned head is no fault.", "evidence", below=True,
+    )  # fmt: skip
+    yield judged(
+        "equal_heads", "weights", nearest, EQUAL, f"Heads that write the same: {', '.join(equal[:6])}.",
+        "No two heads of a layer write the same; the number is the largest cosine.",
+        "Compare with the original weights: a slice was copied twice.", "explorer",
+    )  # fmt: skip
+
+
+def stored_precision(subject: CheckSubject) -> Iterator[Finding]:
+    """Find weight matrices that were rounded to half precision while others were not."""
+    rounded, whole = [], []
+    for name, matrix in matrices(subject.model):
+        kinds = (torch.float16, torch.bfloat16)
+        half = any(torch.equal(matrix, matrix.to(kind).to(matrix.dtype)) for kind in kinds)
+        (rounded if half else whole).append(name)
+    few = min(rounded, whole, key=len)
+    mixed = len(few) / max(1, len(rounded) + len(whole))
+    kind = "rounded to half precision" if few is rounded else "in float32, unlike the others"
+    yield judged(
+        "mixed_precision", "weights", mixed, 0.0,
+        f"{len(few)} weight matrices are {kind}: {', '.join(few[:3])}.",
+        f"All weight matrices are stored in {'half precision' if rounded else 'float32'}.",
+        "Export all weights in one precision, unless that was intended.", severity="note",
+        source="by definition",
+    )  # fmt: skip
+
+
+def position_structure(table: Float[Tensor, "patch width"], grid: Grid) -> float:
+    """Return the mean cosine of neighbours minus that of all pairs, after the mean is subtracted.
+
+    >>> round(position_structure(torch.eye(6), Grid(2, 3, (8, 8))), 3)
+    0.0
+    """
+    cosines = position_similarity(table - table.mean(dim=0), grid).double()
+    whole = rearrange(cosines, "row col row2 col2 -> (row col) (row2 col2)")
+    number = torch.arange(grid.patches).view(grid.rows, grid.cols)
+    pairs = [(number[1:], number[:-1]), (number[:, 1:], number[:, :-1])]
+    near = torch.cat([whole[one.flatten(), other.flatten()] for one, other in pairs])
+    others = whole[~torch.eye(grid.patches, dtype=torch.bool)]
+    return (near.mean() - others.mean()).item()
+
+
+def positions(subject: CheckSubject) -> Iterator[Finding]:
+    """Find a position table that is missing or random, and name a resized one."""
+    table, grid = subject.inspector.position_table(), subject.inspector.grid()
+    if table is None or grid.patches < 9:
+        return
+    if table.std(dim=0).max() == 0:
+        yield Finding(
+            "no_positions", "weights", "serious", "The position table is the same for every patch.", 0.0, 0.0,
+            "by definition", "Load the position embedding.", "positions",
+        )  # fmt: skip
+        return
+    yield judged(
+        "random_positions", "weights", position_structure(table, grid), STRUCTURE,
+        "The position table has no structure: neighbours are no more similar than other patches.",
+        "Position embeddings of neighbouring patches are similar.", "Load the trained position embedding.",
+        "positions", below=True,
+    )  # fmt: skip
+    note = subject.inspector.checkpoint.note
+    if "resampled" in note:
+        yield Finding("resized_positions", "weights", "note", note, view="positions")
