@@ -67,8 +67,8 @@ def check(
 ) -> Report:  # fmt: skip
     """Check a model for faults that make maps and predictions wrong, and return a report.
 
-    Looks for untrained, damaged and foreign weights, a wrong normalisation, order of channels, position table
-    or number of heads, labels in a wrong order, uniform attention, outlier tokens, and maps that are no
+    Looks for untrained, damaged and foreign weights, a wrong normalisation, order of channels or position
+    table, labels in a wrong order, uniform attention, outlier tokens, and maps that are no
     better than chance. Takes half a minute for a small model and minutes for ViT-B/16 on a CPU.
 
     Args:
