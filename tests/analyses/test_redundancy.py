@@ -10,6 +10,7 @@ from tests.analyses import oracle
 from vitviz import analyses
 from vitviz.analyses import streaming
 from vitviz.analyses.example import example_trace
+from vitviz.analyses.redundancy import query_information
 from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
 
@@ -30,6 +31,19 @@ def test_shares_of_attention_that_arrive(monkeypatch, grid, size):
         found = analyses.attention_received(trace, layer)
         np.testing.assert_allclose(found, oracle.attention_of(trace.layers[layer]).mean(axis=1), rtol=1e-4)
         np.testing.assert_allclose(found.sum(dim=1), 1, rtol=1e-5)
+
+
+@GRIDS
+def test_query_information_equals_the_divergence_of_the_joint_distribution(grid):
+    trace = example_trace(grid, heads=3, seed=1)
+    for layer in (0, 1):
+        found = query_information(trace, layer)
+        for head, weights in enumerate(oracle.attention_of(trace.layers[layer])):
+            patches = weights[grid.prefix :, grid.prefix :]
+            joint = patches / patches.sum(axis=1, keepdims=True) / grid.patches
+            apart = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+            pairs = [(p, q) for p, q in zip(joint.ravel(), apart.ravel(), strict=True) if p > 0]
+            assert found[head] == pytest.approx(sum(p * math.log(p / q) for p, q in pairs), abs=1e-6)
 
 
 def test_even_attention_arrives_everywhere_alike():

@@ -14,6 +14,7 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 from PIL import Image, ImageStat
@@ -145,12 +146,10 @@ class Window:
     MOST = 20  # entries of a history that the next test still has room in
     open: list[Window] = []  # of the current test
 
-    def __init__(self, browser, first: bool = False, **options):
+    def __init__(self, browser, **options):
         self.context = browser.new_context(accept_downloads=True, **options)
         self.context.set_default_timeout(PATIENCE)
         self.context.add_init_script(nothing.SCRIPT)
-        if not first:
-            self.context.add_init_script("try { localStorage.setItem('vitviz-welcomed', '1') } catch {}")
         self.page = self.context.new_page()
         self.console: list[str] = []
         self.page.on("console", lambda message: self.console.append(f"{message.type}: {message.text}"))
@@ -222,11 +221,13 @@ def open_page(browser, server, windows):
         height: int = 900,
         dark: bool = False,
         wait: bool = True,
-        first: bool = False,  # whether this browser has never been here
+        first: bool = False,  # whether the page opens with its first screen; otherwise with Patches
         **options,
     ):
-        usual = not (first or options)
-        window = windows.pop() if usual and windows else Window(browser, first, **options)
+        usual = not options
+        window = windows.pop() if usual and windows else Window(browser, **options)
+        if not first and set(parse_qs(path.partition("?")[2])) <= {"lang"}:
+            path += ("&" if "?" in path else "?") + "tab=patches"
         opened.append((window, usual))
         Window.open.append(window)
         page = window.page

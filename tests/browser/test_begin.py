@@ -1,4 +1,4 @@
-"""Where to begin: six questions with their views, the first visit's three steps, and the overview."""
+"""Where to begin: six questions with their views, the first screen, and the overview."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.browser.conftest import ready
+from tests.browser.conftest import open_tab, ready
 from vitviz.views import GROUPS
 
 MOVING = """() => document.querySelector('.vv-overview').getAnimations({ subtree: true }).length"""
@@ -69,49 +69,86 @@ def test_the_keyboard_reaches_questions_and_their_views(open_page):
     current(page, "Where it looks")
 
 
-def test_the_first_visit_has_three_steps_once(open_page):
-    page = open_page(first=True, wait=False)
-    welcome = page.get_by_role("dialog")
-    ready(page, "tour")
-    framed = ["#vitviz-stage canvas", "#vitviz-groups", ".vv-overview"]
-    for step, part in enumerate(framed, start=1):
-        expect(welcome).to_contain_text(f"{step} / 3")
-        page.wait_for_timeout(100)
-        hole, box = page.locator(".vv-hole").bounding_box(), page.locator(part).first.bounding_box()
-        assert hole["x"] <= box["x"] and hole["x"] + hole["width"] >= box["x"] + box["width"]
-        assert hole["y"] <= box["y"] and hole["y"] + hole["height"] >= box["y"] + box["height"]
-        card = page.locator(".vv-welcome-card").bounding_box()
-        apart = hole["y"] + hole["height"] < card["y"] or hole["x"] + hole["width"] < card["x"]
-        assert apart, "the card does not hide what it is about"
-        found = Axe().run(page, "dialog").response["violations"]
-        assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
-        page.keyboard.press("Enter")
-    expect(welcome).to_have_count(0)
-    current(page, "Start here")
-    page.goto(page.url.split("?")[0])
-    ready(page, "patches")
-    expect(welcome).to_have_count(0)
+def title(page):
+    return page.locator("#vitviz-explorer .vv-figure .vv-h")
 
 
-@pytest.mark.parametrize("leave", ["Escape", "건너뛰기", "beside"])
-def test_it_is_left_by_a_key_its_button_and_a_click_beside(open_page, leave):
-    page = open_page("?lang=ko", 390, 844, first=True, wait=False)
-    expect(page.get_by_role("dialog")).to_contain_text("사진과 답")
-    if leave == "Escape":
-        page.keyboard.press("Escape")
-    elif leave == "beside":
-        page.mouse.click(200, 300)
+def moves(page):
+    """Waits until the query has moved by itself."""
+    before = title(page).inner_text()
+    expect(title(page)).not_to_have_text(before)
+
+
+def stands(page):
+    """Waits for more than two steps, in which the query does not move."""
+    before = title(page).inner_text()
+    page.wait_for_timeout(1000)
+    assert title(page).inner_text() == before
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
+def test_a_page_without_a_link_opens_with_a_large_figure_that_plays(open_page, width, height):
+    page = open_page("", width, height, first=True, wait=False)
+    ready(page, "explorer")
+    expect(title(page)).to_contain_text("Layer 4, head 3")
+    heat = page.locator("#vitviz-explorer .vv-heat").bounding_box()
+    assert heat["width"] * heat["height"] > 0.28 * width * height
+    assert heat["y"] + heat["height"] < height
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    moves(page)
+    found = Axe().run(page, ".vv-opening").response["violations"]
+    assert [one["id"] for one in found] == []
+    page.get_by_role("button", name="Pause", exact=True).click()
+    stands(page)
+    assert page.evaluate("location.search") == "", "a first visit keeps the short address"
+
+
+@pytest.mark.parametrize("by", ["pointer", "key"])
+def test_playing_ends_when_the_visitor_takes_over(open_page, by):
+    page = open_page("", first=True, wait=False)
+    ready(page, "explorer")
+    moves(page)
+    if by == "key":
+        page.keyboard.press("Shift")
     else:
-        page.get_by_role("button", name=leave).click()
-    expect(page.get_by_role("dialog")).to_have_count(0)
+        page.locator("#vitviz-explorer .vv-heat").hover()
+    expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+    stands(page)
+    page.get_by_role("button", name="Play", exact=True).click()
+    moves(page)
+
+
+def test_nothing_plays_for_those_who_prefer_reduced_motion(open_page):
+    page = open_page("", first=True, wait=False, reduced_motion="reduce")
+    ready(page, "explorer")
+    expect(title(page)).to_contain_text("Layer 4, head 3")
+    stands(page)
+
+
+def test_the_first_screen_leads_to_the_tour_the_training_and_all_controls(open_page):
+    page = open_page("", first=True, wait=False)
+    ready(page, "explorer")
+    aside, timeline = page.locator("#vitviz-explorer .vv-aside"), page.locator("#vitviz-film")
+    expect(aside).to_be_hidden()
+    expect(timeline).to_be_hidden()
+    page.get_by_role("button", name="Watch this head learn").click()
+    expect(timeline).to_be_visible()
+    expect(page.locator("#vitviz-facts [data-checkpoint='vitviz-tiny@0']")).to_be_attached()
+    page.get_by_role("button", name="Show all controls").click()
+    expect(aside).to_be_visible()
+    page.goto(page.url.split("?")[0])
+    ready(page, "explorer")
+    page.get_by_role("button", name="Take the tour").click()
     ready(page, "tour")
+    open_tab(page, "Attention")
+    expect(aside).to_be_visible()
 
 
 @pytest.mark.parametrize("path", ["?tab=rollout", "?sample=coffee", "?present=1"])
-def test_no_link_and_no_lecture_is_greeted(open_page, path):
+def test_a_link_opens_what_it_says_and_does_not_play(open_page, path):
     page = open_page(path, first=True, wait=False)
     ready(page, "rollout" if "tab" in path else "patches")
-    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.locator(".vv-opening:visible")).to_have_count(0)
 
 
 def test_the_overview_shows_this_picture_in_this_model_and_each_part_leads_to_its_view(open_page):

@@ -58,7 +58,6 @@ def cameras(browser, film):
 
 def opened(launched, url: str, path: str = "?sample=coffee&tab=rollout", view: str = "rollout", **options):
     context = launched.new_context(viewport={"width": 1280, "height": 720}, **options)
-    context.add_init_script("localStorage.setItem('vitviz-welcomed', '1')")
     # every stream that the page is given, for the lamp
     context.add_init_script(
         """window.streams = []; const { mediaDevices } = navigator;

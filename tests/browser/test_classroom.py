@@ -243,7 +243,7 @@ def test_a_checkpoint_that_is_taken_away_is_missed_only_where_it_is_needed(open_
     expect(notice(page)).to_contain_text("There is no checkpoint 'mine'")
     assert ready(page, "rollout") == key and painted(page, "rollout")
 
-    page.goto(server.url)
+    page.goto(server.url + "?tab=patches")
     ready(page, "patches")
     page.locator("#vitviz-picker input").click()
     options = page.locator("#vitviz-picker [role=option]")

@@ -9,7 +9,7 @@ import vitviz
 from tests.engine.accounts import small_model
 from tests.engine.looking import inspect, noise
 from vitviz.views import ViewContext
-from vitviz.views.explorer import AttentionView, score
+from vitviz.views.explorer import AttentionView, opening_head, score
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +104,13 @@ def test_where_a_score_has_no_such_parts_the_panel_says_why():
     assert any("relative position bias" in note for note in told("relative positions")["notes"])
     taken = told("class", heads=[(1, 1)])
     assert list(taken) == ["notes"] and "ablated" in "".join(taken["notes"])
+
+
+def test_the_first_screen_shows_the_head_that_depends_most_on_the_query(trace):
+    found = {}
+    for layer in range(3, 8):  # from the middle on
+        for head, weights in enumerate(trace.attention(layer)[:, 1:, 1:].double().numpy()):
+            joint = weights / weights.sum(axis=1, keepdims=True) / len(weights)
+            apart = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+            found[layer + 1, head + 1] = (joint * np.log(joint / apart)).sum()
+    assert opening_head(trace) == max(found, key=found.get) != (1, 1)

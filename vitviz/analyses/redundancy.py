@@ -37,6 +37,23 @@ def attention_entropy(trace: Trace | TraceBatch, layer: int) -> Float[Tensor, "*
     return by_images(_entropies, attention).mean(dim=-1).to(attention.q)
 
 
+def query_information(trace: Trace, layer: int) -> Float[Tensor, " head"]:
+    """Return the mutual information of query and key patch of every head of one layer: (head), in nats.
+
+    Entropy of the mean row minus mean entropy of the rows, over patches alone, each row divided by its mass
+    on patches. 0 if all queries attend alike, whether uniformly or to one patch; at most ln(patches).
+    `layer` counts from 0.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> query_information(example_trace(), layer=0).abs().round(decimals=4).tolist()
+    [0.0, 0.0]
+    """
+    weights = trace.attention(layer)[:, trace.grid.prefix :, trace.grid.prefix :].double()
+    rows = weights / weights.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
+    whole, each = (torch.special.entr(one).sum(dim=-1) for one in (rows.mean(dim=1), rows))
+    return whole - each.mean(dim=1)
+
+
 def _entropies(attention: Attention, first: int = 0) -> Float64[Tensor, "*image head query"]:
     """Return the entropy of each row, over the keys from `first` on, divided by their mass."""
     rows = torch.zeros(attention.q.shape[:-1], dtype=torch.float64, device=attention.q.device)

@@ -3,7 +3,8 @@
 from importlib import import_module
 from types import ModuleType
 
-ANALYSES = ("effects", "image_changes", "perturbation", "query", "saliency", "sufficient_edges", "upstream")
+ANALYSES = ("effects", "image_changes", "perturbation", "query", "redundancy")
+ANALYSES += ("saliency", "sufficient_edges", "upstream")
 STUDIES = ("attribution", "circuits", "perturbation", "saliency")
 PLACES = {"torch": "torch", "dense": "vitviz.analyses.saliency.dense"}
 PLACES |= {name: f"vitviz.analyses.{name}" for name in ANALYSES}

@@ -30,7 +30,7 @@ export default function part(element, props, watch, trigger) {
     const { samples = [], featured, chosen } = props.value || {};
     root.hidden = !samples.length;
     const all = whole || samples.findIndex(([name]) => name === chosen) >= featured;
-    const focused = root.contains(document.activeElement) && document.activeElement?.closest('[data-name]');
+    const focused = root.querySelector('[data-name]:focus')?.dataset.name;
     const more = () => {
       whole = true;
       show();
@@ -40,7 +40,7 @@ export default function part(element, props, watch, trigger) {
       ...samples.slice(0, all ? undefined : featured).map(tile),
       ...(all ? [] : [button(t('More images'), more, { class: 'vv-more-samples' })]),
     );
-    if (focused) root.querySelector(`[data-name=${focused.dataset.name}]`)?.focus();
+    if (focused) root.querySelector(`[data-name=${focused}]`)?.focus();
   }
 
   root.setAttribute('role', 'group');

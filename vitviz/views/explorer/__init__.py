@@ -8,6 +8,7 @@ import numpy as np
 from vitviz import analyses
 from vitviz.charts.chart import to_json
 from vitviz.errors import TooMuch
+from vitviz.views import lazy
 from vitviz.views.base import Item, View, ViewTexts, as_json, changed, drawing_item
 from vitviz.views.controls import (
     Choice,
@@ -106,6 +107,7 @@ class AttentionView(View):
         drawing_item("distances", "layer head", "attention distance, px of the model's input"),
         drawing_item("entropy", "head", "mean entropy of a head's rows, nats", "layer"),
         drawing_item("rollout", "row col", "rollout with the token as its query", "token"),
+        as_json("opening", "layer and head of the first screen, from 1"),
         as_json(
             "score", "a score by writers", *_LINE, "token", "key", "against", only_when=(("beside", "score"),)
         ),
@@ -131,6 +133,8 @@ class AttentionView(View):
             asked = [token] if name == "line" else settings["pins"]
             lines = [_lines(trace, layer, one, way)[settings["head"] - 1].numpy() for one in asked]
             return lines[0] if name == "line" else np.reshape(lines, (-1, trace.grid.tokens))
+        if name == "opening":
+            return json_bytes(opening_head(trace))
         if name == "score":
             return json_bytes(to_json(score.panel(self, subject, settings)))
         if name == "distances":
@@ -184,6 +188,21 @@ class AttentionView(View):
             return np.stack([_lines(trace, layer, token, way).numpy()[:, prefix:] for layer in layers])
 
         return np.nan_to_num(subject.once(f"wall {token} {way}", make))
+
+
+def opening_head(trace) -> tuple[int, int]:
+    """Return layer and head (from 1) of the first screen.
+
+    Of the layers from the middle on, the head whose attention depends most on the query: the one with the
+    largest mutual information of query and key patch. It is 0 for uniform attention and for a head that sends
+    every query to the same patches (a sink).
+    """
+    layers = range((len(trace.layers) - 1) // 2, len(trace.layers))
+    found = [lazy.redundancy.query_information(trace, layer) for layer in layers]
+    return max(
+        ((layer + 1, head + 1) for layer, row in zip(layers, found, strict=True) for head in range(len(row))),
+        key=lambda at: found[at[0] - 1 - layers[0]][at[1] - 1].item(),
+    )
 
 
 def _lines(trace, layer: int, token: int, way: str):

@@ -13,6 +13,7 @@ import { framing } from '../../frontend/outliers.js';
 import { pinMarks, togglePin } from '../../frontend/pins.js';
 import { cells, outline, rowByRow, tip } from '../../frontend/pointer.js';
 import { leftOut, nearestShown } from '../../frontend/removed_patches.js';
+import { opening } from './opening.js';
 import { ask, chooseToken, paint, showChips, showPins, told } from './query.js';
 import { deeper, distanceOf, first, put, small, tokensOf } from './tokens.js';
 import { drawWall } from './wall.js';
@@ -99,9 +100,10 @@ export default () => ({
     const wallTitle = el('p', { class: 'vv-h' });
     const wallBar = colourbar();
     const why = score(self, plot);
+    const begun = opening(self);
     const buttons = div('vv-buttons', chips, pin, why.open);
     self.figure.append(div('vv-stack vv-centred', title, plot, bar.node, framed.node, buttons, pinned));
-    const walls = stack(wallTitle, wallPlot, wallBar.node, facts);
+    const walls = stack(begun.node, wallTitle, wallPlot, wallBar.node, facts);
     self.below.append(walls, why.node);
     cells(self, heat, {
       start: () => self.query - first(self),
@@ -176,7 +178,7 @@ export default () => ({
         self.set('layer', at.layer + 1);
       },
     });
-    const beside = { wall, wallTitle, wallBar, now, facts, walls, score: why };
+    const beside = { wall, wallTitle, wallBar, now, facts, walls, score: why, opening: begun };
     return { base, heat, asked, framed, marks, bar, title, chips, pin, pinned, ...beside };
   },
 
@@ -200,6 +202,7 @@ export default () => ({
     const asked = settings.token - first(self);
     if (leftOut(self, asked)) return self.set('token', nearestShown(self, asked) + first(self));
     self.query = settings.token;
+    ui.opening.update();
     if (data.rollout) {
       ui.collected = new Float32Array(tokensOf(self)); // rollout has values for patches only
       ui.collected.set(data.rollout.values, first(self));

@@ -70,7 +70,7 @@ export function drawWall(self) {
   const aspect = (rows * grid.patch[0]) / (cols * grid.patch[1]);
   const shell = () => getComputedStyle(self.below).getPropertyValue('--vv-shell').trim() === '1';
   const bounded = self.read('bounded', shell);
-  const tall = bounded ? self.deep - 130 * self.zoom : Infinity;
+  const tall = bounded ? self.deep - 130 * self.zoom - ui.opening.node.offsetHeight : Infinity;
   const pitch = Math.max(9, Math.min(bounded ? 150 : 72, room / layers, tall / (heads + 1) / aspect));
   const tw = pitch - gap;
   const th = tw * aspect;
