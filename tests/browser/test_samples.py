@@ -33,6 +33,17 @@ def test_no_sample_is_marked_after_an_upload(open_page, tmp_path):
     expect(page.locator("#vitviz-samples [aria-pressed=true]")).to_have_count(0)
 
 
+def test_a_file_that_is_no_image_is_refused_in_our_words_until_the_next_upload(open_page, tmp_path):
+    page = open_page()
+    (tmp_path / "paper.pdf").write_bytes(b"%PDF-1.4")
+    page.locator("#vitviz-upload input[type=file]").set_input_files(tmp_path / "paper.pdf")
+    notice = page.locator("#vitviz-notice .vv-notice-text")
+    expect(notice).to_contain_text("The file paper.pdf is neither an image nor a video")
+    expect(page.locator(".toast-body")).to_have_count(0)
+    upload(page, tmp_path / "mine.png")
+    expect(notice).to_be_hidden()
+
+
 def test_the_model_is_described_from_its_own_records_and_its_classes_can_be_searched(open_page):
     page = open_page()
     classes = page.locator("#vitviz-facts .vv-classes")

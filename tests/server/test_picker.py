@@ -32,10 +32,34 @@ def test_the_picker_says_of_each_checkpoint_what_one_has_to_know(service):
     assert lines["vitviz-tiny"] == "vitviz-tiny · 3.67 M"
     assert (
         lines["vit_base_patch16_224.augreg_in21k"]
-        == "vit_base_patch16_224.augreg_in21k · ≈ 86.6 M parameters · ImageNet-21k · apache-2.0 · to be"
-        " downloaded"
+        == "vit_base_patch16_224.augreg_in21k · ≈ 86.6 M parameters, 346 MB · ImageNet-21k · apache-2.0 · to"
+        " be downloaded"
     )
     assert len(lines) > 400
+
+
+def test_checkpoints_to_be_downloaded_are_listed_by_size(service):
+    offered = {one.name: one for one in service.checkpoints.offered()}
+    listed = [offered[name] for _, name in service.checkpoints.choices()]
+    hub = [one for one in listed if one.source == "hub"]
+    assert listed[-len(hub) :] == hub, "checkpoints on this server come first"
+    missing = [one.parameters for one in hub if not one.on_disk and one.parameters]
+    assert len(missing) > 400 and missing == sorted(missing)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("positions-1d-0", "vitviz-positions-1d-0"),
+        ("POSITIONS-2D-1", "vitviz-positions-2d-1"),
+        ("vitviz-tiny", "vitviz-tiny"),
+        ("positions", "positions"),  # six names contain it
+        ("vit_base_patch16_224", "vit_base_patch16_224"),
+        ("", ""),
+    ],
+)
+def test_a_part_of_one_name_stands_for_it(service, text, name):
+    assert service.checkpoints.named(text) == name
 
 
 def test_the_pairs_that_teach_exist(service):

@@ -13,5 +13,5 @@ def test_a_checkpoint_of_unknown_size_is_named_without_one():
 
 def test_the_hubs_sizes_are_said_to_be_of_the_architecture():
     known = Checkpoint("vit_x", None, "hub", "vit_x", parameters=86_567_656, on_disk=True)
-    assert line_of(known) == "vit_x · ≈ 86.6 M parameters · on disk"
+    assert line_of(known) == "vit_x · ≈ 86.6 M parameters, 346 MB · on disk"
     assert line_of(Checkpoint("mine", None, "local", "/mine", parameters=3_672_968)) == "mine · 3.67 M"

@@ -4,6 +4,7 @@
 // server/security/zips.py.
 
 import { seek } from './elements.js';
+import { t } from './i18n.js';
 
 const READ = ['settings.json', 'upload.jpg', 'classes'];
 const [END, ENTRY, LOCAL] = [22, 46, 30]; // bytes of each record before its name or comment
@@ -71,6 +72,17 @@ export const filmed = (file) =>
       (/^video\/|^image\/gif$/.test(file.type) || /\.(mp4|m4v|mov|webm|mkv|avi|m3u8?)$/i.test(file.name)),
   );
 
+/** True for files that vitviz may read; only their content decides. @param {File} file */
+export const accepted = (file) =>
+  [zipped, vectored, filmed].some((kind) => kind(file)) || file.type.startsWith('image/');
+
+const refusal = (file) => ({
+  text: t(
+    'The file {name} is neither an image nor a video, lesson or file of vectors. Choose a JPEG, PNG or WebP image.',
+    { name: file.name },
+  ),
+});
+
 /** True if a file has more than one frame; each GIF frame begins with a graphic control extension. */
 const moves = async (file) =>
   file.type !== 'image/gif' ||
@@ -83,6 +95,9 @@ export async function hand(files) {
     document.dispatchEvent(new CustomEvent('vitviz:video', { detail: given }));
     return;
   }
+  const refused = given && !accepted(given);
+  document.dispatchEvent(new CustomEvent('vitviz:notice', { detail: refused ? refusal(given) : '' }));
+  if (refused) return;
   const first = zipped(given) && !vectored(given) ? await slimmed(given) : given;
   const input = seek(`#vitviz-${zipped(first) || vectored(first) ? 'lesson' : 'upload'} input[type=file]`);
   if (!input || !first) return;

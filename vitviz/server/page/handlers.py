@@ -114,7 +114,10 @@ class Handlers:
 
     def switch(self, state: dict, checkpoint: str, progress=gr.Progress()) -> list:
         """Switch to another checkpoint."""
-        name, state = str(checkpoint).strip(), self.service.sessions.newest(state)
+        name, state = (
+            self.service.checkpoints.named(str(checkpoint).strip()),
+            self.service.sessions.newest(state),
+        )
         report = reported(progress, name, state)
         if not state.get("picture"):
             return self.page.attempt(state, lambda state: self.page.sample(state, FIRST_SAMPLE, name, report))
@@ -139,7 +142,7 @@ class Handlers:
 
     def beside(self, state: dict, second: str | None, progress=gr.Progress()) -> list:
         """Show a second checkpoint beside the first, or none."""
-        name = str(second or "").strip()
+        name = self.service.checkpoints.named(str(second or "").strip())
         return self.page.again(state, {"second": name}, reported(progress, name, state))
 
     def pair(self, state: dict, pair: str | None, progress=gr.Progress()) -> list:

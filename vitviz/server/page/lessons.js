@@ -2,7 +2,7 @@
 // anywhere on the page, and zips of lessons and videos chosen with the image's upload button.
 
 import { button, div, el, origin, typing } from '../../frontend/elements.js';
-import { filmed, hand, vectored, zipped } from '../../frontend/file_drop.js';
+import { hand, zipped } from '../../frontend/file_drop.js';
 import { t } from '../../frontend/i18n.js';
 import { put } from '../../frontend/view_state.js';
 import { questions } from './requests.js';
@@ -10,10 +10,9 @@ import { questions } from './requests.js';
 const PICTURE = '#vitviz-upload';
 const holds = (event) => [...(event.dataTransfer?.types || [])].includes('Files');
 
-/** Handles a zip or video chosen as an image, which Gradio would refuse. */
+/** Handles a file chosen as an image: Gradio would refuse a zip or a video, each in its own words. */
 function rerouted(event, files) {
-  const ours = [zipped, filmed, vectored].some((kind) => kind(files?.[0]));
-  if (event.handed || !origin(event).closest?.(PICTURE) || !ours) return;
+  if (event.handed || !files?.[0] || !origin(event).closest?.(PICTURE)) return;
   event.preventDefault();
   event.stopImmediatePropagation();
   hand(files);

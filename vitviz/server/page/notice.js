@@ -6,8 +6,8 @@ import { t } from '../../frontend/i18n.js';
 export default function part(element, props, watch) {
   const root = element.querySelector('.vv-notice');
 
-  function show() {
-    const text = props.value?.text ? t(props.value) : '';
+  function show(value = props.value) {
+    const text = value?.text ? t(value) : '';
     root.hidden = !text;
     if (text) marked(document.documentElement, 'opened', true);
     root.replaceChildren(
@@ -16,12 +16,15 @@ export default function part(element, props, watch) {
     );
   }
 
-  watch('value', () => {
-    show();
+  function update(value = props.value) {
+    show(value);
     if (root.hidden) return;
     // The action may be a screen away, and the message is at the top of the scrolled page.
     root.style.scrollMarginTop = `${seek('#vitviz-facts')?.offsetHeight ?? 0}px`;
     root.scrollIntoView({ block: 'nearest' });
-  });
+  }
+
+  document.addEventListener('vitviz:notice', (/** @type {CustomEvent} */ { detail }) => update(detail));
+  watch('value', () => update());
   show();
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
@@ -51,8 +52,24 @@ class CheckpointStore:
         return [one for one in found if not allowed or one.name in allowed]
 
     def choices(self) -> list[tuple[str, str]]:
-        """Return the picker's choices: a description and the name of each checkpoint."""
-        return [(line_of(one), one.name) for one in self.offered()]
+        """Return the picker's choices: a description and the name of each checkpoint.
+
+        Checkpoints of the hub come last: those on disk first, then by size.
+        """
+
+        def place(one: Checkpoint) -> tuple:
+            return (1, not one.on_disk, one.parameters or math.inf) if one.source == "hub" else (0,)
+
+        return [(line_of(one), one.name) for one in sorted(self.offered(), key=place)]
+
+    def named(self, text: str) -> str:
+        """Return the name of the only checkpoint on this server that contains a text; else the text.
+
+        Names of checkpoints on the hub are not completed: an incomplete name may be valid there.
+        """
+        names = [one.name for one in self.offered() if one.source != "hub"]
+        found = [name for name in names if text and text.lower() in name.lower()]
+        return text if text in names or len(found) != 1 else found[0]
 
     def film(self, checkpoint: str) -> dict[str, Any]:
         """Return the training history of a loaded checkpoint and its position there, or {}."""
@@ -134,7 +151,8 @@ def line_of(checkpoint) -> str:
     """
     hub = checkpoint.source == "hub"
     count = millions(checkpoint.parameters) if checkpoint.parameters else ""  # unknown for a damaged file
-    size = f"≈ {count} parameters" if count and hub else count
+    megabytes = f"{4 * (checkpoint.parameters or 0) / 1e6:,.0f}"  # in float32
+    size = f"≈ {count} parameters, {megabytes} MB" if count and hub else count
     place = "on disk" if checkpoint.on_disk else "to be downloaded"
     more = (checkpoint.trained_on, checkpoint.licence, place)
     parts = (checkpoint.name, size, *(more if hub else ()))
