@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vitviz.analyses.readout_stage import SHORTEST
+from vitviz.engine.forward.own_model import require_known
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.traces.classes import Classes
 
@@ -36,6 +37,7 @@ def install_classes(model: nn.Module, classes: Classes, name: str, tokens: int) 
     """Replace a model's head by given classes. VitvizError, with both widths, if the widths differ."""
     if classes.model not in (None, name):
         raise VitvizError(f"Given classes of {classes.model} for {name}. Choose those made with it.")
+    require_known(model, "its embedding of an image")
     if hasattr(model, "head_dist") or not hasattr(model, "head"):
         raise UnsupportedModel(TWICE.format(name=name))
     model.head = model.head.own if isinstance(model.head, CosineHead) else model.head

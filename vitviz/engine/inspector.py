@@ -24,6 +24,7 @@ from vitviz.engine.formats.mapping import mapping_at
 from vitviz.engine.formats.overrides import Overrides
 from vitviz.engine.forward import interventions, shuffling, sweeps, tracing
 from vitviz.engine.forward.mean_ablation import MeanOutputs
+from vitviz.engine.forward.own_model import OwnModel
 from vitviz.engine.forward.recording import TensorChange
 from vitviz.engine.hub import snapshots
 from vitviz.engine.images.preprocess import Prepared
@@ -75,14 +76,16 @@ class Inspector(NotebookDisplay):
         interpolation: str | None = None, crop_pct: float | None = None, crop_mode: str | None = None,
         labels: Sequence[str] | None = None, heads: int | None = None, mapping: str | None = None,
         name: str | None = None, device: str = "auto", dtype: str = "float32",
-        head_type: HeadType | None = None,
+        head_type: HeadType | None = None, blocks: str | None = None, output: str | int | None = None,
+        patch: int | tuple[int, int] | None = None, prefix: Sequence[str] | None = None,
     ) -> Inspector:  # fmt: skip
         """Return an Inspector of a model in memory.
 
         The model is timm's, transformers' (ViT, DeiT, DINOv2, …), or a PyTorch module.
 
         The Inspector holds a copy in the model's present state, so training can continue. The copy is checked
-        to give the model's outputs.
+        to give the model's outputs. A module without such a copy is looked into as it is: its attention and
+        tokens are known, its readout is not. `describe` lists what was found.
 
         Args:
             model: The model.
@@ -97,9 +100,14 @@ class Inspector(NotebookDisplay):
             device, dtype: As for `vitviz.load`.
             head_type: Meaning of the outputs: "softmax", "sigmoid" or "value". Required for a single output;
                 otherwise read from transformers' configuration, else "softmax".
+            blocks: Path of the transformer blocks in a module that is looked into as it is, such as
+                "transformer.layers"; otherwise the longest run of modules of one type.
+            output: Key, attribute or place of the class scores in what such a module returns.
+            patch: Pixels of a patch of such a module, one number or (height, width).
+            prefix: Names of the tokens that are no patches, in the order of the sequence.
 
         Raises:
-            UnsupportedModel: The model is not a plain ViT.
+            UnsupportedModel: The attention cannot be captured truthfully.
             VitvizError: A required argument is missing.
 
         >>> import timm
@@ -112,7 +120,24 @@ class Inspector(NotebookDisplay):
         )
         size = None if size is None else asked_size(size, (0, 0))
         names = None if mapping is None else mapping_at(mapping)
-        return cls(loaded_of(model, given, size, name, names), device, dtype)
+        patch = asked_size(patch, (0, 0)) if patch is not None else None
+        asides = {"blocks": blocks, "output": output, "patch": patch, "prefix": prefix}
+        loaded = loaded_of(model, given, size, name, names, asides)
+        if isinstance(loaded.model, OwnModel) and dtype != "float32":
+            raise VitvizError(
+                f"{loaded.checkpoint.name} is looked into as it is, in float32; leave dtype out."
+            )
+        return cls(loaded, device, dtype)
+
+    def describe(self) -> str:
+        """Return what vitviz found in the model and how, one line a part.
+
+        >>> import vitviz
+        >>> print(vitviz.load("vitviz-tiny").describe().splitlines()[0])
+        module: VisionTransformer, a timm model with this checkpoint's weights
+        """
+        found = getattr(self.model, "findings", None) or parts.findings_of(self.model, self.grid())
+        return "\n".join(f"{name}: {text}" for name, text in found.items())
 
     def __repr__(self) -> str:
         return f"Inspector({self.checkpoint.name!r}, device={str(self.device)!r}, dtype={self.dtype!r})"

@@ -14,8 +14,10 @@ from torch import Tensor, nn
 
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.forward import shuffling, tracing
+from vitviz.engine.forward.own_model import require_known
 from vitviz.engine.readout_stages import PRE_NORM, scale_of
 from vitviz.errors import UnsupportedModel
+from vitviz.traces.grid import Grid
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class ModelParts:
 @in_float32()
 def parts_of(model: nn.Module) -> ModelParts:
     """Return the parts of a model at its present input size."""
+    require_known(model, "the weights of its equations")
     filters = tracing.patch_filters(model)
     flat = None if filters is None else rearrange(filters, "width channel row col -> width (row col channel)")
     head, classes = getattr(model, "head", None), int(getattr(model, "num_classes", 0) or 0)
@@ -72,11 +75,23 @@ def parts_of(model: nn.Module) -> ModelParts:
     )
 
 
+def findings_of(model: nn.Module, grid: Grid) -> dict[str, str]:
+    """Return the parts of a timm model as sentences, for `Inspector.describe`."""
+    return {
+        "module": f"{type(model).__name__}, a timm model with this checkpoint's weights",
+        "blocks": f"blocks: {len(model.blocks)} x {type(model.blocks[0]).__name__}",
+        "patches": f"{grid.rows} x {grid.cols} of {grid.patch}",
+        "prefix tokens": ", ".join(grid.prefix_names) or "none",
+        "output": f"{getattr(model, 'num_classes', 0)} classes",
+    }
+
+
 @in_float32()
 def final_norm(
     model: nn.Module, tokens: Float[Tensor, "token width"], name: str
 ) -> Float[Tensor, "token width"]:
     """Apply the final norm to each token, as `Inspector.final_norm`; fc_norm for a model that pools first."""
+    require_known(model, "its final norm")
     norms = [getattr(model, which, None) for which in ("norm", "fc_norm")]
     norm = next((one for one in norms if one is not None and not isinstance(one, nn.Identity)), None)
     if norm is None:

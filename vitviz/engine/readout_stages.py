@@ -25,6 +25,7 @@ from vitviz.analyses.upstream import Reader, Side
 from vitviz.engine.cosine import CosineHead
 from vitviz.engine.device import plainly
 from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
+from vitviz.engine.forward.own_model import UNKNOWN, OwnModel, require_known
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.localized_text import LocalizedText, message_of, not_applicable
 
@@ -78,6 +79,8 @@ def pooling_or_none(model: nn.Module) -> Pooling | None:
 
 def pooling_of(model: nn.Module) -> Pooling:
     """Return the pooling of the classifier, in the order of timm's own `forward_head`."""
+    if isinstance(model, OwnModel):
+        raise _NotUnderstood(UNKNOWN.format(part="its readout"))
     norm, fc_norm = norm_of(getattr(model, "norm", None)), norm_of(getattr(model, "fc_norm", None))
     prefix, kind = int(getattr(model, "num_prefix_tokens", 0)), getattr(model, "global_pool", "") or ""
     include, attention = bool(getattr(model, "pool_include_prefix", False)), getattr(model, "attn_pool", None)
@@ -196,6 +199,7 @@ def read_now(model: nn.Module, tokens: Tensor, pre_logits: bool = False) -> Tens
 
     `pre_logits` returns the head's input instead.
     """
+    require_known(model, "its readout")
     weights = next(model.parameters())
     with plainly(weights.device):
         last = tokens[None].to(weights.device, weights.dtype)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
+from vitviz.engine.forward.own_model import OwnModel
 from vitviz.errors import UnsupportedModel, quoted
 from vitviz.traces.grid import Grid
 from vitviz.traces.readout import Readout, Summary
@@ -25,6 +26,8 @@ def readout_of(model: nn.Module, grid: Grid, name: str) -> Readout:
 
     Raises UnsupportedModel if that is unknown, or if a model with a classifier pools nothing.
     """
+    if isinstance(model, OwnModel):
+        return Readout.by_name("none", grid, "none")
     readout = Readout.by_name(_name(model, grid, name), grid, _norm(model))
     if readout.name == "attention" and _reads_prefix(model):
         return replace(readout, summaries=(Summary("attention", 0, grid.tokens),))

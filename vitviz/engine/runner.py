@@ -18,8 +18,9 @@ from vitviz.engine import readouts
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import DTYPES, memory_guard, name_of, plainly, synchronise
 from vitviz.engine.forks import lock_of
-from vitviz.engine.forward import capture, copies, interventions, precision, shuffling, tracing
+from vitviz.engine.forward import capture, copies, interventions, own_pass, precision, shuffling, tracing
 from vitviz.engine.forward.mean_ablation import MeanOutputCache, MeanOutputs
+from vitviz.engine.forward.own_model import OwnModel, require_known
 from vitviz.engine.forward.recording import TOLERANCE, check_plain, check_truth
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import Prepared, prepare
@@ -183,6 +184,13 @@ class ForwardRunner:
         edit: interventions.Edit | None = None, wait: bool = True,
     ):  # fmt: skip
         placed = self.placed
+        if isinstance(model, OwnModel):
+            if edit is not None:
+                require_known(model, "how heads and MLPs write into its tokens")
+            start = time.perf_counter()
+            recording, logits = own_pass.recorded(model, pixels, changes)
+            logits = recording.tokens[-1].new_zeros(0) if logits is None else logits
+            return recording, logits, 1000 * (time.perf_counter() - start)
         recorded = capture.recording(model, check=check, changes=changes, edit=edit)
         with plainly(placed.device), recorded as recording:
             if wait:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from vitviz.engine import memory, placement, readout_stages
+from vitviz.engine.adapters.own_module import loaded_own
 from vitviz.engine.adapters.proposal import proposed
 from vitviz.engine.adapters.weight_loading import FilledModel, empty, fill, fuse_attention
 from vitviz.engine.checkpoint import Checkpoint, Loaded
@@ -45,18 +46,32 @@ _NAME_IT = "Hand over a mapping of its tensors' names (mapping='file.toml'), or 
 
 def loaded_of(
     model: nn.Module, given: Overrides, size: tuple[int, int] | None = None, name: str | None = None,
-    mapping: NameMap | None = None,
+    mapping: NameMap | None = None, found: Mapping[str, Any] | None = None,
 ) -> Loaded:  # fmt: skip
-    """Return `verified_copy`; errors of the model's code and of torch become UnsupportedModel."""
+    """Return `verified_copy` of a model; a module without one is looked into as it is (`own_module`).
+
+    `found` are the user's statements about such a module, which exclude a verified copy where given.
+    """
+    found = {key: value for key, value in (found or {}).items() if value is not None}
+    if found and mapping is not None:
+        raise VitvizError(
+            f"Given mapping and {next(iter(found))}; a module with a mapping is read as a timm model."
+        )
     try:
-        return verified_copy(model, given, size, name, mapping)
-    except (VitvizError, KeyboardInterrupt):
+        if not found or not isinstance(model, nn.Module):
+            return verified_copy(model, given, size, name, mapping)
+        refused = None
+    except (UnsupportedModel, CheckpointError) as error:
+        refused = error
+    except VitvizError:
         raise
     except Exception as error:  # the model's code may raise anything
-        raise UnsupportedModel(
-            f"{type(model).__name__} could not be read as a Vision Transformer: {type(error).__name__}:"
-            f" {first_line(error)}. Give vitviz the model in float32, without quantisation or off-loading."
-        ) from error
+        refused = error
+    if mapping is not None:
+        raise refused
+    inner = _unwrapped(model)
+    _require_weights(inner, type(inner).__name__)
+    return loaded_own(inner, given, size, name, **found)
 
 
 @in_float32()

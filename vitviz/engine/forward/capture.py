@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from vitviz.engine.forward import hooks
 from vitviz.engine.forward.branches import BRANCHES, branches_of
 from vitviz.engine.forward.interventions import Edit
+from vitviz.engine.forward.own_model import require_known
 from vitviz.engine.forward.recording import AttentionInput, Call, Recording, TensorChange, transformer_blocks
 from vitviz.errors import UnsupportedModel
 from vitviz.traces import cancellation, progress
@@ -151,6 +152,7 @@ def listening(
     model: nn.Module, blocks: list[nn.Module], listener: Any, check=False, every=False
 ) -> Iterator[None]:
     """Send hook events and attention calls (or `every` torch call) of this thread's passes to `listener`."""
+    require_known(model, "how its heads and MLPs write into its tokens")
     seam = AttentionInterceptor(listener, every)
     with hooks.wired(model, blocks, seam, check), seam:
         yield

@@ -13,7 +13,8 @@ from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.formats.contrastive import projecting
 from vitviz.engine.forward import branches, positions
 from vitviz.engine.forward.biases import biases_of
-from vitviz.engine.forward.capture import Call, Recording
+from vitviz.engine.forward.own_model import OwnModel, require_known
+from vitviz.engine.forward.recording import Call, Recording
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.grid import Grid
 from vitviz.traces.runs import Ablation
@@ -90,6 +91,8 @@ def grid_of(model: nn.Module) -> Grid:
 
     Raises UnsupportedModel for a model without a fixed grid or with unknown prefix tokens.
     """
+    if isinstance(model, OwnModel):
+        return model.own_grid
     embed = getattr(model, "patch_embed", None)
     size = getattr(embed, "grid_size", None)
     if size is None:
@@ -142,6 +145,8 @@ def copied(weight: Tensor) -> Tensor:
 def patch_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width2"] | None:
     """Return the patch projection's weights; None if it does not read RGB pixels."""
     projection = getattr(model.patch_embed, "proj", None)
+    if getattr(projection, "kernel_size", None) != patch_size(model.patch_embed):
+        require_known(model, "the order of pixels in its patch embedding")
     stem = getattr(model.patch_embed, "backbone", None) is not None
     if stem or not isinstance(projection, nn.Conv2d) or projection.in_channels != 3:
         return None
@@ -159,6 +164,7 @@ def stem_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width
 
 def position_table(model: nn.Module) -> Float[Tensor, "patch width"] | None:
     """Return the learned absolute position embeddings of the patches; None if the model has none."""
+    require_known(model, "its position embeddings")
     table = getattr(model, "pos_embed", None)
     if not isinstance(table, nn.Parameter) or table.ndim != 3:
         return None
@@ -182,6 +188,7 @@ def resized(
 
 def position_kind(model: nn.Module) -> str:
     """Return 'learned', 'rotary', 'relative', several joined by ' + ', or 'none'."""
+    require_known(model, "its position embeddings")
     kinds = []
     if isinstance(getattr(model, "pos_embed", None), nn.Parameter):
         kinds.append("learned")

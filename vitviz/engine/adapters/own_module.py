@@ -1,0 +1,250 @@
+"""Find blocks, patches and tokens in a user's module that has no timm twin, by running it.
+
+The blocks are the longest run of modules of one type. The grid follows from the first convolution or linear
+layer that runs and from the length of the sequence, and is proven: patches of an image are changed by the
+digits of their number, and the tokens that change at the first block must spell each number once. The
+attention is proven by the truth check of `forward.recording`, as everywhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitviz.engine.checkpoint import Checkpoint, Loaded
+from vitviz.engine.defaults import in_float32
+from vitviz.engine.formats.overrides import Overrides
+from vitviz.engine.forward import copies, hooks
+from vitviz.engine.forward.own_model import OwnModel
+from vitviz.engine.forward.own_pass import recorded, run
+from vitviz.engine.forward.recording import check_truth
+from vitviz.engine.forward.tracing import attentions_of
+from vitviz.engine.images.preprocess import Preprocessing
+from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.traces.grid import Grid
+from vitviz.traces.head_type import require_head_type
+from vitviz.traces.trace import of_images
+
+_numbers = itertools.count(1)
+_SIZES = ("image_size", "img_size", "input_size")  # attributes that tell the input size
+_MOST_PREFIX = 32  # more tokens than this before the patches are not plausible
+CPU = torch.device("cpu")
+
+
+@in_float32()
+def loaded_own(
+    model: nn.Module, given: Overrides, size: tuple[int, int] | None = None, name: str | None = None,
+    blocks: str | None = None, output: str | int | None = None,
+    patch: tuple[int, int] | None = None, prefix: Sequence[str] | None = None,
+) -> Loaded:  # fmt: skip
+    """Return a module as it is, for an inspector, with what was found in it.
+
+    Raises UnsupportedModel if its attention, tokens or grid cannot be read truthfully, and VitvizError if
+    mean and std, the size or the output has to be said.
+    """
+    kind = type(model).__name__
+    if not given.normalised:
+        raise VitvizError(
+            f"{kind} does not tell how its pictures were normalised; expected mean=… and std=…, of values"
+            " from 0 to 1, such as mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)."
+        )
+    module, in_place = _placed(model)
+    path, found = _blocks(module, blocks, kind)
+    own = OwnModel(module, found, output, in_place)
+    size = size or _size(model)
+    noise = torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))
+    own.embedding, embedding = _embedding(own, noise)
+    recording, logits = recorded(own, noise)
+    tokens, own.embed_dim = recording.tokens[0].shape[1:]
+    own.own_grid, own.order = _grid(own, noise, size, patch, prefix, tokens)
+    own.num_classes = 0 if logits is None else logits.shape[-1]
+    _prove(own, noise, kind)
+    call = recording.calls[0][0]
+    own.findings = {
+        "module": f"{kind}, {'as it stands, in place' if in_place else 'a float32 copy'}; no timm twin",
+        "blocks": f"{path}: {len(found)} x {type(found[0]).__name__}",
+        "attention": f"{call.q.shape[1]} heads of {call.q.shape[-1]}"
+        f"{'' if call.mask is None else ', with a bias'}, proven in every block",
+        "patches": f"{own.own_grid.rows} x {own.own_grid.cols} of {own.own_grid.patch}, by changing each",
+        "patch embedding": embedding or "not found",
+        "prefix tokens": f"{', '.join(own.own_grid.prefix_names) or 'none'} (named by their number)",
+        "output": "no scores of classes" if logits is None else f"{own.num_classes} numbers",
+        "not known": "readout, norms, MLPs: no attribution, ablation or gradient",
+    }
+    data = given.data({"input_size": (3, *size), "interpolation": "bicubic", "crop_pct": 1.0})
+    if given.labels and len(given.labels) != own.num_classes:
+        raise VitvizError(f"Given {len(given.labels)} labels; {kind} has {own.num_classes} classes.")
+    if given.head_type is None and own.num_classes == 1:
+        raise VitvizError(
+            f"{kind} has one output and does not tell what it is; expected head_type='sigmoid' for the logit"
+            " of a yes or no, or head_type='value' for a regression."
+        )
+    head_type = given.head_type or "softmax"
+    require_head_type(head_type, own.num_classes, kind)
+    own.name = name or f"{kind} in memory {next(_numbers)}"
+    known = Checkpoint(
+        own.name, None, "memory", "", (3, *size),
+        sum(one.numel() for one in module.parameters()),
+        note="This module was looked into as it is; describe() lists what was found.",
+    )  # fmt: skip
+    return Loaded(known, own, Preprocessing.from_config(data), tuple(given.labels or ()), head_type)
+
+
+def _placed(model: nn.Module) -> tuple[nn.Module, bool]:
+    """Return a float32 copy in evaluation mode, or the module itself where it cannot be copied."""
+    if any(hasattr(part, "_hf_hook") or one.is_meta for part in model.modules() for one in part.parameters()):
+        return model, True
+    try:
+        twin = hooks.copied(copies.with_permanent_weights(model), {}).float().eval()
+    except Exception:  # adapters, quantised and traced modules have their own rules of copying
+        return model, True
+    for parent in list(twin.modules()):
+        parent._compiled_call_impl = None
+        for name, part in parent.named_children():
+            if isinstance(inner := getattr(part, "_orig_mod", None), nn.Module):
+                setattr(parent, name, inner)  # compiled parts run as they were written
+    return twin.requires_grad_(False), False
+
+
+def _blocks(model: nn.Module, path: str | None, kind: str) -> tuple[str, list[nn.Module]]:
+    """Return the path and the modules of the blocks: the longest run of modules of one type, or `path`."""
+    if path is not None:
+        try:
+            return path, list(model.get_submodule(path).children())
+        except AttributeError:
+            raise VitvizError(
+                f"{kind} has no module blocks={path!r}. Its runs are {_told(_runs(model))}."
+            ) from None
+    runs = _runs(model)
+    if not runs:
+        raise UnsupportedModel(
+            f"{kind} has no run of equal modules that could be transformer blocks. Name them by blocks='…'."
+        )
+    longest = max(len(run) for run in runs.values())
+    found = {path: run for path, run in runs.items() if len(run) == longest}
+    if len(found) > 1:
+        sizes = {
+            path: sum(one.numel() for part in run for one in part.parameters()) for path, run in found.items()
+        }
+        found = {path: run for path, run in found.items() if sizes[path] == max(sizes.values())}
+    if len(found) > 1:
+        raise VitvizError(
+            f"{kind} has several runs of equal modules: {_told(found)}. Say which are its blocks:"
+            f" blocks={next(iter(found))!r}."
+        )
+    return next(iter(found.items()))
+
+
+def _told(runs: dict[str, list[nn.Module]]) -> str:
+    return ", ".join(f"{path} ({len(run)} x {type(run[0]).__name__})" for path, run in runs.items()) or "none"
+
+
+def _runs(model: nn.Module) -> dict[str, list[nn.Module]]:
+    """Return the outermost runs of modules of one type that have parts of their own, by path."""
+    runs: dict[str, list[nn.Module]] = {}
+    for path, module in model.named_modules():
+        if any(path.startswith(f"{outer}.") for outer in runs):
+            continue
+        for _, group in itertools.groupby(module.children(), type):
+            run = [part for part in group if any(True for _ in part.children())]
+            listed = isinstance(module, nn.ModuleList | nn.Sequential) and len(module) == 1
+            if len(run) > 1 or (listed and run):
+                runs[path] = max(run, runs.get(path, []), key=len)
+    return runs
+
+
+def _size(model: nn.Module) -> tuple[int, int]:
+    """Return the input size that a module's configuration or parts tell, else 224 x 224."""
+    owners: Iterator[Any] = itertools.chain([getattr(model, "config", None)], model.modules())
+    for owner, name in itertools.product(owners, _SIZES):
+        told = getattr(owner, name, None)
+        told = (told, told) if isinstance(told, int) and not isinstance(told, bool) else told
+        if isinstance(told, tuple | list) and len(told) >= 2 and all(isinstance(one, int) for one in told):
+            return tuple(told[-2:])
+    return 224, 224
+
+
+def _embedding(own: OwnModel, noise: Tensor) -> tuple[nn.Module | None, str]:
+    """Return the first convolution or linear layer that runs, and its path."""
+    first: list[nn.Module] = []
+    parts = [part for part in own.module.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
+    handles = [part.register_forward_pre_hook(lambda part, args: first.append(part)) for part in parts]
+    try:
+        run(own, noise, {}, first_only=True)
+    finally:
+        for handle in handles:
+            handle.remove()
+    paths = {id(part): path for path, part in own.module.named_modules()}
+    return (first[0], f"{paths[id(first[0])]}: {type(first[0]).__name__}") if first else (None, "")
+
+
+def _grid(
+    own: OwnModel, noise: Tensor, size: tuple[int, int], patch: tuple[int, int] | None,
+    prefix: Sequence[str] | None, tokens: int,
+) -> tuple[Grid, Tensor | None]:  # fmt: skip
+    """Return the proven grid, and the order of tokens where they are not prefix, then patches by rows."""
+    kind, (height, width) = type(own.module).__name__, size
+    stride = getattr(own.embedding, "stride", None)
+    sides = [(side, side) for side in range(1, min(size) + 1) if height % side == 0 and width % side == 0]
+    sides = [patch] if patch else [*([stride] if stride else []), *sides]
+    for rows, cols in ((height // tall, width // wide) for tall, wide in sides):
+        if rows * cols and 0 <= tokens - rows * cols <= _MOST_PREFIX:
+            break
+    else:
+        raise UnsupportedModel(
+            f"{kind} has {tokens} tokens at {height} x {width} pixels, which no grid of square patches gives."
+            " Say patch=(height, width), or another size=…."
+        )
+    order = _order(own, noise, rows, cols)
+    before = tokens - rows * cols
+    if sorted(order) != list(range(tokens)):
+        raise UnsupportedModel(
+            f"{kind} has {tokens} tokens at its first block, but they do not each belong to one patch of a"
+            f" grid of {rows} x {cols}: some patches are left out, merged or mixed. Patches of another shape"
+            " are said by patch=(height, width)."
+        )
+    names = (
+        list(prefix) if prefix is not None else ["class", *(f"register {one + 1}" for one in range(before))]
+    )
+    names = names[:before] if prefix is None else names
+    if len(names) != before:
+        raise VitvizError(f"Given {len(names)} prefix tokens; {kind} has {before}.")
+    if prefix is None and before and order[0]:  # behind the patches: registers
+        names = [f"register {one + 1}" for one in range(before)]
+    grid = Grid(rows, cols, (height // rows, width // cols), tuple(names))
+    return grid, None if order == list(range(tokens)) else torch.tensor(order)
+
+
+def _order(own: OwnModel, noise: Tensor, rows: int, cols: int) -> list[int]:
+    """Return the tokens in the order prefix, patches by rows, from the patches that change each token."""
+    count, (height, width) = rows * cols, noise.shape[-2:]
+    other = torch.randn(noise.shape, generator=torch.Generator().manual_seed(1))
+    numbers = torch.arange(1, count + 1).view(rows, cols)
+    numbers = numbers.repeat_interleave(height // rows, 0).repeat_interleave(width // cols, 1)
+    padded = torch.zeros(height, width, dtype=torch.long)
+    padded[: numbers.shape[0], : numbers.shape[1]] = numbers
+
+    def first(pixels: Tensor) -> Tensor:
+        return run(own, pixels, {}, first_only=True)[0].tokens[0]
+
+    plain, changed = first(noise), first(other)
+    codes = torch.zeros(len(plain), dtype=torch.long, device=plain.device)
+    for digit in range(count.bit_length()):
+        mixed = first(torch.where((padded >> digit & 1).bool(), other, noise))
+        codes += ((mixed - changed).norm(dim=-1) < (mixed - plain).norm(dim=-1)).long() << digit
+    places = {code: place for place, code in enumerate(codes.tolist()) if code}
+    before = [place for place, code in enumerate(codes.tolist()) if code == 0]
+    return before + [places[code] for code in range(1, count + 1) if code in places]
+
+
+def _prove(own: OwnModel, noise: Tensor, kind: str) -> None:
+    """Raise UnsupportedModel if recomputed attention times v is not what enters the projection."""
+    recording, _ = recorded(own, noise)
+    calls = [call for (call,) in recording.calls]
+    layers = of_images(tuple(attentions_of(calls, own.own_grid, CPU)), 0)
+    tolerance = 1e-4 if next(own.module.parameters()).dtype == torch.float32 else 0.05
+    check_truth(recording.entered, layers, kind, tolerance)

@@ -1,0 +1,316 @@
+"""Capture attention at torch's dispatch level, in any module.
+
+A `TorchDispatchMode` sees every operation of a pass, whatever code called it. Two forms are followed:
+
+- fused: `aten._scaled_dot_product_*`, whose arguments are q, k, v, mask and scale;
+- explicit: scores = product of q and k, scaled, with terms added; softmax over the last axis; product with v.
+
+Views and reshapes are followed by applying them to a tensor of indices, which tells the head, query and key
+of every element. What is added to the scores is their difference from scale · q kᵀ. The product with v is
+followed to the operation that it enters, the output projection or a norm. Nothing is assumed about the
+result: `recording.check_truth` recomputes it from q, k, bias and v. Other forms (softmax by hand, weights
+changed after the softmax) leave no call, and the model is refused.
+
+Storages are compared while their tensors are held, so an address belongs to one tensor.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_LAYOUT = set(
+    "view _unsafe_view _reshape_alias expand permute transpose t unsqueeze squeeze clone contiguous _to_copy"
+    " alias detach slice select lift_fresh".split()
+)
+_SAME = {"clone", "contiguous", "_to_copy", "alias", "detach", "lift_fresh"}  # the same elements in place
+_COPIES = {"clone", "contiguous", "_to_copy"}
+_ADDED = {"add", "sub", "rsub", "masked_fill", "where", "clamp", "clamp_min", "nan_to_num"}
+_ENTERED = set("addmm mm bmm linear native_layer_norm _fused_rms_norm linear_dynamic".split())
+
+
+@dataclass
+class FollowedCall:
+    """An attention call with heads first: q, k, v and what the model goes on with, by query."""
+
+    q: Tensor
+    k: Tensor
+    scale: float
+    bias: Tensor | None
+    v: Tensor | None = None
+    shape: tuple[int, ...] = ()  # of the weighted values: head, query, dim
+    entered: Tensor | None = None  # the weighted values as they enter the next operation
+    next_name: str = ""  # that operation, or the one that changed them before
+
+
+@dataclass
+class _Scores:
+    left: Tensor
+    right: Tensor
+    scale: float = 1.0
+    added: bool = False
+
+
+@dataclass
+class _Weights:
+    call: FollowedCall
+
+
+@dataclass
+class _Values:
+    call: FollowedCall
+    indices: Tensor  # of each element among (head, query, dim)
+
+
+@dataclass
+class _Entry:
+    tensor: Tensor  # held, so that its address is not used again
+    node: Any
+    shape: tuple[int, ...]  # before the layout's operations
+    layout: tuple[tuple[Any, tuple, dict], ...] = ()
+
+    def arranged(self, indices: Tensor) -> Tensor:
+        """Apply the layout's operations to a tensor of `shape`."""
+        for function, args, named in self.layout:
+            name = _name(function)
+            if name in ("view", "_unsafe_view", "_reshape_alias"):
+                indices = indices.reshape(args[0])
+            elif name not in _SAME:
+                indices = function(indices, *args, **named)
+        return indices
+
+
+@dataclass
+class LayerCalls:
+    """What was seen while a layer ran: followed calls, and why other softmaxes were not followed."""
+
+    calls: list[FollowedCall] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+
+class DispatchCapture(TorchDispatchMode):
+    """Follow the attention of a pass; `layer` is set by hooks and None outside all layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer: int | None = None
+        self.layers: dict[int, LayerCalls] = {}
+        self.on_sum: Callable[[tuple, Tensor], None] | None = None  # told of every sum of two tensors
+        self._entries: dict[tuple, _Entry] = {}
+
+    def begin(self, layer: int | None) -> None:
+        """Begin a layer, or leave all layers with None; what was followed before is released."""
+        self.layer = layer
+        self._entries.clear()
+        if layer is not None:
+            self.layers.setdefault(layer, LayerCalls())
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs, name = kwargs or {}, _name(func)
+        scores = self._scores_of(name.rstrip("_"), args) if self.layer is not None else None
+        out = func(*args, **kwargs)
+        if self.layer is not None:
+            self._follow(func, name, args, kwargs, out, scores)
+        if self.on_sum is not None and name in ("add", "add_") and isinstance(out, Tensor):
+            self.on_sum(args, out)
+        return out
+
+    def _follow(self, func, name: str, args: tuple, kwargs: dict, out: Any, scores: Any) -> None:
+        seen = self.layers[self.layer]
+        if name.startswith("_scaled_dot_product") and "backward" not in name:
+            return self._fused(func, args, kwargs, out)
+        if name in ("_native_multi_head_attention", "_transformer_encoder_layer_fwd"):
+            return seen.lost.append(f"a fused layer of PyTorch ({name}) shows no weights")
+        entries = [self._entry(one) for one in args[:3]]
+        entry = next((one for one in entries if one is not None), None)
+        if name in ("_softmax", "_safe_softmax"):
+            return self._softmax(args, out, entry)
+        if name in ("bmm", "mm", "baddbmm"):
+            self._product(name, args, kwargs, out, entries)
+        elif entry is None:
+            return None
+        elif func._schema.is_mutable:
+            self._changed_in_place(name, entry, scores)
+        elif name in _LAYOUT:
+            node = replace(entry.node) if name in _COPIES else entry.node
+            if name in ("clone", "contiguous", "_to_copy", "detach", "alias"):
+                self._keep(out, node, entry.shape, entry.layout)
+            else:
+                self._keep(out, node, entry.shape, (*entry.layout, (func, args[1:], kwargs)))
+        elif isinstance(entry.node, _Scores) and scores is not None and out.shape == entry.tensor.shape:
+            self._keep(out, scores, entry.shape, entry.layout)
+        elif isinstance(entry.node, _Weights) and entry.node.call.v is None:
+            entry.node.call.next_name = name
+        if isinstance(out, tuple | list) and name not in _ENTERED:
+            return None
+        for one in entries:
+            if one is not None and isinstance(one.node, _Values) and name not in _LAYOUT:
+                self._entered(name, one)
+
+    def _scores_of(self, name: str, args: tuple) -> _Scores | None:
+        """Return the scores after an elementwise operation; None if they are not followed through it."""
+        entry = next((found for one in args[:3] if (found := self._entry(one)) is not None), None)
+        if entry is None or not isinstance(entry.node, _Scores):
+            return None
+        node = entry.node
+        if name in ("mul", "div") and len(args) > 1:
+            other = args[1] if self._entry(args[0]) is entry or args[0] is entry.tensor else args[0]
+            if isinstance(other, Tensor) and other.numel() == 1:
+                other = other.item()
+            if isinstance(other, int | float):
+                return replace(node, scale=node.scale * other if name == "mul" else node.scale / other)
+            return replace(node, added=True)
+        return replace(node, added=True) if name in _ADDED else None
+
+    def _changed_in_place(self, name: str, entry: _Entry, scores: _Scores | None) -> None:
+        """Follow an operation in place through every view of the storage, or forget the storage."""
+        storage = entry.tensor.untyped_storage().data_ptr()
+        for key, one in list(self._entries.items()):
+            if one.tensor.untyped_storage().data_ptr() != storage:
+                continue
+            if scores is not None and isinstance(one.node, _Scores):
+                whole = one.tensor.numel() == entry.tensor.numel()
+                one.node = scores if whole else replace(one.node, added=True)
+            else:
+                if isinstance(one.node, _Values | _Weights) and not one.node.call.next_name:
+                    one.node.call.next_name = name
+                del self._entries[key]
+
+    def _fused(self, func, args: tuple, kwargs: dict, out: Any) -> None:
+        names = [one.name for one in func._schema.arguments]
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        query, key, value = (given[one] for one in ("query", "key", "value"))
+        seen = self.layers[self.layer]
+        if given.get("is_causal") or query.ndim != 4 or key.shape[:2] != query.shape[:2] or len(query) != 1:
+            if len(query) != 1:
+                seen.lost.append(f"{len(query)} groups attend apart, as windows do")
+            else:
+                seen.lost.append("its attention is causal or shares keys between heads")
+            return
+        mask = given.get("attn_mask", given.get("attn_bias"))
+        if mask is not None:
+            mask = mask[(None,) * (4 - mask.ndim)][0]
+            if mask.dtype == torch.bool:
+                mask = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, float("-inf"))
+            mask = mask.expand(query.shape[1], query.shape[2], key.shape[2])
+        scale = given.get("scale")
+        call = FollowedCall(
+            query[0], key[0], query.shape[-1] ** -0.5 if scale is None else float(scale), mask, value[0]
+        )
+        weighted = out[0] if isinstance(out, tuple | list) else out
+        self._weighted(call, weighted, _indices(weighted.shape, weighted.device))
+
+    def _weighted(self, call: FollowedCall, out: Tensor, indices: Tensor) -> None:
+        call.shape, call.next_name = (*call.q.shape[:2], call.v.shape[-1]), ""
+        self.layers[self.layer].calls.append(call)
+        self._keep(out, _Values(call, indices), tuple(out.shape))
+
+    def _softmax(self, args: tuple, out: Tensor, entry: _Entry | None) -> None:
+        scores, seen = args[0], self.layers[self.layer]
+        if scores.ndim < 2 or args[1] not in (-1, scores.ndim - 1):
+            return
+        if entry is None or not isinstance(entry.node, _Scores):
+            if scores.shape[-1] == scores.shape[-2]:
+                seen.lost.append("the input of a softmax could not be followed from a product of q and k")
+            return
+        call = _call_of(scores, entry)
+        if call is None:
+            seen.lost.append("a softmax mixes heads or queries (talking heads)")
+            return
+        self._keep(out, _Weights(call), tuple(call.q.shape[:2]) + (call.k.shape[1],))
+        found = self._entries[_key(out)]
+        if out.shape != found.shape:  # indices begin as (head, query, key)
+            view = torch.ops.aten.view.default
+            found.layout = ((view, (tuple(out.shape),), {}),)
+
+    def _product(self, name: str, args: tuple, kwargs: dict, out: Tensor, entries: list) -> None:
+        left, right = args[1:3] if name == "baddbmm" else args[:2]
+        pair = entries[1:3] if name == "baddbmm" else entries[:2]
+        for side, entry in enumerate(pair):
+            if entry is not None and isinstance(entry.node, _Weights) and entry.node.call.v is None:
+                return self._times_v(entry, right if side == 0 else left, out, swapped=side == 1)
+        scale, added = float(kwargs.get("alpha", 1.0)), name == "baddbmm" and kwargs.get("beta", 1) != 0
+        left, right = (one if one.ndim == 3 else one[None] for one in (left, right))
+        self._keep(out, _Scores(left, right, scale, added), tuple(out.shape))
+        return None
+
+    def _times_v(self, entry: _Entry, other: Tensor, out: Tensor, swapped: bool) -> None:
+        """Follow the product of weights and v, or vᵀ and weightsᵀ."""
+        call, seen = entry.node.call, self.layers[self.layer]
+        heads, queries, keys = entry.shape
+        places = entry.arranged(_indices(entry.shape, other.device).reshape(entry.shape))
+        places, other, result = (one if one.ndim == 3 else one[None] for one in (places, other, out))
+        if swapped:
+            places, other, result = places.mT, other.mT, result.mT
+        whole = places.shape == (heads, queries, keys) and other.shape[1] == keys
+        order = places[:, 0, 0] // (queries * keys)
+        if not whole or not places.equal(_indices(entry.shape, other.device).reshape(entry.shape)[order]):
+            return seen.lost.append(
+                "the weights of several heads are mixed after the softmax (talking heads)"
+            )
+        call.v = other[order.argsort()]
+        dims = (heads, queries, other.shape[-1])
+        indices = _indices(dims, other.device).reshape(dims)[order]
+        indices = (indices.mT if swapped else indices).reshape(out.shape)
+        return self._weighted(call, out, indices)
+
+    def _entered(self, name: str, entry: _Entry) -> None:
+        call = entry.node.call
+        if call.entered is not None or call.next_name:
+            return
+        call.next_name = name
+        if name in _ENTERED:
+            indices = entry.arranged(entry.node.indices).reshape(-1)
+            found = torch.zeros(call.shape, device=entry.tensor.device).reshape(-1)
+            found[indices] = entry.tensor.detach().reshape(-1).float()
+            call.entered = found.reshape(call.shape)
+
+    def _keep(self, tensor: Tensor, node: Any, shape: tuple[int, ...], layout: tuple = ()) -> None:
+        self._entries[_key(tensor)] = _Entry(tensor, node, shape, layout)
+
+    def _entry(self, tensor: Any) -> _Entry | None:
+        return self._entries.get(_key(tensor)) if isinstance(tensor, Tensor) and self._entries else None
+
+
+class PlainCalls(TorchFunctionMode):
+    """Make `nn.MultiheadAttention` of this thread compute in the open: its fast path checks for a mode."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def _call_of(scores: Tensor, entry: _Entry) -> FollowedCall | None:
+    """Return the call whose softmax is taken; None if rows are not queries and columns not keys."""
+    node, base = entry.node, entry.shape
+    groups, rows, cols = (1, *base) if len(base) == 2 else base
+    numbers = {"dtype": torch.int32, "device": scores.device}
+    row = torch.arange(groups * rows, **numbers).view(groups, rows, 1).expand(groups, rows, cols)
+    col = torch.arange(groups * cols, **numbers).view(groups, 1, cols).expand(groups, rows, cols)
+    row, col = (entry.arranged(one.reshape(base)).reshape(-1, *scores.shape[-2:]) for one in (row, col))
+    left, right = node.left.reshape(groups * rows, -1), node.right.mT.reshape(groups * cols, -1)
+    if not (row == row[:, :, :1]).all():
+        row, col, left, right = col, row, right, left
+    if not ((row == row[:, :, :1]).all() and (col == col[:, :1]).all()):
+        return None
+    q, k = left[row[:, :, 0].long()], right[col[:, 0].long()]
+    bias = None
+    if node.added:
+        bias = scores.reshape(-1, *scores.shape[-2:]).float() - (q.float() * node.scale) @ k.float().mT
+    return FollowedCall(q, k, node.scale, bias)
+
+
+def _indices(shape: tuple[int, ...], device: torch.device) -> Tensor:
+    count = torch.Size(shape).numel()
+    return torch.arange(count, device=device).reshape(shape)
+
+
+def _key(tensor: Tensor) -> tuple:
+    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+
+
+def _name(function: Any) -> str:
+    return function._schema.name.rpartition("::")[2]

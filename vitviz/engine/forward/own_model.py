@@ -1,0 +1,114 @@
+"""A user's module that has no verified timm twin, as the engine sees it.
+
+`OwnModel` gives the module's parts the names that the engine reads: blocks, grid, width. The readout is not
+known; whatever needs it calls `require_known` first.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from torch import Tensor, nn
+
+from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.traces.grid import Grid
+from vitviz.traces.localized_text import not_applicable
+
+UNKNOWN = "only the attention and the tokens of this module are known, and not {part}"
+
+
+class OwnModel(nn.Module):
+    """A user's module with what was found in it.
+
+    `in_place` is True for a module that cannot be copied: it then stays where it is, in its own precision.
+    """
+
+    def __init__(self, module: nn.Module, blocks: Sequence[nn.Module], output: str | int | None, own: bool):
+        super().__init__()
+        self.module, self.blocks, self.output, self.in_place = module, nn.ModuleList(blocks), output, own
+        self.order: Tensor | None = None  # the sequence's tokens in the grid's order; None: as they are
+        self.embedding: nn.Module | None = None
+        self.own_grid: Grid | None = None
+        self.embed_dim = self.num_classes = 0
+        self.findings: dict[str, str] = {}
+        self.name = type(module).__name__
+
+    @property
+    def patch_embed(self) -> SimpleNamespace:
+        grid = self.own_grid
+        return SimpleNamespace(
+            grid_size=(grid.rows, grid.cols), patch_size=grid.patch, img_size=grid.pixels,
+            proj=self.embedding, backbone=None,
+        )  # fmt: skip
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return the output for one batch, as `answer_of` picks it from what the module returns."""
+        return answer_of(self.module(pixels), self.output, type(self.module).__name__)
+
+    def _apply(self, fn, recurse=True):
+        return self if self.in_place else super()._apply(fn, recurse)
+
+    def train(self, mode: bool = True) -> OwnModel:
+        return self if self.in_place else super().train(mode)
+
+    def __deepcopy__(self, memo):
+        if self.in_place:
+            raise UnsupportedModel(
+                f"{type(self.module).__name__} cannot be copied, so it is shown on its own device alone."
+            )
+        twin = self.__class__.__new__(self.__class__)
+        memo[id(self)] = twin
+        twin.__dict__.update({name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
+        return twin
+
+
+def require_known(model: nn.Module, part: str) -> None:
+    """Raise UnsupportedModel, "not applicable, because ...", for a module of which `part` is not known."""
+    if isinstance(model, OwnModel):
+        raise UnsupportedModel(not_applicable(model.name, UNKNOWN.format(part=part)))
+
+
+def answer_of(returned: Any, output: str | int | None, kind: str) -> Tensor | None:
+    """Return the tensor of class scores in what a module returns; None for a module without any.
+
+    `output` is a key of a dict, an attribute or the place in a tuple. Raises VitvizError if it does not
+    exist, or if several tensors could be meant.
+    """
+    if output is not None:
+        try:
+            found = returned[output] if hasattr(returned, "__getitem__") else getattr(returned, output)
+        except (KeyError, IndexError, TypeError, AttributeError):
+            found = getattr(returned, str(output), None)
+        if not isinstance(found, Tensor):
+            raise VitvizError(f"{kind} returns no output={output!r}; it returns {_described(returned)}.")
+        return found
+    if isinstance(returned, Tensor):
+        return returned if returned.ndim == 2 else None
+    if isinstance(getattr(returned, "logits", None), Tensor):
+        return returned.logits
+    named = returned if isinstance(returned, Mapping) else dict(enumerate(_sequence(returned)))
+    if isinstance(named.get("logits"), Tensor):
+        return named["logits"]
+    if hasattr(returned, "last_hidden_state"):  # features of transformers' models
+        return None
+    tensors = [key for key, one in named.items() if isinstance(one, Tensor) and one.ndim == 2]
+    if len(tensors) > 1:
+        raise VitvizError(
+            f"{kind} returns several outputs ({_described(returned)}), and any of them may be the scores of"
+            f" classes. Say which: output={tensors[0]!r}."
+        )
+    return named[tensors[0]] if tensors else None
+
+
+def _sequence(returned: Any) -> Sequence:
+    return returned if isinstance(returned, tuple | list) else ()
+
+
+def _described(returned: Any) -> str:
+    if isinstance(returned, Tensor):
+        return f"a tensor of shape {tuple(returned.shape)}"
+    named = returned if isinstance(returned, Mapping) else dict(enumerate(_sequence(returned)))
+    return ", ".join(map(str, named)) or f"a {type(returned).__name__}"

@@ -1,0 +1,288 @@
+"""The recorded pass of a user's module: the attention that `dispatch` captures, and the tokens at its blocks.
+
+One pass runs at a time, because hooks and training flags belong to the module. Hooks, modes, training flags
+and random state are restored on every exit.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, NoReturn
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+
+from vitviz.engine.device import plainly
+from vitviz.engine.forks import lock_of
+from vitviz.engine.forward.dispatch import DispatchCapture, FollowedCall, LayerCalls, PlainCalls
+from vitviz.engine.forward.own_model import OwnModel, answer_of
+from vitviz.engine.forward.recording import AttentionInput, Call, Recording, sampled_queries
+from vitviz.errors import UnsupportedModel, VitvizError, first_line
+from vitviz.traces import cancellation, progress
+from vitviz.traces.grid import Grid
+
+_lock = lock_of(sys.modules[__name__])
+_CONTAINERS = (nn.ModuleList, nn.ModuleDict)  # are not called; their children are
+
+
+class _Enough(BaseException):
+    """Ends a pass whose first tokens are enough; no `except Exception` of the module's code stops it."""
+
+
+class _OwnPass:
+    """Events of one pass: which block runs, and the tokens at its borders."""
+
+    def __init__(self, model: OwnModel, capture: DispatchCapture, changes: Mapping, first_only: bool):
+        self.model, self.capture, self.changes, self.first_only = model, capture, changes, first_only
+        self.kind = type(model.module).__name__
+        self.tokens: list[Tensor] = []
+        self.embedded: Tensor | None = None
+        self._thread, self._layer = threading.get_ident(), -1
+        self._branch: tuple[Tensor, bool] | None = (
+            None  # output of a container's child, and if it is the last
+        )
+        self._sum: Tensor | None = None
+        capture.on_sum = self._add
+
+    def hooks(self) -> Iterator[Any]:
+        """Register the hooks of this pass; yield their handles."""
+        for layer, block in enumerate(self.model.blocks):
+            inside = list(block.children()) if isinstance(block, _CONTAINERS) else [block]
+            for number, module in enumerate(inside):
+                last = None if inside[0] is block else number == len(inside) - 1
+                yield module.register_forward_pre_hook(self._entering(layer), with_kwargs=True)
+                yield module.register_forward_hook(self._leaving(layer, last))
+            for moment in ("attn", "mlp"):
+                if isinstance(part := getattr(block, moment, None), nn.Module):
+                    yield part.register_forward_hook(self._part(moment, layer))
+        if self.model.embedding is not None:
+            yield self.model.embedding.register_forward_hook(self._embed)
+
+    def _entering(self, layer: int):
+        def enter(module, args, named):
+            if threading.get_ident() != self._thread or layer == self._layer:
+                return None
+            cancellation.check()
+            given = args[0] if args else next((one for one in named.values() if torch.is_tensor(one)), None)
+            if layer != self._layer + 1 or not isinstance(given, Tensor):
+                raise UnsupportedModel(
+                    f"{self.kind} does not call its blocks one after another with tokens: block {layer + 1}"
+                    f" runs after block {self._layer + 1}. Name the blocks by blocks='…'."
+                )
+            if layer and self._sum is not None:
+                self.tokens.append(self._sum)
+            changed = self._changed("input", layer, given)
+            if layer == 0:
+                self.tokens.append(self._rows(changed))
+                if self.first_only:
+                    raise _Enough
+            self._layer, self._sum = layer, None
+            self.capture.begin(layer)
+            if changed is given:
+                return None
+            if args:
+                return (changed, *args[1:]), named
+            return args, {key: changed if one is given else one for key, one in named.items()}
+
+        return enter
+
+    def _leaving(self, layer: int, last: bool | None):
+        def leave(module, args, output):
+            if threading.get_ident() != self._thread or layer != self._layer:
+                return None
+            first = output[0] if isinstance(output, tuple | list) else output
+            if last is not None:
+                self._branch = first, last
+                return None
+            self.capture.begin(None)
+            changed = self._changed("output", layer, first)
+            self.tokens.append(self._rows(changed))
+            progress.tell(layer + 1, len(self.model.blocks))
+            if changed is first:
+                return None
+            return type(output)((changed, *output[1:])) if isinstance(output, tuple | list) else changed
+
+        return leave
+
+    def _part(self, moment: str, layer: int):
+        def change(module, args, output):
+            if threading.get_ident() != self._thread or (moment, layer) not in self.changes:
+                return None
+            return self._changed(moment, layer, output)
+
+        return change
+
+    def _embed(self, module, args, output) -> None:
+        if threading.get_ident() == self._thread and self.embedded is None and isinstance(output, Tensor):
+            self.embedded = output.detach().clone()
+
+    def _add(self, args: tuple, out: Tensor) -> None:
+        """Take the sum of a container's branch and its input as the block's output."""
+        if self._branch is None:
+            return
+        branch, last = self._branch
+        if any(isinstance(one, Tensor) and one.data_ptr() == branch.data_ptr() for one in args[:2]):
+            self._sum, self._branch = self._rows(out), None
+            if last:
+                self.capture.begin(None)
+
+    def finish(self) -> None:
+        if self._sum is not None:
+            self.tokens.append(self._sum)
+            self._sum = None
+        self.capture.begin(None)
+
+    def _changed(self, moment: str, layer: int, tensor: Tensor) -> Tensor:
+        for change in self.changes.get((moment, layer), ()):
+            given = change(tensor)
+            tensor = tensor if given is None else given
+        return tensor
+
+    def _rows(self, tensor: Tensor) -> Tensor:
+        """Return the tokens of one image as (token, width), copied: blocks may add in place."""
+        if tensor.ndim == 3 and tensor.shape[1] == 1:
+            tensor = tensor[:, 0]
+        elif tensor.ndim in (3, 4) and len(tensor) == 1:
+            tensor = tensor[0].flatten(0, -2)
+        if tensor.ndim != 2:
+            raise UnsupportedModel(
+                f"The blocks of {self.kind} exchange a tensor of shape {tuple(tensor.shape)} for one image,"
+                " where tokens by width were expected. Name other blocks by blocks='…'."
+            )
+        return tensor.detach().float().clone()
+
+
+@contextmanager
+def _restored(module: nn.Module) -> Iterator[None]:
+    """Evaluate without dropout; restore the training flag of every part."""
+    flags = [(part, part.training) for part in module.modules() if part.training]
+    try:
+        if flags:
+            module.eval()
+        yield
+    finally:
+        for part, training in flags:
+            part.training = training
+
+
+def run(model: OwnModel, pixels: Tensor, changes: Mapping, first_only: bool = False) -> tuple:
+    """Run one image, a batch of one; return the events, what was captured, and the output.
+
+    Raises UnsupportedModel if the module's own code fails.
+    """
+    capture = DispatchCapture()
+    events = _OwnPass(model, capture, changes, first_only)
+    first = next((one for one in model.module.parameters() if one.is_floating_point()), pixels)
+    place, dtype = (pixels.device, pixels.dtype) if first.is_meta else (first.device, first.dtype)
+    returned, cuda = None, [place] if place.type == "cuda" else []
+    with _lock, ExitStack() as stack:
+        stack.enter_context(_restored(model.module))
+        for handle in events.hooks():
+            stack.callback(handle.remove)
+        stack.enter_context(torch.random.fork_rng(cuda))
+        torch.manual_seed(0)
+        for mode in (plainly(place), PlainCalls(), capture):
+            stack.enter_context(mode)
+        try:
+            returned = model.module(pixels.to(place, dtype))
+        except _Enough:
+            pass
+        except VitvizError:
+            raise
+        except Exception as error:  # the module's code may raise anything
+            raise UnsupportedModel(
+                f"{events.kind} cannot be run on one image of {pixels.shape[-2]} x {pixels.shape[-1]} pixels:"
+                f" {type(error).__name__}: {first_line(error)}. Say its input's size=…, or give vitviz the"
+                " part that reads images."
+            ) from error
+    events.finish()
+    return events, capture, returned
+
+
+def recorded(model: OwnModel, pixels: Tensor, changes: Mapping | None = None) -> tuple[Recording, Any]:
+    """Return the recording and the outputs of a batch, run image by image."""
+    images, answers, kind = [], [], type(model.module).__name__
+    for image in range(len(pixels)):
+        events, capture, returned = run(model, pixels[image : image + 1], changes or {})
+        images.append((events, _calls(model, capture, len(events.tokens[0]))))
+        answers.append(answer_of(returned, model.output, kind))
+    layers, order = range(len(model.blocks)), model.order
+    if len(images[0][0].tokens) != len(layers) + 1:
+        raise UnsupportedModel(
+            f"The tokens of {kind} were seen at {len(images[0][0].tokens)} places, where {len(layers) + 1}"
+            f" were expected for {len(layers)} blocks. Name the blocks by blocks='…'."
+        )
+    calls, entered = [], []
+    for layer in layers:
+        by_image = [_ordered(found[layer], order) for _, found in images]
+        one = by_image[0]
+        bias = None if one.bias is None else torch.stack([each.bias for each in by_image])
+        q, k, v = (torch.stack([getattr(each, name) for each in by_image]) for name in "qkv")
+        calls.append([Call(q, k, v, bias, one.scale)])
+        entered.append(_entered(one, layer))
+    tokens = [torch.stack([events.tokens[place] for events, _ in images]) for place in range(len(layers) + 1)]
+    tokens = tokens if order is None else [one[:, order.to(one.device)] for one in tokens]
+    recording = Recording(calls=calls, tokens=tokens, entered=entered)
+    grid = model.own_grid
+    if grid is not None:
+        recording.patch_embedding = torch.stack([_embedded(events, grid) for events, _ in images])
+    logits = None if any(one is None for one in answers) else torch.cat([one.float() for one in answers])
+    return recording, logits
+
+
+def _calls(model: OwnModel, capture: DispatchCapture, tokens: int) -> list[FollowedCall]:
+    """Return the one attention call of each block. Raises UnsupportedModel with what was found instead."""
+    found, kind = [], type(model.module).__name__
+    for layer in range(len(model.blocks)):
+        seen = capture.layers.get(layer, LayerCalls())
+        if len(seen.calls) != 1 or seen.lost:
+            why = (*seen.lost, "exactly one softmax of a product of q and k, multiplied by v, was expected")[
+                0
+            ]
+            _refuse(kind, layer, f"{len(seen.calls)} attention calls: {why}")
+        (call,) = seen.calls
+        if call.entered is None:
+            _refuse(
+                kind, layer, f"weighted values that enter {call.next_name or 'nothing'} before a projection"
+            )
+        if (call.q.shape[1], call.k.shape[1]) != (tokens, tokens):
+            among = f"{call.q.shape[1]} queries and {call.k.shape[1]} keys, not all {tokens} tokens (windows)"
+            _refuse(kind, layer, among)
+        found.append(call)
+    return found
+
+
+def _refuse(kind: str, layer: int, found: str) -> NoReturn:
+    raise UnsupportedModel(
+        f"The attention of {kind} cannot be read truthfully: block {layer + 1} has {found}. vitviz shows no"
+        " map rather than a wrong one."
+    )
+
+
+def _ordered(call: FollowedCall, order: Tensor | None) -> FollowedCall:
+    if order is None:
+        return call
+    there = order.to(call.q.device)
+    bias = None if call.bias is None else call.bias[:, there][:, :, there]
+    given = {name: getattr(call, name)[:, there] for name in ("q", "k", "v", "entered")}
+    return FollowedCall(**given, scale=call.scale, bias=bias, shape=call.shape)
+
+
+def _entered(call: FollowedCall, layer: int) -> AttentionInput:
+    queries = sampled_queries(call.shape[1], layer)
+    values = rearrange(call.entered, "head query dim -> query (head dim)")
+    return AttentionInput(tuple(values.shape), queries, values[queries.to(values.device)])
+
+
+def _embedded(events: _OwnPass, grid: Grid) -> Tensor:
+    """Return the patch embedding (patch, width); NaN if no single layer makes it."""
+    found, width = events.embedded, events.tokens[0].shape[-1]
+    if found is not None:
+        rows = found[0].flatten(1).mT if found.ndim == 4 else found.flatten(0, -2)
+        if rows.shape == (grid.patches, width):
+            return rows.float()
+    return torch.full((grid.patches, width), float("nan"), device=events.tokens[0].device)
