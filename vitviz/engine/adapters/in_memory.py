@@ -71,7 +71,14 @@ def loaded_of(
         raise refused
     inner = _unwrapped(model)
     _require_weights(inner, type(inner).__name__)
-    return loaded_own(inner, given, size, name, **found)
+    try:
+        loaded = loaded_own(inner, given, size, name, **found)
+        loaded.model.findings |= {} if refused is None else {"no timm twin": str(refused)}
+        return loaded
+    except UnsupportedModel:
+        if isinstance(refused, VitvizError) and (_is_of("timm.", inner) or _is_of("transformers.", inner)):
+            raise refused from None  # a library's model: the reason is known by its name
+        raise
 
 
 @in_float32()

@@ -65,7 +65,7 @@ def loaded_own(
     _prove(own, noise, kind)
     call = recording.calls[0][0]
     own.findings = {
-        "module": f"{kind}, {'as it stands, in place' if in_place else 'a float32 copy'}; no timm twin",
+        "module": f"{kind}, {'as it stands, in place' if in_place else 'a float32 copy'}",
         "blocks": f"{path}: {len(found)} x {type(found[0]).__name__}",
         "attention": f"{call.q.shape[1]} heads of {call.q.shape[-1]}"
         f"{'' if call.mask is None else ', with a bias'}, proven in every block",
@@ -96,7 +96,8 @@ def loaded_own(
 
 def _placed(model: nn.Module) -> tuple[nn.Module, bool]:
     """Return a float32 copy in evaluation mode, or the module itself where it cannot be copied."""
-    if any(hasattr(part, "_hf_hook") or one.is_meta for part in model.modules() for one in part.parameters()):
+    # a forward set on a module belongs to that module, also in a copy
+    if any(hasattr(part, "_hf_hook") or "forward" in vars(part) for part in model.modules()):
         return model, True
     try:
         twin = hooks.copied(copies.with_permanent_weights(model), {}).float().eval()
