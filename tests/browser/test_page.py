@@ -22,7 +22,7 @@ def painted(page, panel: str) -> bool:
         const all = [...document.querySelectorAll(`#vitviz-${id} canvas`)]
           .filter((one) => one.getClientRects().length).sort((a, b) => area(b) - area(a));
         const drawn = (what) => document.querySelectorAll(`#vitviz-${id} svg ${what}`).length;
-        if (!all.length) return drawn('circle') >= 9 || drawn('polyline') >= 2;
+        if (!all.length) return drawn(':is(circle, .point)') >= 9 || drawn(':is(polyline, .js-line)') >= 2;
         const { data } = all[0].getContext('2d').getImageData(0, 0, all[0].width, all[0].height);
         const colours = new Set();
         const step = 4 * Math.min(97, Math.ceil(data.length / 4 / 99));  // a map of 14 × 14 too

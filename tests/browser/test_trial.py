@@ -13,6 +13,12 @@ from tests.browser.conftest import give_a_set, open_tab, ready
 from tests.browser.held import Held
 
 MANY = 40  # pictures, of which a stop leaves some
+LINES = """(all) => all.map((one) => {
+  const rgb = (colour) => Object.assign(document.createElement('i').style, { color: colour }).color;
+  const style = getComputedStyle(one.querySelector('.js-line'));
+  const own = rgb(one.style.getPropertyValue('--vv-own'));
+  return [one.dataset.lit, own, style.strokeDasharray, style.stroke];
+})"""
 WHOLE = "#vitviz-trial [data-tried]:not([data-tried=''])"
 
 
@@ -43,10 +49,14 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     assert foot["y"] + foot["height"] <= below["y"] + below["height"], (
         "Random is in view, and the last of all"
     )
-    styles = view.locator(".vv-curves polyline[data-lit]").evaluate_all(
-        "(all) => all.map((one) => [one.getAttribute('stroke'), one.getAttribute('stroke-dasharray')].join())"
+    lines = view.locator(".vv-curves .trace[data-lit]").evaluate_all(LINES)
+    styles = {(own, dash) for _, own, dash, _ in lines}
+    assert len(lines) == 30 and len(styles) == 15, "no two methods look alike when they are highlighted"
+    ranked = [rows.nth(place).get_attribute("data-lit") for place in range(15)]
+    drawn = {name for name, own, _, stroke in lines if own == stroke}
+    assert drawn == set(ranked[:3]) and len({stroke for _, _, _, stroke in lines}) == 4, (
+        "the best have colours"
     )
-    assert len(styles) == 30 and len(set(styles)) == 15, "no two methods look alike"
     named = view.locator(".vv-end")
     assert named.count() >= 26
     assert view.locator(".vv-curves").evaluate(
@@ -55,7 +65,10 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     ), "a name is cut"
     rows.nth(3).hover()
     other = rows.nth(3).get_attribute("data-lit")
-    expect(view.locator(f"polyline[data-lit={other}]").first).to_have_class(re.compile("vv-lit"))
+    line = view.locator(f".trace[data-lit={other}]").first
+    expect(line).to_have_class(re.compile("vv-lit"))
+    ((_, own, _, stroke),) = line.evaluate_all(LINES)
+    assert own == stroke, "a highlighted line has its own colour"
     expect(view.locator(".vv-tried-map")).to_contain_text(rows.nth(3).locator("button").inner_text())
     named.first.hover()
     expect(view.locator("tr.vv-lit")).to_have_attribute("data-lit", named.first.get_attribute("data-lit"))
@@ -65,8 +78,8 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     assert view.locator(".vv-curves").bounding_box()["height"] >= 220
     fold.click()
     rows.first.locator("button").click()
-    expect(page.locator(f"#vitviz-trial polyline[data-lit={best}]").first).to_have_attribute(
-        "stroke-width", re.compile(r"^3\.2")
+    expect(page.locator(f"#vitviz-trial .trace[data-lit={best}] .js-line").first).to_have_attribute(
+        "style", re.compile(r"stroke-width: 3\.2")
     )
     plot = page.locator("#vitviz-trial .vv-curves .vv-chart").first
     plot.focus()
@@ -119,7 +132,7 @@ def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
     ready(page, "trial")
     go = page.locator("#vitviz-trial .vv-go")
     expect(go).to_have_text("멈추기")
-    page.locator("#vitviz-trial polyline[data-lit=centre]").first.wait_for(state="attached", timeout=60_000)
+    page.locator("#vitviz-trial .trace[data-lit=centre]").first.wait_for(state="attached", timeout=60_000)
     go.click()
     expect(go).to_have_text("계속")
     held.let_go()
@@ -149,7 +162,7 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     expect(rows).to_have_count(13)
     assert rows.first.locator("td").first.inner_text() == "1"
     assert re.search(r"\d ± \d", rows.first.inner_text())
-    expect(view.locator(".vv-standing circle.vv-dotted")).to_have_count(13)
+    expect(view.locator(".vv-standing .point")).to_have_count(13)
     assert cut(view) <= 0, "every column of the table is in view"
     expect(view.locator("[data-name=patches_as] input[value=black]")).to_be_checked()
     expect(view.locator(".vv-curves")).to_be_hidden()

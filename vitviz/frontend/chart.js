@@ -37,17 +37,17 @@ export function told(chart, one, i) {
   return [head, name, ...lines].filter(Boolean);
 }
 
-const nth = (of, i) => Object.fromEntries(Object.entries(of).map(([name, all]) => [name, all[i]]));
+export const nth = (of, i) => Object.fromEntries(Object.entries(of).map(([name, all]) => [name, all[i]]));
 
 /** Selects what a point belongs to: with the settings of this view, else by opening the point's head. */
-function picking(self, values) {
+export function picking(self, values) {
   const own = Object.keys(values).filter((name) => self.control(name));
   if (own.length) return () => own.forEach((name) => self.set(name, values[name]));
   return values.head ? () => self.open?.('explorer', { ...values, show: 'head' }) : undefined;
 }
 
 /** An entry of the legend: a line, a dot or a square, and a name. */
-function entry({ name, colour, line, dots, square, dash }) {
+export function entry({ name, colour, line, dots, square, dash }) {
   const mark = svg('svg', { width: 22, height: 12, 'aria-hidden': 'true' });
   const across = { x1: 1, x2: 21, y1: 6, y2: 6, 'stroke-width': 2 };
   if (line) mark.append(svg('line', { ...across, ...stroked({ colour, dash }) }));
@@ -56,8 +56,8 @@ function entry({ name, colour, line, dots, square, dash }) {
   return el('span', { class: 'vv-legend' }, mark, span(t(name)));
 }
 
-/** Legend entries; of more than 12 series every fourth. */
-function entries({ series, named, levels, keyed, x, y }) {
+/** What the legend names; of more than 12 series every fourth. */
+export function legendOf({ series, named, levels, keyed, x, y }) {
   const found = keyed ? [] : series.filter((one) => one.name);
   const shown = found.filter(
     (_, i) => found.length <= 12 || i === 0 || i === found.length - 1 || (i + 1) % 4 === 0,
@@ -72,11 +72,11 @@ function entries({ series, named, levels, keyed, x, y }) {
     ...levels
       .map((one) => ({ ...one, name: within(one) ? one.name : one.beyond, line: true, dash: 'dashed' }))
       .filter(({ name }) => name),
-  ].map(entry);
+  ];
 }
 
 /** Axis ticks: [position, label] with names, integers or round numbers. */
-function places(names, range, { whole = false, percent = false, count }) {
+export function places(names, range, { whole = false, percent = false, count }) {
   if (names.length) return names.map(([at, name]) => [at, t(name)]);
   const [low, high] = range;
   const first = Math.ceil(low);
@@ -84,6 +84,17 @@ function places(names, range, { whole = false, percent = false, count }) {
     ? Array.from({ length: Math.floor(high) - first + 1 }, (_, i) => first + i)
     : ticks(low, high, count);
   return numbers.map((at) => [at, whole ? String(at) : said(at, percent)]);
+}
+
+/** The y range, extended by everything drawn before and by the neighbouring figures. */
+export function ranged(self, { x_label, y_label, y, question }) {
+  self.reach = still(self, [question, t(x_label), t(y_label)].join(), y[0], y[1]);
+  const all = [self, ...self.beside()].map((one) => one.reach).filter(Boolean);
+  const range = [Math.min(...all.map(([low]) => low)), Math.max(...all.map(([, high]) => high))];
+  for (const other of self.beside())
+    if (other.scale && String(other.scale) !== String(range)) requestAnimationFrame(() => other.draw());
+  self.scale = range;
+  return range;
 }
 
 /**
@@ -112,19 +123,8 @@ export function chart(self, { pick = null } = {}) {
     rows: () => ({ ArrowUp: jump > 1 ? -jump : 1, ArrowDown: jump > 1 ? jump : -1 }),
   });
 
-  /** The y range, extended by everything drawn before and by the neighbouring figures. */
-  function ranged({ along, up, y, question }) {
-    self.reach = still(self, [question, ...[along, up].map((one) => t(one))].join(), y[0], y[1]);
-    const all = [self, ...self.beside()].map((one) => one.reach).filter(Boolean);
-    const range = [Math.min(...all.map(([low]) => low)), Math.max(...all.map(([, high]) => high))];
-    for (const other of self.beside())
-      if (other.scale && String(other.scale) !== String(range)) requestAnimationFrame(() => other.draw());
-    self.scale = range;
-    return range;
-  }
-
   function draw(given) {
-    const range = ranged(given);
+    const range = ranged(self, given);
     const figure = given.square ? { ...given, x: range } : given;
     const size = self.zoom;
     const width = Math.max(150, self.width);
@@ -225,7 +225,7 @@ export function chart(self, { pick = null } = {}) {
     relit(plot);
     title.textContent = [t(figure.title), upright ? '' : t(figure.y_label)].filter(Boolean).join(' · ');
     plot.parentElement.hidden = title.hidden = !figure.series.length && !bars;
-    legend.replaceChildren(...entries({ ...figure, y: range }));
+    legend.replaceChildren(...legendOf({ ...figure, y: range }).map(entry));
     say(notes, figure.notes.map((one) => t(one)).join(' '));
     under.forget();
   }

@@ -31,7 +31,7 @@ function paintText(context, node, style, origin) {
   }
 }
 
-function paint(context, node, origin) {
+function paint(context, node, origin, charts) {
   if (node.nodeType === Node.TEXT_NODE) {
     if (node.data.trim()) paintText(context, node, getComputedStyle(node.parentElement), origin);
     return;
@@ -72,13 +72,14 @@ function paint(context, node, origin) {
     rounded(edge);
     context.stroke();
   }
-  if (node.tagName === 'CANVAS') {
+  if (charts.has(node)) context.drawImage(charts.get(node), x, y, box.width, box.height);
+  else if (node.tagName === 'CANVAS') {
     if (node.width && node.height && box.width) {
       context.imageSmoothingEnabled = style.imageRendering !== 'pixelated';
       context.drawImage(node, x, y, box.width, box.height);
     }
   } else {
-    for (const child of node.childNodes) paint(context, child, origin);
+    for (const child of node.childNodes) paint(context, child, origin, charts);
   }
   context.restore();
 }
@@ -91,6 +92,20 @@ function lines(context, text, width) {
     else out.push(word);
   }
   return out;
+}
+
+/** The images of all charts drawn by Plotly in these parts, by their elements. */
+async function drawings(parts) {
+  const found = new Map();
+  for (const graph of parts.flatMap((part) => [...part.querySelectorAll('.vv-graph')])) {
+    if (!graph.firstChild) continue;
+    const size = { width: graph.offsetWidth, height: graph.offsetHeight };
+    const image = new Image();
+    image.src = await window.Plotly.toImage(graph, { format: 'svg', ...size });
+    await image.decode();
+    found.set(graph, image);
+  }
+  return found;
 }
 
 /**
@@ -128,9 +143,10 @@ export async function portrait(self, title, said) {
   context.fillStyle = style.color;
   context.font = `600 18px ${font}`;
   context.fillText(title, pad, pad + 14, width);
+  const charts = await drawings(parts);
   let top = head;
   parts.forEach((part, i) => {
-    paint(context, part, { left: boxes[i].left - pad, top: boxes[i].top - top });
+    paint(context, part, { left: boxes[i].left - pad, top: boxes[i].top - top }, charts);
     top += boxes[i].height + gap;
   });
   self.ratio = 0;

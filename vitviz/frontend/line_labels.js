@@ -47,14 +47,15 @@ export function ends(series, { x, y, right, top, low, size, ink, pick }) {
   return shown.flatMap((one, i) => {
     const [edge, stroke] = [right + EDGE * size, ink(one.colour)];
     const points = `${x(one.x.at(last)).toFixed(1)},${wanted[i].toFixed(1)} ${edge},${found[i].toFixed(1)}`;
-    const place = { x: edge + 2, y: found[i] + 4 * size, style: `fill:${stroke}` };
-    const text = svg('text', { class: 'vv-end', ...place, 'data-lit': one.key }, t(one.name));
+    const place = { x: edge + 2, y: found[i] + 4 * size, style: `--vv-own:${stroke}`, 'data-lit': one.key };
+    const text = svg('text', { class: `vv-end${one.muted ? ' vv-muted' : ''}`, ...place }, t(one.name));
     const alone = (run) => (event) => {
       event.stopPropagation();
       run(one.key);
     };
     text.addEventListener('pointermove', alone(light));
     if (pick) text.addEventListener('click', alone(pick));
-    return [svg('polyline', { class: 'vv-leader', points, fill: 'none', stroke }), text];
+    const leader = { class: 'vv-leader', points, fill: 'none', stroke: one.muted ? 'currentColor' : stroke };
+    return [svg('polyline', leader), text];
   });
 }

@@ -1,12 +1,12 @@
 // The ranking: areas under both curves, the gap between them, SaCo, and the unexplained part of the logit.
 // For a set: each method's lead over random maps, with two standard errors.
 
-import { chartBeside } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, span, stack, svg } from '../../frontend/elements.js';
 import { lighting, lit, relit, whenLit } from '../../frontend/highlight.js';
 import { t } from '../../frontend/i18n.js';
 import { fixed } from '../../frontend/numbers.js';
+import { chartBeside } from '../../frontend/plotly_chart.js';
 import { drawMap, largest } from './maps.js';
 
 /** A table as wide as its contents: `fill(columns, rows)`. */

@@ -1,11 +1,12 @@
 // Faithfulness: methods are tested one after another, and results are drawn as they arrive; for an image set,
 // the ranking over the set.
 
-import { chartBeside, stroked } from '../../frontend/chart.js';
+import { stroked } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
 import { div, el, running, say, span, stack } from '../../frontend/elements.js';
 import { ofASet, t } from '../../frontend/i18n.js';
 import { matrix } from '../../frontend/matrix.js';
+import { chartBeside } from '../../frontend/plotly_chart.js';
 import { asText as query } from '../../frontend/view_state.js';
 import { maps } from './maps.js';
 import { ranking, standing } from './ranking.js';
@@ -28,6 +29,8 @@ function agreement(self) {
 
 /** Key of everything that the numbers depend on: another key starts another test. */
 const goalOf = ({ key, settings }) => `${key}/${settings.target}/${settings.patches_as}/${settings.steps}`;
+
+const BEST = 3; // methods whose curves have a colour; the others are grey until they are pointed at
 
 /** The tested methods: by rank once the ranking is known, before that in order of testing. */
 function known(self) {
@@ -176,17 +179,26 @@ const this_ = {
     self.draw();
   },
 
-  /** Draws both panels, side by side or stacked; shared labels appear once, the selected line is thick. */
+  /** Draws both panels, side by side or stacked; the best methods in colour, the selected one thick. */
   curves(self) {
     const { drawn, curves, run } = self.ui;
     const room = self.room || Infinity;
     const stacked = self.width < 520 ? room >= 340 * self.zoom : self.width < 900 && room >= 560;
     const tall = Math.min(self.tall, innerWidth < 768 ? 260 : 820); // a phone's page has two screens
     curves.classList.toggle('vv-stacked', stacked);
+    const best = run.verdict?.rows.slice(0, BEST).map(({ method }) => method) ?? [];
     run.panels?.forEach((panel, i) => {
-      for (const line of panel.series) line.thick = line.key === self.settings.method ? 0.7 : 0.35;
+      for (const line of panel.series) {
+        line.thick = line.key === self.settings.method ? 0.7 : 0.35;
+        line.muted = ![...best, self.settings.method].includes(line.key);
+      }
       const width = stacked ? self.width : (self.width - 12) / 2;
-      const named = { y_label: i ? '' : panel.y_label, x_label: stacked && !i ? '' : panel.x_label };
+      const question = t(panel.y_label); // a metric's own scale; a label may be left out
+      const named = {
+        question,
+        y_label: i ? '' : panel.y_label,
+        x_label: stacked && !i ? '' : panel.x_label,
+      };
       drawn[i].draw({ ...panel, ...named }, width, Math.max(stacked ? 130 : 200, stacked ? tall / 2 : tall));
     });
   },

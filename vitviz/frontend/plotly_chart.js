@@ -1,0 +1,360 @@
+// A chart as described by `vitviz/charts/chart.py`, drawn by Plotly: box zoom, reset by a double click, and a
+// legend that hides or isolates series. Tooltips, keys and linked highlighting are those of all figures.
+
+import { chart as drawnAsSvg, entry, INKS, legendOf, nth, picking, places, ranged, told } from './chart.js';
+import { button, div, el, say, stack, svg } from './elements.js';
+import { headKey, light, relit } from './highlight.js';
+import { t } from './i18n.js';
+import { besides, ends, letters } from './line_labels.js';
+import { available, plain, plotly } from './plotly.js';
+import { follow, ringed } from './pointer.js';
+
+const DASHES = { dashed: '6px,4px', dotted: '2px,3px', 'dash-dotted': '6px,3px,2px,3px' };
+const LETTER = 7; // px, average width of a letter
+const MUTED = '#8e949f'; // of lines that are neither highlighted nor among the best
+const GRID = 'rgba(128, 128, 128, 0.24)'; // on light and on dark
+const PAUSE = 300; // ms between two drawings while frames of a camera or video pass
+const TOUCHED = matchMedia('(pointer: coarse)').matches; // a drag scrolls the page
+
+/**
+ * Makes a chart; parameters and result are those of `chart` in `chart.js`. A series that is `muted` is grey
+ * until it is highlighted.
+ */
+export function chart(self, options = {}) {
+  return available ? drawnByPlotly(self, options) : drawnAsSvg(self, options);
+}
+
+function drawnByPlotly(self, { pick = null }) {
+  const title = el('p', { class: 'vv-h' });
+  const legend = el('p', { class: 'vv-legends' });
+  const notes = el('p', { class: 'vv-text', hidden: true });
+  const graph = div('vv-graph');
+  const over = svg('svg', { class: 'vv-over', 'aria-hidden': 'true' }); // names of lines, and the ring
+  const plot = el('div', { class: 'vv-chart', role: 'application', tabindex: 0 }, graph, over);
+  const node = stack(title, div('vv-plot', plot), legend, notes);
+  const { ring, mark } = ringed();
+  const hidden = new Set(); // names of series
+  let points = [];
+  let jump = 1; // marks per line
+  let now = null; // the chart and its size
+  let zoom = null; // ranges of x and y
+  let kept = ''; // axes that the zoom belongs to
+  let last = 0; // ms, time of the last drawing
+  let waiting = false;
+  const under = follow(self, plot, {
+    points: () => points,
+    mark(point) {
+      mark(point);
+      light(point?.key);
+    },
+    rows: () => ({ ArrowUp: jump > 1 ? -jump : 1, ArrowDown: jump > 1 ? jump : -1 }),
+  });
+  const axes = () => [graph._fullLayout?.xaxis, graph._fullLayout?.yaxis];
+  const ink = (colour) => {
+    const own = INKS[colour]?.replace(/^var\((.*)\)$/, '$1').replace('currentColor', 'color');
+    return own ? self.colour(own) : colour;
+  };
+
+  /** Sets sizes and texts at once, so that the view can be fitted, and draws after the last of such calls. */
+  function draw(given) {
+    const range = ranged(self, given);
+    const figure = given.square ? { ...given, x: range, y: range } : { ...given, y: range };
+    const width = Math.max(150, self.width);
+    const height = Math.max(120, Math.round(self.tall)); // the page may not be laid out yet
+    for (const part of [plot, graph]) part.style.cssText = `width:${width}px;height:${height}px`;
+    const least = height - (figure.x_label ? 60 : 40) * self.zoom;
+    const upright = (LETTER + 0.5) * self.zoom * t(figure.y_label).length < least; // else above the chart
+    const axes = JSON.stringify([figure.title, figure.x_label, figure.y_label, figure.question]);
+    if (axes !== kept) [kept, zoom] = [axes, null];
+    now = { figure, width, height, upright };
+    title.textContent = [t(figure.title), upright ? '' : t(figure.y_label)].filter(Boolean).join(' · ');
+    plot.parentElement.hidden = title.hidden = !figure.series.length && !figure.bars;
+    const label = `${t(figure.title)}. ${t(figure.y_label)}, ${t(figure.x_label)}.`;
+    plot.setAttribute('aria-label', `${label} ${t('Arrow keys move, Enter picks.')}`);
+    legend.replaceChildren(...legendOf(figure).map((one) => (one.x ? switched(one) : entry(one))));
+    say(notes, figure.notes.map((one) => t(one)).join(' '));
+    soon();
+  }
+
+  /** A legend entry: a click hides or shows its series, a double click shows it alone. */
+  function switched(one) {
+    const others = now.figure.series.map(({ name }) => t(name)).filter((name) => name !== t(one.name));
+    const toggle = () => (hidden.delete(t(one.name)) ? null : hidden.add(t(one.name)));
+    const change = (run) => () => {
+      run();
+      for (const node of legend.querySelectorAll('button'))
+        node.setAttribute('aria-pressed', String(!hidden.has(node.textContent)));
+      soon();
+    };
+    const alone = () => {
+      const all = others.every((name) => hidden.has(name));
+      hidden.clear();
+      if (!all) for (const name of others) hidden.add(name);
+    };
+    const pressed = { class: 'vv-legend', 'aria-pressed': String(!hidden.has(t(one.name))) };
+    return button('', change(toggle), { ...pressed, ondblclick: change(alone) }, ...entry(one).childNodes);
+  }
+
+  function soon() {
+    if (waiting) return;
+    waiting = true;
+    const rest = self.passes ? PAUSE - (performance.now() - last) : 0;
+    const run = () => render().catch(self.fail);
+    if (rest > 0) setTimeout(run, rest);
+    else queueMicrotask(run);
+  }
+
+  async function render() {
+    const library = await plotly();
+    waiting = false;
+    if (!plot.isConnected || plot.parentElement.hidden) return;
+    const first = !graph._fullLayout;
+    last = performance.now();
+    const { data, layout } = described();
+    await library.react(graph, data, layout, config(library));
+    if (first) {
+      graph.on('plotly_relayout', zoomed);
+      graph.on('plotly_doubleclick', reset);
+    }
+    placed(data);
+  }
+
+  const reset = () => {
+    zoom = null;
+    soon();
+  };
+
+  function zoomed(change) {
+    if (!Object.keys(change).some((name) => /^[xy]axis\.range/.test(name))) return;
+    zoom = { x: [...graph.layout.xaxis.range], y: [...graph.layout.yaxis.range] };
+    soon();
+  }
+
+  const config = (library) => {
+    const save = (format) => ({
+      name: format,
+      title: t('Save the chart ({format})', { format: format.toUpperCase() }),
+      icon: library.Icons[format === 'svg' ? 'disk' : 'camera'],
+      click: () =>
+        library.downloadImage(saved(), { format, ...saved().size, filename: `vitviz-${self.name}` }),
+    });
+    const back = { name: 'back', title: t('Reset the zoom'), icon: library.Icons.home, click: reset };
+    return {
+      displaylogo: false,
+      displayModeBar: TOUCHED ? false : 'hover',
+      doubleClick: false, // `reset` knows the whole range
+      modeBarButtons: [[save('svg'), save('png'), back]],
+      showAxisDragHandles: false,
+      showTips: false,
+    };
+  };
+
+  /** The figure as a file: on the page's background, in all colours, with a legend. */
+  function saved() {
+    const { data, layout } = described(true);
+    const { width, height } = now;
+    const size = { width: width + 200, height: height + 40 };
+    const top = { text: plain(t(now.figure.title)), font: { size: layout.font.size * 1.2 } };
+    const margin = { ...layout.margin, t: layout.margin.t + 40, r: undefined };
+    const paper = { paper_bgcolor: self.colour('--vv-paper'), showlegend: true, title: top };
+    return { data, layout: { ...layout, ...paper, ...size, margin }, size };
+  }
+
+  /** Data and layout for Plotly; `full` for a file. */
+  function described(full = false) {
+    const { figure, width, height, upright } = now;
+    const size = self.zoom;
+    const [x, y] = zoom ? [zoom.x, zoom.y] : [figure.x, figure.y];
+    const up = places(figure.y_ticks, y, { percent: figure.percent, count: 5 });
+    const longest = Math.max(...up.map(([, name]) => name.length));
+    const wide = Math.min((figure.y_label ? 36 : 20) + LETTER * longest, width * 0.45);
+    const left = Math.max(figure.y_label ? 58 : 46, wide) * size;
+    const lines = figure.series.filter(({ key }) => key);
+    const beside = figure.keyed && width >= 380 * size ? besides(lines) : 16;
+    const margin = {
+      l: left,
+      r: beside * size,
+      t: 14 * size,
+      b: (figure.x_label ? 46 : 26) * size,
+      pad: 0,
+    };
+    const inner = width - margin.l - margin.r;
+    const along = places(figure.ticks, x, { whole: figure.whole, count: 6 }).filter(
+      ([at]) => x[0] <= at && at <= x[1],
+    );
+    const step = along.length > 1 ? along[1][0] - along[0][0] : 1;
+    const broad = Math.max(26, 9 * letters(along.map(([, name]) => name))) * size;
+    const fewest = Math.max(1, Math.ceil((broad * (x[1] - x[0])) / step / inner));
+    const steps = Array.from({ length: fewest + 1 }, (_, i) => fewest + i);
+    // the last named tick is labelled too, if that skips at most as many again
+    const every = (figure.ticks.length && steps.find((one) => (along.length - 1) % one === 0)) || fewest;
+    const shown = along.filter((_, i) => i % every === 0);
+    const colour = self.colour('color');
+    const fits = Math.min(1, inner / ((LETTER + 0.5) * size * letters([t(figure.x_label)]) || 1));
+    const gap = { ticks: 'outside', ticklen: 5 * size, tickcolor: 'transparent' }; // between label and plot
+    const axis = (range, ticks, text, shrunk) => ({
+      range,
+      autorange: false,
+      tickmode: 'array',
+      tickvals: ticks.map(([at]) => at),
+      ticktext: ticks.map(([, name]) => plain(name)),
+      tickangle: 0,
+      zeroline: false,
+      ...gap,
+      title: { text: plain(text), standoff: 8 * size, font: { size: 13.5 * size * shrunk } },
+    });
+    const layout = {
+      width,
+      height,
+      margin,
+      paper_bgcolor: 'transparent',
+      plot_bgcolor: 'transparent',
+      font: { family: self.colour('font-family'), size: 12.5 * size, color: colour },
+      showlegend: false,
+      hovermode: false,
+      dragmode: TOUCHED ? false : 'zoom',
+      barmode: 'overlay',
+      modebar: { orientation: 'h', bgcolor: self.colour('--vv-paper'), color: colour, activecolor: colour },
+      xaxis: { ...axis(x, shown, t(figure.x_label), fits), showgrid: false },
+      yaxis: {
+        ...axis(y, up, upright ? t(figure.y_label) : '', 1),
+        gridcolor: GRID,
+      },
+      shapes: figure.levels.map(({ value, upright, colour }) => ({
+        type: 'line',
+        ...(upright ? { yref: 'paper', y0: 0, y1: 1 } : { xref: 'paper', x0: 0, x1: 1 }),
+        ...(upright ? { x0: value, x1: value } : { y0: value, y1: value }),
+        line: { color: ink(colour), width: 1.6, dash: DASHES.dashed },
+        layer: figure.bars ? 'above' : 'below',
+      })),
+    };
+    return { data: traces(figure, full), layout };
+  }
+
+  /** Muted lines first, below the others. `meta` says which part of the chart a trace shows. */
+  function traces({ bars, series }, full) {
+    const order = [...series].sort((a, b) => Number(Boolean(b.muted)) - Number(Boolean(a.muted)));
+    const found = order
+      .filter((one) => full || !hidden.has(t(one.name)))
+      .flatMap((one) => drawnOf(one, full));
+    if (!bars) return found;
+    const height = bars.x.map((_, i) => bars.high[i] - bars.low[i]);
+    const at = { x: bars.x, y: height, base: bars.low, width: bars.width };
+    const marker = { color: bars.colours.map(ink), line: { width: 0 } };
+    return [{ type: 'bar', ...at, marker, showlegend: false, meta: { one: bars } }, ...found];
+  }
+
+  function drawnOf(one, full) {
+    const known = one.x.map((_, i) => i).filter((i) => one.y[i] !== null);
+    const of = (values) => known.map((i) => values[i]);
+    const color = one.muted && !full ? MUTED : ink(one.colour);
+    const mode = [one.line && 'lines', one.dots && 'markers'].filter(Boolean).join('+') || 'none';
+    const found = [];
+    if (one.band && one.line) {
+      const [low, high] = one.band.map(of);
+      const [x, y] = [
+        [...of(one.x), ...of(one.x).reverse()],
+        [...low, ...high.reverse()],
+      ];
+      const area = { fill: 'toself', fillcolor: color, opacity: 0.18, mode: 'lines', line: { width: 0 } };
+      found.push({ type: 'scatter', x, y, ...area, showlegend: false, meta: {} });
+    }
+    const error_y = one.band &&
+      !one.line && {
+        type: 'data',
+        symmetric: false,
+        arrayminus: known.map((i) => one.y[i] - one.band[0][i]),
+        array: known.map((i) => one.band[1][i] - one.y[i]),
+        width: 0,
+        thickness: 1.4,
+        color,
+      };
+    found.push({
+      type: 'scatter',
+      x: of(one.x),
+      y: of(one.y),
+      mode,
+      name: plain(t(one.name)),
+      showlegend: Boolean(one.name),
+      line: { color, width: 4.6 * one.thick, dash: DASHES[one.dash] ?? 'solid' },
+      marker: { color, size: one.line ? 6.4 : 9, opacity: 0.78, line: { width: 0 } },
+      ...(error_y ? { error_y } : {}),
+      meta: { one, known },
+    });
+    return found;
+  }
+
+  /** Marks what has been drawn for pointer, keys and highlighting, and names the lines at their ends. */
+  function placed(data) {
+    const { figure, width, height } = now;
+    const [across, upward] = axes();
+    const x = (at) => across._offset + across.l2p(at);
+    const y = (at) => upward._offset + upward.l2p(at);
+    const within = (at, axis) => Math.min(...axis.range) <= at && at <= Math.max(...axis.range);
+    const lines = figure.series.filter(({ key }) => key);
+    points = [];
+    jump = lines[0]?.x.length ?? 1;
+    const pointed = (one, i, left, top) => {
+      const of = nth(one.of, i);
+      const key = one.key || of.lit || headKey(of);
+      const act = pick ? () => pick(one.key || of) : picking(self, of);
+      points.push({ left, top, key, told: () => told(figure, one, i), pick: act });
+      return key;
+    };
+    const drawn = new Map();
+    for (const part of graph.querySelectorAll('.trace')) drawn.set(part.__data__[0].trace.index, part);
+    const found = data.map(({ meta }, index) => ({ ...meta, part: drawn.get(index) }));
+    const order = [figure.bars, ...figure.series].filter(Boolean);
+    found.sort((a, b) => order.indexOf(a.one) - order.indexOf(b.one));
+    for (const { one, known, part } of found) {
+      if (!one || !part) continue;
+      if (one.key) {
+        part.dataset.lit = one.key;
+        part.style.setProperty('--vv-own', ink(one.colour));
+      }
+      const marks = new Map();
+      for (const point of part.querySelectorAll('.point')) marks.set(point.__data__.i, point);
+      const bar = one === figure.bars;
+      for (const [place, i] of (known ?? one.x.map((_, i) => i)).entries()) {
+        const top = bar ? Math.max(one.low[i], one.high[i]) : one.y[i];
+        if (!(one.dots || one.key || bar) || !within(one.x[i], across)) continue;
+        if (!bar && !within(top, upward)) continue;
+        const key = pointed(one, i, x(one.x[i]), y(top));
+        const point = marks.get(place);
+        if (point && key) (bar ? point.querySelector('path') : point).dataset.lit = key;
+      }
+    }
+    const parts = [];
+    const right = across._offset + across._length;
+    if (figure.keyed && width - right > 20 * self.zoom) {
+      const top = upward._offset;
+      const place = { x, y, right, top, low: top + upward._length, size: self.zoom, ink, pick };
+      const ended = lines.filter((one) => within(one.y.at(-1), upward) && within(one.x.at(-1), across));
+      if (ended.length) parts.push(...ends(ended, place));
+    }
+    for (const [name, value] of Object.entries({ width, height })) over.setAttribute(name, value);
+    mark(null);
+    over.replaceChildren(...parts, ring);
+    plot.toggleAttribute('data-zoomed', Boolean(zoom));
+    relit(plot);
+    under.forget();
+  }
+
+  /** The pointer's position on an axis. */
+  const place = (which, side, start) => (event) => {
+    const axis = axes()[which];
+    return axis ? axis.p2l(event[side] - plot.getBoundingClientRect()[start] - axis._offset) : NaN;
+  };
+  return { node, draw, plot, at: place(0, 'clientX', 'left'), up: place(1, 'clientY', 'top') };
+}
+
+/** A chart beside a view's figure, with its own size: `draw(chart, width, tall)`. */
+export function chartBeside(self, options = {}) {
+  const side = Object.create(self);
+  const { draw, ...drawn } = chart(side, options);
+  const beside = (figure, width, tall) => {
+    Object.assign(side, { width, tall });
+    draw(figure);
+  };
+  return { ...drawn, draw: beside };
+}
