@@ -24,7 +24,8 @@ DRAW = """async ([base, chart]) => {
   const box = el('div', { class: 'vv', id: 'drawn', style });
   document.body.append(box);
   const told = { opened: null, said: '', failed: '' };
-  const self = { zoom: 1, width: 520, tall: 320, passes: false, value: {}, name: 'drawn', control: () => null };
+  const self = { zoom: 1, width: 520, tall: 320, passes: false, value: {}, name: 'drawn' };
+  self.control = () => null;
   self.beside = () => [];
   self.colour = (name) => getComputedStyle(box).getPropertyValue(name).trim();
   self.say = (text) => (told.said = text);
