@@ -30,8 +30,8 @@ from vitviz.traces import cancellation
 from vitviz.views import VIEWS
 
 STATIC = {  # what computes nothing
-    "card.jpg", "modules/{version}/{path:path}", "plotly/{version}/plotly.min.js", "{key}/progress",
-    "{key}/{view}/film.progress",
+    "card.jpg", "modules/{version}/{path:path}", "plotly/{version}/plotly.min.js", "sample/{name}",
+    "{key}/progress", "{key}/{view}/film.progress",
 }  # fmt: skip
 GIVEN = {"view": "rollout", "name": "map", "which": "input", "version": "1", "path:path": "frontend/mount.js"}
 
