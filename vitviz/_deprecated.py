@@ -103,11 +103,11 @@ for _line in _NAMES.strip().replace("\n  ", " ").splitlines():
     NAMES |= {f"{_module}.{a}": b for a, b in (one.split("=") for one in _pairs)}
 
 
-def present(module: str, name: str) -> str:
+def present(module: str, name: str, stacklevel: int = 4) -> str:
     """Return the present name of `name` in a module; warn if it differs."""
     new = NAMES.get(f"{module}.{name}", name)
     if new != name:
-        warnings.warn(f"{module}.{name} is {module}.{new} now.", DeprecationWarning, stacklevel=4)
+        warnings.warn(f"{module}.{name} is {module}.{new} now.", DeprecationWarning, stacklevel=stacklevel)
     return new
 
 

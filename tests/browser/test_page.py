@@ -74,7 +74,7 @@ def test_the_page_says_what_it_waits_for_from_its_first_moment_on(open_page, ser
     page.unroute("**/queue/join*")
     for route in held:
         route.continue_()
-    ready(page, "patches")
+    ready(page, "explorer")
     assert page.evaluate(SAID) == "none"
 
 

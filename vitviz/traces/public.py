@@ -44,4 +44,4 @@ def __getattr__(name: str):
     # once vitviz is imported, its submodules are also reachable as attributes under their old names
     if module != f"vitviz.{name}":
         return import_module(module)
-    return _public(name)
+    return _public(present("vitviz", name, stacklevel=3))  # one object under both names

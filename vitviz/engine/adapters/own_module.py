@@ -24,7 +24,7 @@ from vitviz.engine.forward.own_pass import recorded, run
 from vitviz.engine.forward.recording import check_truth
 from vitviz.engine.forward.tracing import attentions_of
 from vitviz.engine.images.preprocess import Preprocessing
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.traces.grid import Grid
 from vitviz.traces.head_type import require_head_type
 from vitviz.traces.trace import of_images
@@ -118,7 +118,7 @@ def _blocks(model: nn.Module, path: str | None, kind: str) -> tuple[str, list[nn
             return path, list(model.get_submodule(path).children())
         except AttributeError:
             raise VitvizError(
-                f"{kind} has no module blocks={path!r}. Its runs are {_told(_runs(model))}."
+                f"{kind} has no module blocks={quoted(path)}. Its runs are {_told(_runs(model))}."
             ) from None
     runs = _runs(model)
     if not runs:
@@ -135,7 +135,7 @@ def _blocks(model: nn.Module, path: str | None, kind: str) -> tuple[str, list[nn
     if len(found) > 1:
         raise VitvizError(
             f"{kind} has several runs of equal modules: {_told(found)}. Say which are its blocks:"
-            f" blocks={next(iter(found))!r}."
+            f" blocks={quoted(next(iter(found)))}."
         )
     return next(iter(found.items()))
 

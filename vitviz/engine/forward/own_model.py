@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import not_applicable
 
@@ -83,7 +83,9 @@ def answer_of(returned: Any, output: str | int | None, kind: str) -> Tensor | No
         except (KeyError, IndexError, TypeError, AttributeError):
             found = getattr(returned, str(output), None)
         if not isinstance(found, Tensor):
-            raise VitvizError(f"{kind} returns no output={output!r}; it returns {_described(returned)}.")
+            raise VitvizError(
+                f"{kind} returns no output={quoted(output)}; it returns {_described(returned)}."
+            )
         return found
     if isinstance(returned, Tensor):
         return returned if returned.ndim == 2 else None
@@ -98,7 +100,7 @@ def answer_of(returned: Any, output: str | int | None, kind: str) -> Tensor | No
     if len(tensors) > 1:
         raise VitvizError(
             f"{kind} returns several outputs ({_described(returned)}), and any of them may be the scores of"
-            f" classes. Say which: output={tensors[0]!r}."
+            f" classes. Say which: output={quoted(tensors[0])}."
         )
     return named[tensors[0]] if tensors else None
 
