@@ -78,7 +78,8 @@ export const accepted = (file) =>
 
 const refusal = (file) => ({
   text: t(
-    'The file {name} is neither an image nor a video, lesson or file of vectors. Choose a JPEG, PNG or WebP image.',
+    'The file {name} is neither an image nor a video, lesson or file of vectors.' +
+      ' Choose a JPEG, PNG or WebP image.',
     { name: file.name },
   ),
 });
