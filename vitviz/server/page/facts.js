@@ -137,7 +137,8 @@ export default function part(element, props, watch, trigger) {
   }
 
   const classes = classList();
-  const [details, summary] = [el('details', { class: 'vv-cost' }), el('summary')]; // reused, so that they stay open or closed
+  // reused, so that they stay open or closed
+  const [details, summary] = [el('details', { class: 'vv-cost' }), el('summary')];
   const unfolded = (open) => marked(seek('#vitviz-page'), 'unfolded', open);
   const other = main ? [fold(t('Change'), unfolded)] : []; // image and checkpoint
   let wait = null;

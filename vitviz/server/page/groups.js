@@ -1,5 +1,5 @@
 // The row of groups above the tabs: each button opens the first view of its group. CSS from build.py selects
-// the tabs shown for a group. A page opened without a link begins with the first screen of the Attention view.
+// the tabs shown for a group. A page opened without a link begins with the first screen of Attention.
 
 import { button, el, whenChanged } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
