@@ -236,10 +236,10 @@ export function chart(self, { pick = null } = {}) {
   return { node, draw, plot, at, up };
 }
 
-/** A chart beside a view's figure, with its own size: `draw(chart, width, tall)`. */
-export function chartBeside(self, options = {}) {
+/** A chart beside a view's figure, with its own size: `draw(chart, width, tall)`. `make` draws it. */
+export function chartBeside(self, options = {}, make = chart) {
   const side = Object.create(self);
-  const { draw, ...drawn } = chart(side, options);
+  const { draw, ...drawn } = make(side, options);
   const beside = (figure, width, tall) => {
     Object.assign(side, { width, tall });
     draw(figure);

@@ -1,7 +1,18 @@
 // A chart as described by `vitviz/charts/chart.py`, drawn by Plotly: box zoom, reset by a double click, and a
 // legend that hides or isolates series. Tooltips, keys and linked highlighting are those of all figures.
 
-import { chart as drawnAsSvg, entry, INKS, legendOf, nth, picking, places, ranged, told } from './chart.js';
+import {
+  chartBeside as besideFigure,
+  chart as drawnAsSvg,
+  entry,
+  INKS,
+  legendOf,
+  nth,
+  picking,
+  places,
+  ranged,
+  told,
+} from './chart.js';
 import { button, div, el, say, stack, svg } from './elements.js';
 import { headKey, light, relit } from './highlight.js';
 import { t } from './i18n.js';
@@ -348,13 +359,5 @@ function drawnByPlotly(self, { pick = null }) {
   return { node, draw, plot, at: place(0, 'clientX', 'left'), up: place(1, 'clientY', 'top') };
 }
 
-/** A chart beside a view's figure, with its own size: `draw(chart, width, tall)`. */
-export function chartBeside(self, options = {}) {
-  const side = Object.create(self);
-  const { draw, ...drawn } = chart(side, options);
-  const beside = (figure, width, tall) => {
-    Object.assign(side, { width, tall });
-    draw(figure);
-  };
-  return { ...drawn, draw: beside };
-}
+/** As `chartBeside` of `chart.js`, drawn by Plotly. */
+export const chartBeside = (self, options = {}) => besideFigure(self, options, chart);
