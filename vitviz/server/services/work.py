@@ -21,7 +21,7 @@ from vitviz.traces import cancellation
 from vitviz.views import ViewContext
 
 BATCH = 8  # images per forward batch of a survey; also the cost unit of maps and removals
-DRAWN = 50  # bytes per pixel for drawing; 21 to 50 were measured for 1 to 28 million pixels
+DRAWN = 60  # bytes per pixel for drawing; 21 to 61 were measured for 1 to 28 million pixels
 _threads: ContextVar[int] = ContextVar("vitviz_threads", default=0)  # of a sparing computation; 0: all
 
 
