@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,29 @@ def imports() -> list[tuple[str, str, str]]:
                 ]
     # modules that views import dynamically on first use
     return found + [("views/lazy.py", "views", module) for module in PLACES.values()]
+
+
+def modules_imported() -> dict[str, set[str]]:
+    """Return the modules of vitviz that each module imports at its top or for type checking."""
+    files = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+             for path in PACKAGE.rglob("*.py")}  # fmt: skip
+    graph = {}
+    for name, path in files.items():
+        within = list(ast.parse(path.read_text(encoding="utf-8")).body)
+        within += [inner for node in within if isinstance(node, ast.If) for inner in node.body]
+        targets = set()
+        for node in within:
+            if isinstance(node, ast.Import):
+                targets |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names = {f"{node.module}.{alias.name}" for alias in node.names}
+                targets |= names if names <= files.keys() else names | {node.module}
+        graph[name] = targets & files.keys() - {name}
+    return graph
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    list(TopologicalSorter(modules_imported()).static_order())  # raises CycleError, which names the circle
 
 
 def test_every_room_imports_only_what_lies_below_it():

@@ -23,7 +23,8 @@ vitviz.analyses vitviz.analyses altered=image_changes evidence=logit_account exp
 vitviz.analyses.relevance vitviz.analyses.saliency
 vitviz.analyses.trials vitviz.analyses.faithfulness trial=evaluation verdict=ranking
 vitviz.canvas vitviz.frontend
-vitviz.engine vitviz.engine explained=saliency_inputs placed=placement tails=readout_stages
+vitviz.engine vitviz.engine explained=saliency_inputs forward.interventions=ablation
+  passes.interventions=ablation placed=placement tails=readout_stages
 vitviz.engine.asking vitviz.engine.studies experiments=perturbation maps=saliency models=attribution
 vitviz.engine.finding vitviz.engine.hub film=snapshots hub=downloads
 vitviz.engine.fitting vitviz.engine.adapters assumed=assumptions filled=weight_loading kept=sidecar_config

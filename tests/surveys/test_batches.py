@@ -14,7 +14,7 @@ from tests.engine.small import small
 from vitviz import Ablation, analyses
 from vitviz.analyses import streaming
 from vitviz.analyses.distance import token_distances
-from vitviz.engine.forward import interventions
+from vitviz.engine import ablation
 from vitviz.surveys import MEASURES, Quantity
 from vitviz.surveys.measures import parts_of_samples
 from vitviz.traces.trace import Attention, Bias, ResidualWrites, Trace, TraceBatch, to_device
@@ -46,7 +46,7 @@ def recorded(family: str) -> TraceBatch:
     edit, size = None, inspector.preprocessing.size
     if family == "patches removed":
         taken = Ablation(patches=[0, 5, 6])
-        _, edit = interventions.apply_ablation(inspector.forward, prepared[0], size, taken, None)
+        _, edit = ablation.apply_ablation(inspector.forward, prepared[0], size, taken, None)
     return inspector.forward.batch(prepared, size, edit=edit)
 
 

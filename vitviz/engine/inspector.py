@@ -17,12 +17,13 @@ from vitviz.analyses.effects import AblationEffects
 from vitviz.analyses.readout_stage import ReadoutStage
 from vitviz.analyses.target import TargetLike
 from vitviz.engine import parts, readout_stages
+from vitviz.engine.ablation import apply_ablation, mean_outputs
 from vitviz.engine.adapters.in_memory import loaded_of
 from vitviz.engine.checkpoint import Loaded
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.formats.mapping import mapping_at
 from vitviz.engine.formats.overrides import Overrides
-from vitviz.engine.forward import interventions, shuffling, sweeps, tracing
+from vitviz.engine.forward import shuffling, sweeps, tracing
 from vitviz.engine.forward.mean_ablation import MeanOutputs
 from vitviz.engine.forward.own_model import OwnModel
 from vitviz.engine.forward.recording import TensorChange
@@ -259,7 +260,7 @@ class Inspector(NotebookDisplay):
         prepared, seen = self.forward.prepare(image, size)
         if not ablation:
             return self.traces([prepared], seen)[0]
-        prepared, edit = interventions.apply_ablation(self.forward, prepared, seen, ablation, other)
+        prepared, edit = apply_ablation(self.forward, prepared, seen, ablation, other)
         return self.forward.traces([prepared], seen, edit=edit)[0]
 
     def traces(
@@ -332,7 +333,7 @@ class Inspector(NotebookDisplay):
 
     def reference(self, size: int | tuple[int, int] | None = None) -> MeanOutputs:
         """Return the mean outputs that replace heads and MLPs; `.sentence` names the images of the mean."""
-        return self.forward.reference(self.placed.size(size))
+        return mean_outputs(self.forward, self.placed.size(size))
 
     def experiment(
         self, image, size: int | tuple[int, int] | None = None, *, shuffle: int | None = None, positions=True

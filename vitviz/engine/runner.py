@@ -18,8 +18,8 @@ from vitviz.engine import readouts
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import DTYPES, memory_guard, name_of, plainly, synchronise
 from vitviz.engine.forks import lock_of
-from vitviz.engine.forward import capture, copies, interventions, own_pass, precision, shuffling, tracing
-from vitviz.engine.forward.mean_ablation import MeanOutputCache, MeanOutputs
+from vitviz.engine.forward import capture, copies, edits, own_pass, precision, shuffling, tracing
+from vitviz.engine.forward.mean_ablation import MeanOutputCache
 from vitviz.engine.forward.own_model import OwnModel, require_known
 from vitviz.engine.forward.recording import TOLERANCE, check_plain, check_truth
 from vitviz.engine.images.opening import open_image
@@ -63,20 +63,16 @@ class ForwardRunner:
         twin.references, twin.truthful, twin.leaving = self.references, self.truthful, self.leaving
         return twin
 
-    def reference(self, size: tuple[int, int]) -> MeanOutputs:
-        """Return the mean outputs that replace heads and MLPs at an input size."""
-        return self.references.of(self, size)
-
     def traces(
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device=False,
-        change: ModelChange | None = None, edit: interventions.Edit | None = None,
+        change: ModelChange | None = None, edit: edits.Edit | None = None,
     ) -> list[Trace]:  # fmt: skip
         """Run one pass as `batch` and return the trace of each image."""
         return list(self.batch(prepared, size, keep_on_device, change, edit))
 
     def batch(
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device=False,
-        change: ModelChange | None = None, edit: interventions.Edit | None = None,
+        change: ModelChange | None = None, edit: edits.Edit | None = None,
     ) -> TraceBatch:  # fmt: skip
         """Run one pass on prepared images at an input size (height, width) and return their traces.
 
@@ -94,7 +90,7 @@ class ForwardRunner:
     @in_float32()
     def _record(
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool,
-        change: ModelChange | None, hooked: Mapping, edit: interventions.Edit | None = None,
+        change: ModelChange | None, hooked: Mapping, edit: edits.Edit | None = None,
     ) -> TraceBatch:  # fmt: skip
         placed = self.placed
         checking = size not in self.truthful
@@ -157,11 +153,11 @@ class ForwardRunner:
     @in_float32()
     def watched(
         self, prepared: Prepared, size: tuple[int, int], kept: tuple[int, ...] | None = None
-    ) -> interventions.Outputs:
+    ) -> edits.Outputs:
         """Return the outputs of heads, MLPs and layers in a pass without the user's hooks."""
         with self._looking(size):
             model = self.placed.at(size)
-            edit, seen = interventions.watching(tracing.grid_of(model), len(model.blocks), kept=kept)
+            edit, seen = edits.watching(tracing.grid_of(model), len(model.blocks), kept=kept)
             self.run(model, self.pixels([prepared]), edit=edit)
         return seen
 
@@ -181,7 +177,7 @@ class ForwardRunner:
 
     def run(
         self, model: nn.Module, pixels: Tensor, check: bool = False, changes: Mapping | None = None,
-        edit: interventions.Edit | None = None, wait: bool = True,
+        edit: edits.Edit | None = None, wait: bool = True,
     ):  # fmt: skip
         placed = self.placed
         if isinstance(model, OwnModel):

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import vitviz
 from vitviz.errors import Unknown, VitvizError, first_line, quoted
 from vitviz.traces import cancellation
 from vitviz.traces.localized_text import LocalizedText
+from vitviz.traces.public import __version__
 from vitviz.traces.samples import samples
 from vitviz.traces.unicode import written_out
 from vitviz.views import VIEWS, Needs, View, ViewContext
@@ -58,9 +58,7 @@ def _caption(
         without = replace(trace.without, patches=tuple(patch + 1 for patch in trace.without.patches)).text()
     strokes = trace.view.retouched.text() if view.needs is Needs.RUN and trace is not None else ""
     cited = [one for one in (view.words.cites, view.words.source) if one]
-    by = LocalizedText(
-        "Drawn by vitviz {version}; to cite it, see its CITATION.cff.", version=vitviz.__version__
-    )
+    by = LocalizedText("Drawn by vitviz {version}; to cite it, see its CITATION.cff.", version=__version__)
     parts = [
         f"{say(view.title)}, {subject.checkpoint}. {say(view.words.what)}",
         say(join_texts(*shown)) + "." if shown else "",

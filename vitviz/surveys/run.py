@@ -16,7 +16,6 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
-import vitviz
 from vitviz.engine import Inspector
 from vitviz.errors import ImageError, VitvizError, quoted, whole_number
 from vitviz.surveys.labels import ClassNames, Labels
@@ -34,6 +33,7 @@ from vitviz.surveys.sources import (
     summarise,
 )
 from vitviz.traces.head_type import NO_DECISION, predictions_named
+from vitviz.traces.public import __version__
 from vitviz.traces.unicode import written_out
 
 PART = 128  # images per part: a killed process loses at most this many
@@ -97,7 +97,7 @@ class Plan:
             "pictures_listed": self.described.count, "limit": self.limit, "seed": self.seed,
             "classes_sha256": hashlib.sha256(told).hexdigest() if meant else "",
             "batch": measuring.batch, "part": self.part,
-            "vitviz": vitviz.__version__,  # works in a clone that is not installed, too
+            "vitviz": __version__,  # works in a clone that is not installed, too
         }  # fmt: skip
 
 

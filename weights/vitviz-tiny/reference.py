@@ -19,7 +19,8 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import vitviz
-from vitviz.engine.forward.mean_ablation import FILE, measure_means
+from vitviz.engine.ablation import measure_means
+from vitviz.engine.forward.mean_ablation import FILE
 
 HERE = Path(__file__).parent
 SOURCE = "validation pictures of Tiny-ImageNet"

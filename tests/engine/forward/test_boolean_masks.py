@@ -11,7 +11,7 @@ from tests.engine.accounts import small_model
 from tests.engine.forward.ablation_oracle import attending, inspector_of, pixels_of
 from tests.engine.looking import inspect, noise
 from vitviz import Ablation
-from vitviz.engine.forward.interventions import places_of
+from vitviz.engine.forward.edits import places_of
 from vitviz.engine.forward.patch_removal import PatchRemoval
 
 GONE = (0, 3, 4, 7, 11)

@@ -17,7 +17,7 @@ from tests.engine.forward.ablation_oracle import FAMILIES, handed, hidden, inspe
 from tests.engine.looking import noise
 from tests.tiers import sweep
 from vitviz import Ablation
-from vitviz.engine.forward.interventions import places_of
+from vitviz.engine.forward.edits import places_of
 from vitviz.engine.studies.perturbation import PerturbedLogits
 from vitviz.errors import Stopped, UnsupportedModel, VitvizError
 from vitviz.traces import cancellation

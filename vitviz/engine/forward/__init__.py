@@ -1,1 +1,1 @@
-"""Forward passes: recording, truth check, interventions, gradients, precision and model copies."""
+"""Forward passes: recording, truth check, edits, gradients, precision and model copies."""

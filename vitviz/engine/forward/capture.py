@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from vitviz.engine.forward import hooks
 from vitviz.engine.forward.branches import BRANCHES, branches_of
-from vitviz.engine.forward.interventions import Edit
+from vitviz.engine.forward.edits import Edit
 from vitviz.engine.forward.own_model import require_known
 from vitviz.engine.forward.recording import AttentionInput, Call, Recording, TensorChange, transformer_blocks
 from vitviz.errors import UnsupportedModel

@@ -26,9 +26,10 @@ from vitviz.analyses.effects import SIDES
 from vitviz.analyses.logit_attribution import LogitTerms
 from vitviz.analyses.readout_stage import Pooling
 from vitviz.analyses.upstream import Stream, Writer, read
+from vitviz.engine.ablation import apply_ablation
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import memory_guard, plainly
-from vitviz.engine.forward import capture, interventions, tracing
+from vitviz.engine.forward import capture, tracing
 from vitviz.engine.forward.branches import BRANCHES, branches_of
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.readout_stages import PRE_NORM, at_least_float32, frozen_copy, norm_of, reader_of, scale_of
@@ -93,7 +94,7 @@ def stream_of(inspector: Inspector, trace: Trace) -> Stream:
     if without:
         painted = without.patches_as != "dropped"  # already part of the view
         without = replace(without, patches=()) if painted else without
-        prepared, edit = interventions.apply_ablation(inspector.forward, prepared, size, without, None)
+        prepared, edit = apply_ablation(inspector.forward, prepared, size, without, None)
     inspector.tail(trace.grid.pixels)  # raises with the reason if the blocks are not supported
     with memory_guard(inspector.device, f"Recording what was written in {trace.checkpoint}"):
         pixels = inspector.forward.pixels([prepared])

@@ -11,10 +11,9 @@ computed from vitviz's few sample images and are less reliable. Not shown: the f
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
@@ -23,13 +22,8 @@ from torch import Tensor
 
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.forks import lock_of
-from vitviz.engine.forward.interventions import Outputs
-from vitviz.engine.images.preprocess import prepare
+from vitviz.engine.forward.edits import Outputs
 from vitviz.traces.classes import tensors_in
-from vitviz.traces.samples import sample_image, samples
-
-if TYPE_CHECKING:
-    from vitviz.engine.runner import ForwardRunner
 
 FILE = "reference.safetensors"
 KEPT = 3  # input sizes in the cache; except for the checkpoint's own size, means have one row for all patches
@@ -61,7 +55,7 @@ class MeanOutputs:
             patches = tensor[..., self.prefix :, :].mean(dim=-2, keepdim=True)
             return torch.cat([tensor[..., : self.prefix, :], patches], dim=-2)
 
-        heads, mlps = (tuple(map(rows, some)) for some in (self.heads, self.mlps))
+        heads, mlps = (tuple(map(rows, by_layer)) for by_layer in (self.heads, self.mlps))
         return replace(self, heads=heads, mlps=mlps, by_place=False)
 
     def parts(self, tokens: int, dropped: bool = False) -> Outputs:
@@ -72,8 +66,11 @@ class MeanOutputs:
         if self.by_place and (dropped or self.mlps[0].shape[-2] != tokens):
             return self.even().parts(tokens)
         rows = slice(None) if self.by_place else [min(place, self.prefix) for place in range(tokens)]
-        spread = [[one[..., rows, :][None] for one in some] for some in (self.heads, self.mlps)]
-        return Outputs(*(dict(enumerate(one)) for one in spread))
+        heads, mlps = (
+            {layer: means[..., rows, :][None] for layer, means in enumerate(by_layer)}
+            for by_layer in (self.heads, self.mlps)
+        )
+        return Outputs(heads, mlps)
 
 
 class MeanOutputCache:
@@ -83,43 +80,16 @@ class MeanOutputCache:
         self._lock = lock_of(self)
         self._known: dict[tuple[int, int], MeanOutputs] = {}
 
-    def of(self, forward: ForwardRunner, size: tuple[int, int]) -> MeanOutputs:
+    def of(self, size: tuple[int, int], compute: Callable[[], MeanOutputs]) -> MeanOutputs:
         """Return the means at an input size; concurrent requests wait for one computation."""
-        found = self._known.get(size)
-        if found is None:
+        means = self._known.get(size)
+        if means is None:
             with self._lock:
-                found = self._known.get(size) or self._made(forward, size)
+                means = self._known.get(size) or compute()
                 while size not in self._known and len(self._known) >= KEPT:
                     self._known.pop(next(iter(self._known)))
-                self._known[size] = found
-        return found
-
-    def _made(self, forward: ForwardRunner, size: tuple[int, int]) -> MeanOutputs:
-        own = size == forward.placed.preprocessing.size
-        shipped = shipped_with(forward.placed.checkpoint)
-        if shipped is None:
-            pictures = (sample_image(one.name) for one in samples())
-            shipped = measure_means(forward, pictures, size, "photographs that come with vitviz")
-        return shipped if own else shipped.even()
-
-
-def measure_means(
-    forward: ForwardRunner, pictures: Iterable, size: tuple[int, int], source: str,
-    progress: Callable[[int], object] | None = None,
-) -> MeanOutputs:  # fmt: skip
-    """Compute means over RGB images at an input size, with one pass per image and without user hooks."""
-    placed, totals = forward.placed, []
-    preprocessing = placed.preprocessing.with_size(size)
-    for count, picture in enumerate(pictures, start=1):
-        seen = forward.watched(prepare(picture, preprocessing), size)
-        found = [one[layer][0].float().cpu() for one in (seen.heads, seen.mlps) for layer in range(len(one))]
-        del seen
-        totals = [total.add_(one) for total, one in zip(totals, found, strict=True)] if totals else found
-        if progress is not None:
-            progress(count)
-    means = [total.div_(count) for total in totals]
-    layers = len(means) // 2
-    return MeanOutputs(tuple(means[:layers]), tuple(means[layers:]), placed.grid(size).prefix, count, source)
+                self._known[size] = means
+        return means
 
 
 def shipped_with(checkpoint: Checkpoint) -> MeanOutputs | None:
@@ -131,11 +101,11 @@ def shipped_with(checkpoint: Checkpoint) -> MeanOutputs | None:
     # not memory-mapped: overwriting a mapped file would end the process
     data = path.read_bytes()
     try:
-        about = tensors_in(data)  # and the metadata texts
-        if about["weights"] != hashlib.sha256(weights.read_bytes()).hexdigest():
+        contents = tensors_in(data)  # and the metadata texts
+        if contents["weights"] != hashlib.sha256(weights.read_bytes()).hexdigest():
             return None
-        heads, mlps = (about[name].float().unbind() for name in ("heads", "mlps"))
-        told = int(about["prefix"]), int(about["pictures"]), str(about["source"])
+        heads, mlps = (contents[name].float().unbind() for name in ("heads", "mlps"))
+        origin = int(contents["prefix"]), int(contents["pictures"]), str(contents["source"])
     except (KeyError, TypeError, ValueError, SafetensorError):
         return None
-    return MeanOutputs(heads, mlps, *told)
+    return MeanOutputs(heads, mlps, *origin)

@@ -6,7 +6,7 @@ the keys of removed tokens are masked in every block, and the tokens are dropped
 result is equal up to rounding. Other removals paint over the pixels; see `vitviz.engine.images.patch_fill`.
 
 An average over no tokens is undefined, so the prediction for an empty set is then the one for an image of the
-mean colour. Used by faithfulness tests; `interventions` removes a single set of patches (`Ablation`).
+mean colour. Used by faithfulness tests; `engine.ablation` removes a single set of patches (`Ablation`).
 """
 
 from collections.abc import Callable, Iterable

@@ -15,10 +15,11 @@ from torch import Tensor, nn
 
 from vitviz.analyses.effects import AblationEffects
 from vitviz.analyses.target import classes_of, score_of
+from vitviz.engine.ablation import mean_outputs, put_instead
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import memory_guard, plainly
 from vitviz.engine.forward import capture, hooks
-from vitviz.engine.forward.interventions import heads_of, in_place, put_instead
+from vitviz.engine.forward.edits import heads_of, in_place
 from vitviz.engine.images.preprocess import Prepared
 from vitviz.engine.runner import ForwardRunner
 from vitviz.errors import VitvizError, quoted, whole_number
@@ -114,7 +115,7 @@ def sweep_parts(
         raise VitvizError(
             f"Given batch={quoted(batch)}; expected how many parts are taken away at once, from 1."
         )
-    stands = forward.reference(size).sentence if heads_as == "mean" else ""
+    stands = mean_outputs(forward, size).sentence if heads_as == "mean" else ""
     trace = forward.traces([prepared], size)[0]
     trace.require_logits("there is no answer on which to see an effect")
     classes = classes_of(trace, target)

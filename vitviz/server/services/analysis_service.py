@@ -46,7 +46,7 @@ class AnalysisService:
         self.runs = RunStore(self._keys, self.checkpoints, settings.limits)
         self.sets = ImageSets(self._keys, self.runs, self.checkpoints, self.work)
         self.sessions = Sessions()
-        self.frames = FrameStore(self)
+        self.frames = FrameStore(self.pictures, self.runs, self.forget)
         self.videos = VideoStore(self._keys, self.work, settings.picture_cache)
         self._traces: Cache[Any] = Cache(settings.trace_cache, lambda trace: trace.nbytes)
         self._drawn: Cache[Any] = Cache(settings.picture_cache, bytes_of)

@@ -12,21 +12,20 @@ import io
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from PIL import Image
 
 from vitviz.errors import ImageError, whole_number
 from vitviz.server.security import request_context, uploads
 from vitviz.server.services.cache import Cache, Keys
+from vitviz.server.services.images import ImageStore
+from vitviz.server.services.runs import RunStore
 from vitviz.server.services.work import WorkQueue
 from vitviz.traces import cancellation
-
-if TYPE_CHECKING:
-    from vitviz.server.services.analysis_service import AnalysisService
 
 T = TypeVar("T")
 MOST = 8  # frames of one visitor: two for every page with a running camera
@@ -43,8 +42,9 @@ PUT_AWAY = "The server removed this video to free space. Upload it again."
 class FrameStore:
     """Frames of cameras and videos: their owners and when they were last used."""
 
-    def __init__(self, service: AnalysisService):
-        self._service = service
+    def __init__(self, images: ImageStore, runs: RunStore, forget: Callable[[set[str]], object]):
+        self._images, self._runs = images, runs
+        self._forget_results = forget  # deletes everything that was computed from some keys
         self._standing: dict[str, tuple[str, float, str]] = {}
         self._lock = threading.Lock()
 
@@ -54,28 +54,28 @@ class FrameStore:
 
         With `stays`, the frame remains after the context unless an error occurred.
         """
-        picture, whose = self._service.pictures.stand(data), request_context.name()
+        image, whose = self._images.stand(data), request_context.name()
         with self._lock:
-            mine = [one for one, (owner, *_) in self._standing.items() if owner == whose]
+            earlier = [name for name, (owner, *_) in self._standing.items() if owner == whose]
             if not self._standing:
                 self._watch()
-            self._standing[picture] = whose, time.monotonic(), video
-        for one in mine[: 1 - MOST]:
-            self.forget(one)
+            self._standing[image] = whose, time.monotonic(), video
+        for name in earlier[: 1 - MOST]:
+            self.forget(name)
         with ExitStack() as leaving:
-            leaving.callback(self.forget, picture)
-            yield picture
+            leaving.callback(self.forget, image)
+            yield image
             if stays:
                 leaving.pop_all()
 
     def seen_as(self, key: str, picture: str) -> str:
         """Return the key of a frame traced like `key`'s image: same checkpoint, size and ablation."""
-        run = self._service.runs.run(key)
-        return self._service.runs.known(picture, run.checkpoint, run.size, without=run.without)
+        run = self._runs.run(key)
+        return self._runs.known(picture, run.checkpoint, run.size, without=run.without)
 
     def picture(self, key: str) -> str | None:
         """Return the frame of a key, if the key is a frame's."""
-        run = self._service.runs.peek(key)
+        run = self._runs.peek(key)
         return run.picture if run is not None and run.picture in self._standing else None
 
     def video(self, picture: str) -> str:
@@ -112,8 +112,8 @@ class FrameStore:
             self._forget(picture, set())
 
     def _forget(self, picture: str, keys: set[str]) -> None:
-        self._service.forget({picture} | keys | self._service.runs.forget(picture))
-        self._service.pictures.forget(picture)
+        self._forget_results({picture} | keys | self._runs.forget(picture))
+        self._images.forget(picture)
 
     def _watch(self) -> None:
         timer = threading.Timer(LASTS / 2, self._sweep)
@@ -123,11 +123,11 @@ class FrameStore:
     def _sweep(self) -> None:
         now = time.monotonic()
         with self._lock:
-            old = [one for one, (_, seen, _) in self._standing.items() if now - seen > LASTS]
+            old = [name for name, (_, used, _) in self._standing.items() if now - used > LASTS]
             if len(old) < len(self._standing):
                 self._watch()
-        for one in old:
-            self.forget(one)
+        for name in old:
+            self.forget(name)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,124 @@
+"""Values of an edited pass: replacement outputs of heads and MLPs, and the changes of one pass.
+
+An `Edit` belongs to one pass: the model is not changed, and passes of other threads are not affected.
+`engine.ablation` makes the edit of an ablation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitviz.engine.forward.biases import additive
+from vitviz.engine.forward.recording import TensorChange
+from vitviz.traces.grid import Grid
+from vitviz.traces.runs import Ablation
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Outputs of heads and MLPs and inputs of blocks, by layer; of one image, or a mean."""
+
+    # batch x head x token x dim; axes of size 1 broadcast
+    heads: Mapping[int, Tensor] = field(default_factory=dict)
+    mlps: Mapping[int, Tensor] = field(default_factory=dict)  # batch x token x width
+    entered: Mapping[int, Tensor] = field(default_factory=dict)  # batch x token x width
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Changes of one pass, for all images of its batch."""
+
+    places: Tensor | None = None  # kept positions in the sequence, prefix first; None for all
+    grid: Grid | None = None  # before patches were dropped
+    heads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # replaced heads by layer
+    changes: Mapping[tuple[str, int], tuple[TensorChange, ...]] = field(default_factory=dict)
+    hidden: Tensor | None = None  # positions with masked keys, to compare with dropping
+    without: Ablation = Ablation()  # the requested ablation
+    kept: tuple[int, ...] | None = None  # kept patches; None for all
+
+    def mask(self, mask: Tensor | None, query: Tensor) -> Tensor | None:
+        """Return an attention call's mask for the remaining tokens."""
+        if self.hidden is not None:
+            hidden = self.hidden.to(query.device)
+            unseen = query.new_zeros(self.grid.tokens).index_fill(0, hidden, float("-inf"))
+            bias = unseen if mask is None else additive(mask, query.dtype) + unseen
+            return bias.expand(*bias.shape[:-2], query.shape[-2], self.grid.tokens)
+        if mask is None or self.places is None:
+            return mask
+        for axis in (-2, -1):
+            if mask.ndim >= -axis and mask.shape[axis] == self.grid.tokens:
+                mask = mask.index_select(axis, self.places.to(mask.device))
+        return mask
+
+    def select_rows(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a block's named arguments with rotary tables reduced to the remaining patches."""
+        rope = arguments.get("rope")
+        tables = isinstance(rope, Tensor) and rope.ndim > 1 and rope.shape[-2] == self.grid.patches
+        if self.places is None or not tables:
+            return dict(arguments)
+        patches = self.places[self.places >= self.grid.prefix] - self.grid.prefix
+        return {**arguments, "rope": rope.index_select(-2, patches.to(rope.device))}
+
+
+def edit_of(without: Ablation, grid: Grid, kept: tuple[int, ...] | None, instead: Outputs) -> Edit:
+    """Return the edit of an ablation; `instead` has the replacements for heads, MLPs and tokens."""
+    changes: dict[tuple[str, int], tuple[TensorChange, ...]] = {}
+    places = None if kept is None else places_of(grid, kept)
+    if places is not None:
+        changes["input", 0] = (lambda tokens: tokens.index_select(1, places.to(tokens.device)),)
+    if without.at is not None:
+        other = instead.entered[without.at]
+        place = ("input", without.at)
+        changes[place] = (*changes.get(place, ()), lambda tokens: other.to(tokens).expand_as(tokens))
+    heads = {layer: tuple(head for _, head in some) for layer, some in groupby(without.heads, itemgetter(0))}
+    for layer, some in heads.items():
+        changes["heads", layer] = (_replaced(list(some), without.heads_as, instead.heads.get(layer)),)
+    for layer in without.mlps:
+        changes["mlp", layer] = (_replaced(slice(None), without.heads_as, instead.mlps.get(layer)),)
+    return Edit(places, grid, heads, changes, without=without, kept=kept)
+
+
+def watching(grid: Grid, layers: int, kept: tuple[int, ...] | None = None) -> tuple[Edit, Outputs]:
+    """Return an edit that only drops patches outside `kept`, and the outputs that its pass will record."""
+    edit, seen = edit_of(Ablation(), grid, kept, Outputs()), Outputs()
+    changes = dict(edit.changes)
+
+    def into(found: dict[int, Tensor], layer: int) -> TensorChange:
+        return lambda tensor: found.__setitem__(layer, tensor.detach().clone())
+
+    for layer in range(layers):
+        for name, found in (("heads", seen.heads), ("mlp", seen.mlps), ("input", seen.entered)):
+            changes[name, layer] = (*changes.get((name, layer), ()), into(found, layer))
+    return replace(edit, changes=changes), seen
+
+
+def places_of(grid: Grid, kept: tuple[int, ...]) -> Tensor:
+    """Return the sequence positions of the prefix tokens and the kept patches."""
+    return torch.cat([torch.arange(grid.prefix), grid.prefix + torch.tensor(kept, dtype=torch.long)])
+
+
+def heads_of(block: nn.Module) -> int:
+    return int(getattr(getattr(block, "attn", block), "num_heads", 0))
+
+
+def _replaced(some: list[int] | slice, how: str, instead: Tensor | None) -> TensorChange:
+    def change(handed: Tensor) -> Tensor:
+        given = handed.clone()
+        given[:, some] = in_place(how, handed[:, some], None if instead is None else instead[:, some])
+        return given
+
+    return change
+
+
+def in_place(how: str, handed: Tensor, instead: Tensor | None) -> Tensor | float:
+    """Return the replacement of an output (..., token, dim): its mean over tokens, 0, or `instead`."""
+    if how == "tokens":
+        return handed.mean(dim=-2, keepdim=True)
+    return 0.0 if how == "zero" else instead.to(handed)
