@@ -28,15 +28,14 @@ COLLAPSED = 0.99
 
 def uniform(subject: CheckSubject) -> Iterator[Finding]:
     """Count the heads that attend to all tokens alike."""
-    shares = []
+    entropies = []
     for trace in each(subject):
-        entropies = [attention_entropy(trace, layer) for layer in range(len(trace.layers))]
-        shares.append(torch.cat(entropies) / log(trace.length))
-    heads = torch.stack(shares).mean(dim=0)
-    found = (heads > UNIFORM).double().mean().item()
-    told = f"{found:.0%} of the heads attend to all tokens alike."
+        by_layer = [attention_entropy(trace, layer) for layer in range(len(trace.layers))]
+        entropies.append(torch.cat(by_layer) / log(trace.length))
+    share = (torch.stack(entropies).mean(dim=0) > UNIFORM).double().mean().item()
+    sentence = f"{share:.0%} of the heads attend to all tokens alike."
     yield judged(
-        "uniform_attention", "attention", found, MOST, told, told,
+        "uniform_attention", "attention", share, MOST, sentence, sentence,
         "Attention maps of this model show nothing. Check that its weights are trained.", "explorer",
     )  # fmt: skip
 
@@ -50,11 +49,11 @@ def sinks(subject: CheckSubject) -> Iterator[Finding]:
     received = received / received.sum(dim=1, keepdim=True)
     layer, token = divmod(int(received.argmax()), received.shape[1])
     names = trace.grid.prefix_names
-    what = f"the {names[token]} token" if token < len(names) else f"patch {token - len(names)}"
+    title = f"the {names[token]} token" if token < len(names) else f"patch {token - len(names)}"
     share = received.max().item()
     yield Finding(
         "sink", "attention", "number",
-        f"The token that receives the most attention is {what}, in layer {layer + 1}: {share:.0%} of all.",
+        f"The token that receives the most attention is {title}, in layer {layer + 1}: {share:.0%} of all.",
         share, view="explorer",
     )  # fmt: skip
 
@@ -83,11 +82,11 @@ def outliers(subject: CheckSubject) -> Iterator[Finding]:
 
 def collapse(subject: CheckSubject) -> Iterator[Finding]:
     """Report how far the patches' tokens have become alike, by depth."""
-    found = []
+    by_image = []
     for trace in each(subject):
         patches = torch.stack([tokens[trace.grid.prefix :].double() for tokens in trace.tokens])
-        found.append(patches.mean(dim=1).square().sum(-1) / patches.square().sum(-1).mean(dim=1))
-    shares = torch.stack(found).mean(dim=0)
+        by_image.append(patches.mean(dim=1).square().sum(-1) / patches.square().sum(-1).mean(dim=1))
+    shares = torch.stack(by_image).mean(dim=0)
     layers = (shares[1:] > COLLAPSED).nonzero().flatten().tolist()
     yield judged(
         "rank_collapse", "attention", shares[1:].max().item(), COLLAPSED,

@@ -25,6 +25,7 @@ CHECKS = {
     "maps": (maps.specific, maps.randomised, maps.faithful),
     "numbers": (numbers.determinism, numbers.range_of_values, numbers.balance, numbers.precision),
 }  # fmt: skip
+OF_CLASSES = {"input", "head", "maps"}  # groups of checks that need class scores
 
 
 def findings(
@@ -39,15 +40,17 @@ def findings(
     """
     subject = CheckSubject(inspector, tuple(images), method)
     damaged = False
-    for found in weights.finite(subject):
-        damaged = damaged or found.severity == "serious"
-        yield found
+    for finding in weights.finite(subject):
+        damaged = damaged or finding.severity == "serious"
+        yield finding
     if damaged:
         return  # nothing else can be computed
     for group, checks in CHECKS.items():
         for check in checks:
             cancellation.check()
             try:
+                if group in OF_CLASSES:
+                    subject.require_classes()
                 yield from check(subject)
             except (Stopped, TooMuch, OutOfMemory):
                 raise
@@ -89,15 +92,15 @@ def check(
         Stopped: The request was cancelled.
 
     >>> import vitviz
-    >>> report = check(vitviz.load("vitviz-tiny"), on_finding=lambda found: found.group == "weights")
+    >>> report = check(vitviz.load("vitviz-tiny"), on_finding=lambda finding: finding.group == "weights")
     >>> report.serious
     ()
     """
     if method not in TITLES:
         raise VitvizError(f"Given method={quoted(method)}; expected one of {', '.join(TITLES)}.")
-    chosen, found = images_of(inspector, images, limit), []
-    for one in findings(inspector, chosen, method):
-        found.append(one)
-        if on_finding is not None and on_finding(one) is False:
+    selected, reported = images_of(inspector, images, limit), []
+    for finding in findings(inspector, selected, method):
+        reported.append(finding)
+        if on_finding is not None and on_finding(finding) is False:
             break
-    return Report(inspector.checkpoint.name, len(chosen), tuple(found))
+    return Report(inspector.checkpoint.name, len(selected), tuple(reported))

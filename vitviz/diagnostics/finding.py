@@ -35,12 +35,12 @@ class Finding:
     view: str = ""  # slug of the view that shows it
 
     def __str__(self) -> str:
-        shown = "" if self.number is None else f" [{self.number:.3g}"
-        shown += f", threshold {self.threshold:.3g}: {self.source}" if self.threshold is not None else ""
-        shown += "]" if shown else ""
+        number = "" if self.number is None else f" [{self.number:.3g}"
+        number += f", threshold {self.threshold:.3g}: {self.source}" if self.threshold is not None else ""
+        number += "]" if number else ""
         advice = f" {self.advice}" if self.advice else ""
         view = f" View: {self.view}." if self.view else ""
-        return f"{self.severity.upper()} ({self.group}) {self.sentence}{shown}{advice}{view}"
+        return f"{self.severity.upper()} ({self.group}) {self.sentence}{number}{advice}{view}"
 
 
 def judged(
@@ -52,8 +52,9 @@ def judged(
     A number that is not finite is reported without a verdict.
     """
     exceeds = isfinite(number) and (number < threshold if below else number > threshold)
-    told = (severity, bad, advice) if exceeds else ("number", good, "")
-    return Finding(name, group, told[0], told[1], number, threshold, source, told[2], view)
+    if exceeds:
+        return Finding(name, group, severity, bad, number, threshold, source, advice, view)
+    return Finding(name, group, "number", good, number, threshold, source, view=view)
 
 
 @dataclass(frozen=True)
@@ -67,23 +68,23 @@ class Report(NotebookTable):
     @property
     def serious(self) -> tuple[Finding, ...]:
         """The serious findings."""
-        return tuple(one for one in self.findings if one.severity == "serious")
+        return tuple(finding for finding in self.findings if finding.severity == "serious")
 
     @property
     def ranked(self) -> tuple[Finding, ...]:
         """The findings, serious ones first; causes (weights, input) come before effects (attention, maps)."""
-        return tuple(sorted(self.findings, key=lambda one: SEVERITIES.index(one.severity)))
+        return tuple(sorted(self.findings, key=lambda finding: SEVERITIES.index(finding.severity)))
 
     @property
     def verdict(self) -> str:
         """The number of findings, as one sentence."""
-        counts = Counter(one.severity for one in self.findings)
+        counts = Counter(finding.severity for finding in self.findings)
         serious = "no serious finding" if not counts["serious"] else f"{counts['serious']} serious"
         return f"{self.checkpoint}, {self.images} images: {serious}, {counts['note']} notes."
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per finding, serious ones first."""
-        return [vars(one) for one in self.ranked]
+        return [vars(finding) for finding in self.ranked]
 
     def __str__(self) -> str:
         return "\n".join([self.verdict, *map(str, self.ranked)])
@@ -102,4 +103,4 @@ def layers_named(layers: Sequence[int]) -> str:
     >>> layers_named([0, 4]), layers_named([2])
     ('layers 1, 5', 'layer 3')
     """
-    return f"layer{'s' * (len(layers) > 1)} {', '.join(str(one + 1) for one in layers)}"
+    return f"layer{'s' * (len(layers) > 1)} {', '.join(str(layer + 1) for layer in layers)}"

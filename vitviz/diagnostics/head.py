@@ -19,7 +19,6 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from vitviz.diagnostics.finding import Finding, judged
-from vitviz.diagnostics.inputs import require_classes
 from vitviz.diagnostics.subject import CheckSubject
 from vitviz.traces.head_type import scores_of
 
@@ -31,7 +30,6 @@ CHANCE = 1e-3  # probability of as few hits as were found
 
 def outputs(subject: CheckSubject) -> Iterator[Finding]:
     """Compare the number of outputs with the number of labels."""
-    require_classes(subject)
     count, labels = subject.own_outputs.shape[-1], len(subject.inspector.labels)
     yield judged(
         "labels_missing", "head", abs(count - labels), 0,
@@ -45,7 +43,6 @@ def outputs(subject: CheckSubject) -> Iterator[Finding]:
 
 def head_type(subject: CheckSubject) -> Iterator[Finding]:
     """Compare the logits with what their type produces: a softmax ignores their level, a sigmoid does not."""
-    require_classes(subject)
     kind, logits = subject.inspector.head_type, subject.own_outputs
     count = logits.shape[-1]
     if count < 10:
@@ -86,7 +83,6 @@ def unrelated_contrast(classes: int) -> float:
 
 def belongs(subject: CheckSubject) -> Iterator[Finding]:
     """Find a classifier that does not belong to the features, such as one of another training."""
-    require_classes(subject)
     logits = subject.own_outputs.flatten(0, 1)
     if logits.shape[1] < 10 or subject.inspector.classes is not None:
         return
@@ -106,14 +102,13 @@ def probability_of_hits(confidences: Sequence[float]) -> Float64[np.ndarray, " c
     >>> probability_of_hits([0.5, 0.5]).tolist()
     [0.25, 0.5, 0.25]
     """
-    return reduce(np.convolve, [[1 - one, one] for one in confidences], np.ones(1))
+    return reduce(np.convolve, [[1 - confidence, confidence] for confidence in confidences], np.ones(1))
 
 
 def labels(subject: CheckSubject) -> Iterator[Finding]:
     """Compare predictions with true classes: find shifted and shuffled labels."""
-    require_classes(subject)
     logits = subject.own_outputs[0]
-    known = [i for i, one in enumerate(subject.images) if one.truth]
+    known = [i for i, checked in enumerate(subject.images) if checked.truth]
     if not known or logits.shape[-1] < 2:
         return
     shares, top = scores_of(logits, subject.inspector.head_type).max(dim=-1)

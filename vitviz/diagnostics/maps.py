@@ -18,7 +18,6 @@ from vitviz.analyses.faithfulness.curves import beyond
 from vitviz.analyses.faithfulness.evaluation import trial_of
 from vitviz.analyses.protocol import TITLES
 from vitviz.diagnostics.finding import Finding, judged
-from vitviz.diagnostics.inputs import require_classes
 from vitviz.diagnostics.subject import CheckSubject, each
 from vitviz.engine.saliency_inputs import SaliencyInputs
 from vitviz.engine.studies.saliency import class_sensitivity, parameter_randomisation
@@ -30,30 +29,28 @@ SAME_CLASS, SAME_WEIGHTS = 0.99, 0.9
 
 def faithful(subject: CheckSubject) -> Iterator[Finding]:
     """Compare the map with random maps and a blob in the centre, over all images."""
-    require_classes(subject)
     gaps: dict[str, list[float]] = {"random": [], "centre": []}
     for trace in each(subject):
         passes = SaliencyInputs(subject.inspector, trace, trace.prediction)
         names = [subject.method, "centre"]
-        found = trial_of(passes, names, seed=subject.seed, shares=SHARES, draws=DRAWS, groups=0)
-        if found.refused:
-            yield Finding("not_checked", "maps", "number", next(iter(found.refused.values())), view="trial")
+        trial = trial_of(passes, names, seed=subject.seed, shares=SHARES, draws=DRAWS, groups=0)
+        if trial.refused:
+            yield Finding("not_checked", "maps", "number", next(iter(trial.refused.values())), view="trial")
             return
-        own = dict(found.ranking())
+        own = dict(trial.ranking())
         for other, values in gaps.items():
             values.append(own[subject.method] - own[other])
     title = TITLES[subject.method]
     for other, values in gaps.items():
         differences = torch.tensor(values, dtype=torch.float64)
         count, mean = len(values), differences.mean().item()
-        error = differences.std().item() / count**0.5 if count > 1 else float("nan")
-        reach = beyond(0.05, count - 1) * error if count > 1 else float("nan")
-        what = "random maps" if other == "random" else "a blob in the centre"
-        told = f"{100 * mean:.1f} ± {100 * error:.1f} points over {count} images"
+        error = differences.std().item() / count**0.5
+        baseline = "random maps" if other == "random" else "a blob in the centre"
+        difference = f"{100 * mean:.1f} ± {100 * error:.1f} points over {count} images"
         yield judged(
-            f"faithful_{other}", "maps", mean - reach, 0.0,
-            f"{title} is not significantly better than {what}: {told}.",
-            f"{title} is better than {what}: {told}.",
+            f"faithful_{other}", "maps", mean - beyond(0.05, count - 1) * error, 0.0,
+            f"{title} is not significantly better than {baseline}: {difference}.",
+            f"{title} is better than {baseline}: {difference}.",
             "Choose a method that ranks first in Faithfulness, or use more images.", "trial", severity="note",
             below=True, source="one-sided t test, 5 % level",
         )  # fmt: skip
@@ -61,15 +58,14 @@ def faithful(subject: CheckSubject) -> Iterator[Finding]:
 
 def specific(subject: CheckSubject) -> Iterator[Finding]:
     """Find a map that does not change with the class."""
-    require_classes(subject)
-    found = []
+    correlations = []
     for trace in islice(each(subject), IMAGES):
         if trace.logits.numel() > 1:
             first, second = trace.logits.topk(2).indices.tolist()
             alike = class_sensitivity(subject.inspector, trace, first, second, [subject.method])
-            found += [one for one in alike.values() if one is not None]
-    if found:
-        title, mean = TITLES[subject.method], sum(found) / len(found)
+            correlations += [value for value in alike.values() if value is not None]
+    if correlations:
+        title, mean = TITLES[subject.method], sum(correlations) / len(correlations)
         yield judged(
             "same_for_classes", "maps", mean, SAME_CLASS, f"{title} gives the same map for every class.",
             f"{title} changes with the class: correlation {mean:.2f} for the two likeliest.",
@@ -80,18 +76,17 @@ def specific(subject: CheckSubject) -> Iterator[Finding]:
 
 def randomised(subject: CheckSubject) -> Iterator[Finding]:
     """Find a map that does not change when the head and the blocks get random weights, last ones first."""
-    require_classes(subject)
     count, trace = len(subject.model.blocks), subject.traces[0]
     steps = (0, count // 2, count)
-    found = parameter_randomisation(
+    by_step = parameter_randomisation(
         subject.inspector, trace.view, trace.prediction, [subject.method], steps, (subject.seed,)
     )[subject.method]
-    values = [one[0] if one[0] is not None else float("nan") for one in found]
-    title, told = TITLES[subject.method], ", ".join(f"{one:.2f}" for one in values)
+    values = [float("nan") if value is None else value for (value,) in by_step]
+    title, correlations = TITLES[subject.method], ", ".join(f"{value:.2f}" for value in values)
     yield judged(
         "same_for_weights", "maps", values[-1], SAME_WEIGHTS,
         f"{title} hardly changes when all blocks are randomised: it shows the image, not the model.",
-        f"{title} changes when weights are randomised: correlation {told} for the head, half of the blocks,"
-        " all.",
+        f"{title} changes when weights are randomised: correlation {correlations} for the head, half of the"
+        " blocks, all.",
         "Choose another method.", "trial", severity="note",
     )  # fmt: skip

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import torch
 
 from vitviz.diagnostics.finding import Finding, judged
-from vitviz.diagnostics.inputs import require_classes
 from vitviz.diagnostics.subject import CheckSubject
 from vitviz.engine.studies.attribution import logit_attribution
 
@@ -40,7 +39,7 @@ def range_of_values(subject: CheckSubject) -> Iterator[Finding]:
 
 def balance(subject: CheckSubject) -> Iterator[Finding]:
     """Check that the contributions to a logit add up to it."""
-    require_classes(subject)
+    subject.require_classes()
     trace = subject.traces[0]
     gap = abs(logit_attribution(subject.inspector, trace, int(trace.logits.argmax())).gap)
     yield judged(

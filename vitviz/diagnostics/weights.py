@@ -39,15 +39,12 @@ STRUCTURE = 0.1
 
 def finite(subject: CheckSubject) -> Iterator[Finding]:
     """Find weights that are NaN or infinite."""
-    wrong = {
-        name: count
-        for name, one in subject.model.named_parameters()
-        if (count := int((~one.isfinite()).sum()))
+    counts = {
+        name: int((~parameter.isfinite()).sum()) for name, parameter in subject.model.named_parameters()
     }
-    total = sum(wrong.values())
-    first = ", ".join(list(wrong)[:3])
+    wrong, total = [name for name, count in counts.items() if count], sum(counts.values())
     yield judged(
-        "not_finite", "weights", total, 0, f"{total} weights are NaN or infinite, in {first}.",
+        "not_finite", "weights", total, 0, f"{total} weights are NaN or infinite, in {', '.join(wrong[:3])}.",
         "All weights are finite.", "Export the weights again, in float32.", source="by definition",
     )  # fmt: skip
 
@@ -59,8 +56,8 @@ def random_values(rows: int, cols: int) -> tuple[Float64[Tensor, " value"], floa
     Every matrix is compared with the mean of the others.
     """
     generator = torch.Generator().manual_seed(0)
-    drawn = [torch.randn(rows, cols, generator=generator) for _ in range(DRAWS)]
-    values = torch.stack([singular_values(one) for one in drawn])
+    samples = [torch.randn(rows, cols, generator=generator) for _ in range(DRAWS)]
+    values = torch.stack([singular_values(sample) for sample in samples])
     others = (values.sum(dim=0) - values) / (DRAWS - 1)
     return values.mean(dim=0), max(map(_distance, values, others))
 
@@ -139,16 +136,16 @@ def heads(subject: CheckSubject) -> Iterator[Finding]:
     stage = subject.inspector.tail(trace.grid.pixels)
     for number, (layer, projection) in enumerate(zip(trace.layers, stage.layers, strict=True)):
         weights = rearrange(projection.weight, "width (head dim) -> head dim width", head=layer.heads)
-        written = (layer.output() @ weights.to(layer.v)).flatten(1)
-        lengths = written.norm(dim=1)
+        outputs = (layer.output() @ weights.to(layer.v)).flatten(1)
+        lengths = outputs.norm(dim=1)
         shares = lengths / lengths.median().clamp_min(1e-30)
         smallest = min(smallest, shares.min().item())
         dead += [f"{number + 1}.{head + 1}" for head in (shares < DEAD).nonzero().flatten().tolist()]
-        units = normalize(written, eps=1e-30)
+        units = normalize(outputs, eps=1e-30)
         cosines = (units @ units.mT).fill_diagonal_(-1)
         nearest = max(nearest, cosines.max().item())
         pairs = (cosines.triu() > EQUAL).nonzero().tolist()
-        equal += [f"{number + 1}.{one + 1} and {number + 1}.{other + 1}" for one, other in pairs]
+        equal += [f"{number + 1}.{head + 1} and {number + 1}.{other + 1}" for head, other in pairs]
     yield judged(
         "dead_heads", "weights", smallest, DEAD, f"Heads that write nothing: {', '.join(dead[:6])}.",
         "Every head writes to the residual stream; the number is the weakest head's part of its layer's"
@@ -190,7 +187,7 @@ def position_structure(table: Float[Tensor, "patch width"], grid: Grid) -> float
     whole = rearrange(cosines, "row col row2 col2 -> (row col) (row2 col2)")
     number = torch.arange(grid.patches).view(grid.rows, grid.cols)
     pairs = [(number[1:], number[:-1]), (number[:, 1:], number[:, :-1])]
-    near = torch.cat([whole[one.flatten(), other.flatten()] for one, other in pairs])
+    near = torch.cat([whole[first.flatten(), second.flatten()] for first, second in pairs])
     others = whole[~torch.eye(grid.patches, dtype=torch.bool)]
     return (near.mean() - others.mean()).item()
 
