@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from vitviz.engine import memory, placement, readout_stages
-from vitviz.engine.adapters.own_module import loaded_own
+from vitviz.engine.adapters.own_module import classifier_type, loaded_own, require_normalised
 from vitviz.engine.adapters.proposal import proposed
 from vitviz.engine.adapters.weight_loading import FilledModel, empty, fill, fuse_attention
 from vitviz.engine.checkpoint import Checkpoint, Loaded
@@ -34,7 +34,6 @@ from vitviz.engine.forward import copies
 from vitviz.engine.forward.tracing import grid_of
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError, first_line
-from vitviz.traces.head_type import require_head_type
 
 _numbers = itertools.count(1)
 _ALIKE = {torch.float32: 1e-4, torch.float64: 1e-4}  # relative to the largest output; 0.05 for others
@@ -61,14 +60,11 @@ def loaded_of(
         if not found or not isinstance(model, nn.Module):
             return verified_copy(model, given, size, name, mapping)
         refused = None
-    except (UnsupportedModel, CheckpointError) as error:
-        refused = error
-    except VitvizError:
-        raise
     except Exception as error:  # the model's code may raise anything
+        missing = isinstance(error, VitvizError) and not isinstance(error, UnsupportedModel | CheckpointError)
+        if missing or mapping is not None:  # a setting, or no own module is meant
+            raise
         refused = error
-    if mapping is not None:
-        raise refused
     inner = _unwrapped(model)
     _require_weights(inner, type(inner).__name__)
     try:
@@ -118,18 +114,9 @@ def verified_copy(
         note=" ".join(taken.notes),
     )  # fmt: skip
     names = given.labels or taken.labels
-    if names and len(names) != taken.model.num_classes:
-        raise VitvizError(f"Given {len(names)} labels; {kind} has {taken.model.num_classes} classes.")
+    head_type = classifier_type(names, given.head_type or taken.head_type, taken.model.num_classes, kind)
     ready = taken.model.eval().requires_grad_(False)
     readout_stages.pooling_or_none(ready)  # fails where modules hold no tensors, as quantised ones do
-    head_type = given.head_type or taken.head_type
-    if head_type is None and ready.num_classes == 1:
-        raise VitvizError(
-            f"{kind} has one output and does not tell what it is; expected head_type='sigmoid' for the logit"
-            " of a yes or no, or head_type='value' for a regression."
-        )
-    head_type = head_type or "softmax"
-    require_head_type(head_type, ready.num_classes, kind)
     return Loaded(known, ready, Preprocessing.from_config(data), tuple(names), head_type)
 
 
@@ -297,11 +284,7 @@ def of_module(model: nn.Module, kind: str, given: Overrides, mapping: NameMap | 
     Raises UnsupportedModel if there is none, or if names and shapes do not identify the tensors; VitvizError
     if mean and std or the number of heads are missing.
     """
-    if not given.normalised:
-        raise VitvizError(
-            f"{kind} does not tell how its pictures were normalised; expected mean=… and std=…, of values"
-            " from 0 to 1, such as mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)."
-        )
+    require_normalised(given, kind)
     tensors = state_of(model)
     if mapping is None and "blocks.0.attn.qkv.weight" not in tensors:
         mapping = _proposed(tensors, kind)

@@ -26,7 +26,7 @@ from vitviz.engine.forward.tracing import attentions_of
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.traces.grid import Grid
-from vitviz.traces.head_type import require_head_type
+from vitviz.traces.head_type import HeadType, require_head_type
 from vitviz.traces.trace import of_images
 
 _numbers = itertools.count(1)
@@ -47,14 +47,10 @@ def loaded_own(
     mean and std, the size or the output has to be said.
     """
     kind = type(model).__name__
-    if not given.normalised:
-        raise VitvizError(
-            f"{kind} does not tell how its pictures were normalised; expected mean=… and std=…, of values"
-            " from 0 to 1, such as mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)."
-        )
-    module, in_place = _placed(model)
-    path, found = _blocks(module, blocks, kind)
-    own = OwnModel(module, found, output, in_place)
+    require_normalised(given, kind)
+    module, in_place = _float32_copy(model)
+    path, layers = _blocks(module, blocks, kind)
+    own = OwnModel(module, layers, output, in_place)
     size = size or _size(model)
     noise = torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))
     own.embedding, embedding = _embedding(own, noise)
@@ -66,7 +62,7 @@ def loaded_own(
     call = recording.calls[0][0]
     own.findings = {
         "module": f"{kind}, {'as it stands, in place' if in_place else 'a float32 copy'}",
-        "blocks": f"{path}: {len(found)} x {type(found[0]).__name__}",
+        "blocks": f"{path}: {len(layers)} x {type(layers[0]).__name__}",
         "attention": f"{call.q.shape[1]} heads of {call.q.shape[-1]}"
         f"{'' if call.mask is None else ', with a bias'}, proven in every block",
         "patches": f"{own.own_grid.rows} x {own.own_grid.cols} of {own.own_grid.patch}, by changing each",
@@ -76,25 +72,44 @@ def loaded_own(
         "not known": "readout, norms, MLPs: no attribution, ablation or gradient",
     }
     data = given.data({"input_size": (3, *size), "interpolation": "bicubic", "crop_pct": 1.0})
-    if given.labels and len(given.labels) != own.num_classes:
-        raise VitvizError(f"Given {len(given.labels)} labels; {kind} has {own.num_classes} classes.")
-    if given.head_type is None and own.num_classes == 1:
+    head_type = classifier_type(given.labels, given.head_type, own.num_classes, kind)
+    own.name = name or f"{kind} in memory {next(_numbers)}"
+    checkpoint = Checkpoint(
+        own.name, None, "memory", "", (3, *size),
+        sum(parameter.numel() for parameter in module.parameters()),
+        note="This module was looked into as it is; describe() lists what was found.",
+    )  # fmt: skip
+    return Loaded(checkpoint, own, Preprocessing.from_config(data), tuple(given.labels or ()), head_type)
+
+
+def require_normalised(given: Overrides, kind: str) -> None:
+    """Raise VitvizError if the user did not state mean and std."""
+    if not given.normalised:
+        raise VitvizError(
+            f"{kind} does not tell how its pictures were normalised; expected mean=… and std=…, of values"
+            " from 0 to 1, such as mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)."
+        )
+
+
+def classifier_type(
+    labels: Sequence[str] | None, head_type: HeadType | None, classes: int, kind: str
+) -> HeadType:
+    """Return the head type, softmax if unspecified.
+
+    Raises VitvizError if the type or the number of labels does not fit the number of classes.
+    """
+    if labels and len(labels) != classes:
+        raise VitvizError(f"Given {len(labels)} labels; {kind} has {classes} classes.")
+    if head_type is None and classes == 1:
         raise VitvizError(
             f"{kind} has one output and does not tell what it is; expected head_type='sigmoid' for the logit"
             " of a yes or no, or head_type='value' for a regression."
         )
-    head_type = given.head_type or "softmax"
-    require_head_type(head_type, own.num_classes, kind)
-    own.name = name or f"{kind} in memory {next(_numbers)}"
-    known = Checkpoint(
-        own.name, None, "memory", "", (3, *size),
-        sum(one.numel() for one in module.parameters()),
-        note="This module was looked into as it is; describe() lists what was found.",
-    )  # fmt: skip
-    return Loaded(known, own, Preprocessing.from_config(data), tuple(given.labels or ()), head_type)
+    require_head_type(head_type or "softmax", classes, kind)
+    return head_type or "softmax"
 
 
-def _placed(model: nn.Module) -> tuple[nn.Module, bool]:
+def _float32_copy(model: nn.Module) -> tuple[nn.Module, bool]:
     """Return a float32 copy in evaluation mode, or the module itself where it cannot be copied."""
     # a forward set on a module belongs to that module, also in a copy
     if any(hasattr(part, "_hf_hook") or "forward" in vars(part) for part in model.modules()):
@@ -118,29 +133,27 @@ def _blocks(model: nn.Module, path: str | None, kind: str) -> tuple[str, list[nn
             return path, list(model.get_submodule(path).children())
         except AttributeError:
             raise VitvizError(
-                f"{kind} has no module blocks={quoted(path)}. Its runs are {_told(_runs(model))}."
+                f"{kind} has no module blocks={quoted(path)}. Its runs are {_describe(_runs(model))}."
             ) from None
     runs = _runs(model)
     if not runs:
         raise UnsupportedModel(
             f"{kind} has no run of equal modules that could be transformer blocks. Name them by blocks='…'."
         )
-    longest = max(len(run) for run in runs.values())
-    found = {path: run for path, run in runs.items() if len(run) == longest}
-    if len(found) > 1:
-        sizes = {
-            path: sum(one.numel() for part in run for one in part.parameters()) for path, run in found.items()
-        }
-        found = {path: run for path, run in found.items() if sizes[path] == max(sizes.values())}
-    if len(found) > 1:
+    sizes = {
+        path: (len(run), sum(parameter.numel() for part in run for parameter in part.parameters()))
+        for path, run in runs.items()
+    }
+    largest = {path: run for path, run in runs.items() if sizes[path] == max(sizes.values())}
+    if len(largest) > 1:
         raise VitvizError(
-            f"{kind} has several runs of equal modules: {_told(found)}. Say which are its blocks:"
-            f" blocks={quoted(next(iter(found)))}."
+            f"{kind} has several runs of equal modules: {_describe(largest)}. Say which are its blocks:"
+            f" blocks={quoted(next(iter(largest)))}."
         )
-    return next(iter(found.items()))
+    return next(iter(largest.items()))
 
 
-def _told(runs: dict[str, list[nn.Module]]) -> str:
+def _describe(runs: dict[str, list[nn.Module]]) -> str:
     return ", ".join(f"{path} ({len(run)} x {type(run[0]).__name__})" for path, run in runs.items()) or "none"
 
 
@@ -162,10 +175,10 @@ def _size(model: nn.Module) -> tuple[int, int]:
     """Return the input size that a module's configuration or parts tell, else 224 x 224."""
     owners: Iterator[Any] = itertools.chain([getattr(model, "config", None)], model.modules())
     for owner, name in itertools.product(owners, _SIZES):
-        told = getattr(owner, name, None)
-        told = (told, told) if isinstance(told, int) and not isinstance(told, bool) else told
-        if isinstance(told, tuple | list) and len(told) >= 2 and all(isinstance(one, int) for one in told):
-            return tuple(told[-2:])
+        size = getattr(owner, name, None)
+        size = (size, size) if isinstance(size, int) and not isinstance(size, bool) else size
+        if isinstance(size, tuple | list) and len(size) >= 2 and all(isinstance(side, int) for side in size):
+            return tuple(size[-2:])
     return 224, 224
 
 
@@ -208,15 +221,13 @@ def _grid(
             f" grid of {rows} x {cols}: some patches are left out, merged or mixed. Patches of another shape"
             " are said by patch=(height, width)."
         )
-    names = (
-        list(prefix) if prefix is not None else ["class", *(f"register {one + 1}" for one in range(before))]
-    )
-    names = names[:before] if prefix is None else names
-    if len(names) != before:
-        raise VitvizError(f"Given {len(names)} prefix tokens; {kind} has {before}.")
-    if prefix is None and before and order[0]:  # behind the patches: registers
-        names = [f"register {one + 1}" for one in range(before)]
-    grid = Grid(rows, cols, (height // rows, width // cols), tuple(names))
+    if prefix is None:
+        registers = [f"register {number + 1}" for number in range(before)]
+        behind = before and order[0]  # tokens behind the patches: no class token
+        prefix = registers if behind else ["class", *registers][:before]
+    if len(prefix) != before:
+        raise VitvizError(f"Given {len(prefix)} prefix tokens; {kind} has {before}.")
+    grid = Grid(rows, cols, (height // rows, width // cols), tuple(prefix))
     return grid, None if order == list(range(tokens)) else torch.tensor(order)
 
 

@@ -16,6 +16,7 @@ Storages are compared while their tensors are held, so an address belongs to one
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -76,10 +77,9 @@ class _Entry:
     def arranged(self, indices: Tensor) -> Tensor:
         """Apply the layout's operations to a tensor of `shape`."""
         for function, args, named in self.layout:
-            name = _name(function)
-            if name in ("view", "_unsafe_view", "_reshape_alias"):
+            if _name(function) in ("view", "_unsafe_view", "_reshape_alias"):
                 indices = indices.reshape(args[0])
-            elif name not in _SAME:
+            else:
                 indices = function(indices, *args, **named)
         return indices
 
@@ -125,8 +125,8 @@ class DispatchCapture(TorchDispatchMode):
             return self._fused(func, args, kwargs, out)
         if name in ("_native_multi_head_attention", "_transformer_encoder_layer_fwd"):
             return seen.lost.append(f"a fused layer of PyTorch ({name}) shows no weights")
-        entries = [self._entry(one) for one in args[:3]]
-        entry = next((one for one in entries if one is not None), None)
+        entries = [self._entry(argument) for argument in args[:3]]
+        entry = next(filter(None, entries), None)
         if name in ("_softmax", "_safe_softmax"):
             return self._softmax(args, out, entry)
         if name in ("bmm", "mm", "baddbmm"):
@@ -137,23 +137,21 @@ class DispatchCapture(TorchDispatchMode):
             self._changed_in_place(name, entry, scores)
         elif name in _LAYOUT:
             node = replace(entry.node) if name in _COPIES else entry.node
-            if name in ("clone", "contiguous", "_to_copy", "detach", "alias"):
-                self._keep(out, node, entry.shape, entry.layout)
-            else:
-                self._keep(out, node, entry.shape, (*entry.layout, (func, args[1:], kwargs)))
+            layout = () if name in _SAME else ((func, args[1:], kwargs),)
+            self._keep(out, node, entry.shape, entry.layout + layout)
         elif isinstance(entry.node, _Scores) and scores is not None and out.shape == entry.tensor.shape:
             self._keep(out, scores, entry.shape, entry.layout)
         elif isinstance(entry.node, _Weights) and entry.node.call.v is None:
             entry.node.call.next_name = name
         if isinstance(out, tuple | list) and name not in _ENTERED:
             return None
-        for one in entries:
-            if one is not None and isinstance(one.node, _Values) and name not in _LAYOUT:
-                self._entered(name, one)
+        for entry in filter(None, entries):
+            if isinstance(entry.node, _Values) and name not in _LAYOUT:
+                self._entered(name, entry)
 
     def _scores_of(self, name: str, args: tuple) -> _Scores | None:
         """Return the scores after an elementwise operation; None if they are not followed through it."""
-        entry = next((found for one in args[:3] if (found := self._entry(one)) is not None), None)
+        entry = next(filter(None, map(self._entry, args[:3])), None)
         if entry is None or not isinstance(entry.node, _Scores):
             return None
         node = entry.node
@@ -169,40 +167,37 @@ class DispatchCapture(TorchDispatchMode):
     def _changed_in_place(self, name: str, entry: _Entry, scores: _Scores | None) -> None:
         """Follow an operation in place through every view of the storage, or forget the storage."""
         storage = entry.tensor.untyped_storage().data_ptr()
-        for key, one in list(self._entries.items()):
-            if one.tensor.untyped_storage().data_ptr() != storage:
+        for key, view in list(self._entries.items()):
+            if view.tensor.untyped_storage().data_ptr() != storage:
                 continue
-            if scores is not None and isinstance(one.node, _Scores):
-                whole = one.tensor.numel() == entry.tensor.numel()
-                one.node = scores if whole else replace(one.node, added=True)
+            if scores is not None and isinstance(view.node, _Scores):
+                whole = view.tensor.numel() == entry.tensor.numel()
+                view.node = scores if whole else replace(view.node, added=True)
             else:
-                if isinstance(one.node, _Values | _Weights) and not one.node.call.next_name:
-                    one.node.call.next_name = name
+                if isinstance(view.node, _Values | _Weights) and not view.node.call.next_name:
+                    view.node.call.next_name = name
                 del self._entries[key]
 
     def _fused(self, func, args: tuple, kwargs: dict, out: Any) -> None:
-        names = [one.name for one in func._schema.arguments]
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        query, key, value = (given[one] for one in ("query", "key", "value"))
-        seen = self.layers[self.layer]
-        if given.get("is_causal") or query.ndim != 4 or key.shape[:2] != query.shape[:2] or len(query) != 1:
-            if len(query) != 1:
-                seen.lost.append(f"{len(query)} groups attend apart, as windows do")
-            else:
-                seen.lost.append("its attention is causal or shares keys between heads")
-            return
-        mask = given.get("attn_mask", given.get("attn_bias"))
+        names = [argument.name for argument in func._schema.arguments]
+        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+        query, key, value = itemgetter("query", "key", "value")(arguments)
+        lost = self.layers[self.layer].lost
+        if len(query) != 1:
+            return lost.append(f"{len(query)} groups attend apart, as windows do")
+        if arguments.get("is_causal") or query.ndim != 4 or key.shape[:2] != query.shape[:2]:
+            return lost.append("its attention is causal or shares keys between heads")
+        mask = arguments.get("attn_mask", arguments.get("attn_bias"))
         if mask is not None:
             mask = mask[(None,) * (4 - mask.ndim)][0]
             if mask.dtype == torch.bool:
                 mask = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, float("-inf"))
             mask = mask.expand(query.shape[1], query.shape[2], key.shape[2])
-        scale = given.get("scale")
-        call = FollowedCall(
-            query[0], key[0], query.shape[-1] ** -0.5 if scale is None else float(scale), mask, value[0]
-        )
+        scale = arguments.get("scale")
+        scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
         weighted = out[0] if isinstance(out, tuple | list) else out
-        self._weighted(call, weighted, _indices(weighted.shape, weighted.device))
+        call = FollowedCall(query[0], key[0], scale, mask, value[0])
+        return self._weighted(call, weighted, _indices(weighted.shape, weighted.device))
 
     def _weighted(self, call: FollowedCall, out: Tensor, indices: Tensor) -> None:
         call.shape, call.next_name = (*call.q.shape[:2], call.v.shape[-1]), ""
@@ -221,11 +216,9 @@ class DispatchCapture(TorchDispatchMode):
         if call is None:
             seen.lost.append("a softmax mixes heads or queries (talking heads)")
             return
-        self._keep(out, _Weights(call), tuple(call.q.shape[:2]) + (call.k.shape[1],))
-        found = self._entries[_key(out)]
-        if out.shape != found.shape:  # indices begin as (head, query, key)
-            view = torch.ops.aten.view.default
-            found.layout = ((view, (tuple(out.shape),), {}),)
+        shape = (*call.q.shape[:2], call.k.shape[1])  # head, query, key
+        view = torch.ops.aten.view.default, (tuple(out.shape),), {}
+        self._keep(out, _Weights(call), shape, () if out.shape == shape else (view,))
 
     def _product(self, name: str, args: tuple, kwargs: dict, out: Tensor, entries: list) -> None:
         left, right = args[1:3] if name == "baddbmm" else args[:2]
@@ -234,27 +227,23 @@ class DispatchCapture(TorchDispatchMode):
             if entry is not None and isinstance(entry.node, _Weights) and entry.node.call.v is None:
                 return self._times_v(entry, right if side == 0 else left, out, swapped=side == 1)
         scale, added = float(kwargs.get("alpha", 1.0)), name == "baddbmm" and kwargs.get("beta", 1) != 0
-        left, right = (one if one.ndim == 3 else one[None] for one in (left, right))
-        self._keep(out, _Scores(left, right, scale, added), tuple(out.shape))
+        self._keep(out, _Scores(_batched(left), _batched(right), scale, added), tuple(out.shape))
         return None
 
     def _times_v(self, entry: _Entry, other: Tensor, out: Tensor, swapped: bool) -> None:
         """Follow the product of weights and v, or vᵀ and weightsᵀ."""
-        call, seen = entry.node.call, self.layers[self.layer]
+        call, lost = entry.node.call, self.layers[self.layer].lost
         heads, queries, keys = entry.shape
-        places = entry.arranged(_indices(entry.shape, other.device).reshape(entry.shape))
-        places, other, result = (one if one.ndim == 3 else one[None] for one in (places, other, out))
+        indices = _indices(entry.shape, other.device)
+        places, other = _batched(entry.arranged(indices)), _batched(other)
         if swapped:
-            places, other, result = places.mT, other.mT, result.mT
-        whole = places.shape == (heads, queries, keys) and other.shape[1] == keys
+            places, other = places.mT, other.mT
+        whole = places.shape == entry.shape and other.shape[1] == keys
         order = places[:, 0, 0] // (queries * keys)
-        if not whole or not places.equal(_indices(entry.shape, other.device).reshape(entry.shape)[order]):
-            return seen.lost.append(
-                "the weights of several heads are mixed after the softmax (talking heads)"
-            )
+        if not whole or not places.equal(indices[order]):
+            return lost.append("the weights of several heads are mixed after the softmax (talking heads)")
         call.v = other[order.argsort()]
-        dims = (heads, queries, other.shape[-1])
-        indices = _indices(dims, other.device).reshape(dims)[order]
+        indices = _indices((heads, queries, other.shape[-1]), other.device)[order]
         indices = (indices.mT if swapped else indices).reshape(out.shape)
         return self._weighted(call, out, indices)
 
@@ -265,9 +254,9 @@ class DispatchCapture(TorchDispatchMode):
         call.next_name = name
         if name in _ENTERED:
             indices = entry.arranged(entry.node.indices).reshape(-1)
-            found = torch.zeros(call.shape, device=entry.tensor.device).reshape(-1)
-            found[indices] = entry.tensor.detach().reshape(-1).float()
-            call.entered = found.reshape(call.shape)
+            values = torch.zeros(call.shape, device=entry.tensor.device).reshape(-1)
+            values[indices] = entry.tensor.detach().reshape(-1).float()
+            call.entered = values.reshape(call.shape)
 
     def _keep(self, tensor: Tensor, node: Any, shape: tuple[int, ...], layout: tuple = ()) -> None:
         self._entries[_key(tensor)] = _Entry(tensor, node, shape, layout)
@@ -290,7 +279,7 @@ def _call_of(scores: Tensor, entry: _Entry) -> FollowedCall | None:
     numbers = {"dtype": torch.int32, "device": scores.device}
     row = torch.arange(groups * rows, **numbers).view(groups, rows, 1).expand(groups, rows, cols)
     col = torch.arange(groups * cols, **numbers).view(groups, 1, cols).expand(groups, rows, cols)
-    row, col = (entry.arranged(one.reshape(base)).reshape(-1, *scores.shape[-2:]) for one in (row, col))
+    row, col = (entry.arranged(x.reshape(base)).reshape(-1, *scores.shape[-2:]) for x in (row, col))
     left, right = node.left.reshape(groups * rows, -1), node.right.mT.reshape(groups * cols, -1)
     if not (row == row[:, :, :1]).all():
         row, col, left, right = col, row, right, left
@@ -304,8 +293,11 @@ def _call_of(scores: Tensor, entry: _Entry) -> FollowedCall | None:
 
 
 def _indices(shape: tuple[int, ...], device: torch.device) -> Tensor:
-    count = torch.Size(shape).numel()
-    return torch.arange(count, device=device).reshape(shape)
+    return torch.arange(torch.Size(shape).numel(), device=device).reshape(shape)
+
+
+def _batched(tensor: Tensor) -> Tensor:
+    return tensor if tensor.ndim == 3 else tensor[None]
 
 
 def _key(tensor: Tensor) -> tuple:

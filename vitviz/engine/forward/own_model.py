@@ -79,38 +79,38 @@ def answer_of(returned: Any, output: str | int | None, kind: str) -> Tensor | No
     """
     if output is not None:
         try:
-            found = returned[output] if hasattr(returned, "__getitem__") else getattr(returned, output)
+            scores = returned[output] if hasattr(returned, "__getitem__") else getattr(returned, output)
         except (KeyError, IndexError, TypeError, AttributeError):
-            found = getattr(returned, str(output), None)
-        if not isinstance(found, Tensor):
-            raise VitvizError(
-                f"{kind} returns no output={quoted(output)}; it returns {_described(returned)}."
-            )
-        return found
+            scores = getattr(returned, str(output), None)
+        if not isinstance(scores, Tensor):
+            raise VitvizError(f"{kind} returns no output={quoted(output)}; it returns {_describe(returned)}.")
+        return scores
     if isinstance(returned, Tensor):
         return returned if returned.ndim == 2 else None
     if isinstance(getattr(returned, "logits", None), Tensor):
         return returned.logits
-    named = returned if isinstance(returned, Mapping) else dict(enumerate(_sequence(returned)))
-    if isinstance(named.get("logits"), Tensor):
-        return named["logits"]
+    outputs = _by_key(returned)
+    if isinstance(outputs.get("logits"), Tensor):
+        return outputs["logits"]
     if hasattr(returned, "last_hidden_state"):  # features of transformers' models
         return None
-    tensors = [key for key, one in named.items() if isinstance(one, Tensor) and one.ndim == 2]
+    tensors = [key for key, value in outputs.items() if isinstance(value, Tensor) and value.ndim == 2]
     if len(tensors) > 1:
         raise VitvizError(
-            f"{kind} returns several outputs ({_described(returned)}), and any of them may be the scores of"
+            f"{kind} returns several outputs ({_describe(returned)}), and any of them may be the scores of"
             f" classes. Say which: output={quoted(tensors[0])}."
         )
-    return named[tensors[0]] if tensors else None
+    return outputs[tensors[0]] if tensors else None
 
 
-def _sequence(returned: Any) -> Sequence:
-    return returned if isinstance(returned, tuple | list) else ()
+def _by_key(returned: Any) -> Mapping:
+    """Return what a module returns by key or by place in a sequence; empty for anything else."""
+    if isinstance(returned, Mapping):
+        return returned
+    return dict(enumerate(returned)) if isinstance(returned, tuple | list) else {}
 
 
-def _described(returned: Any) -> str:
+def _describe(returned: Any) -> str:
     if isinstance(returned, Tensor):
         return f"a tensor of shape {tuple(returned.shape)}"
-    named = returned if isinstance(returned, Mapping) else dict(enumerate(_sequence(returned)))
-    return ", ".join(map(str, named)) or f"a {type(returned).__name__}"
+    return ", ".join(map(str, _by_key(returned))) or f"a {type(returned).__name__}"

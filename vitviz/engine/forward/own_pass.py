@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from einops import rearrange
@@ -42,9 +42,8 @@ class _OwnPass:
         self.tokens: list[Tensor] = []
         self.embedded: Tensor | None = None
         self._thread, self._layer = threading.get_ident(), -1
-        self._branch: tuple[Tensor, bool] | None = (
-            None  # output of a container's child, and if it is the last
-        )
+        # output of a container's child, and whether the child is the last
+        self._branch: tuple[Tensor, bool] | None = None
         self._sum: Tensor | None = None
         capture.on_sum = self._add
 
@@ -67,26 +66,26 @@ class _OwnPass:
             if threading.get_ident() != self._thread or layer == self._layer:
                 return None
             cancellation.check()
-            given = args[0] if args else next((one for one in named.values() if torch.is_tensor(one)), None)
-            if layer != self._layer + 1 or not isinstance(given, Tensor):
+            tokens = args[0] if args else next(filter(torch.is_tensor, named.values()), None)
+            if layer != self._layer + 1 or not isinstance(tokens, Tensor):
                 raise UnsupportedModel(
                     f"{self.kind} does not call its blocks one after another with tokens: block {layer + 1}"
                     f" runs after block {self._layer + 1}. Name the blocks by blocks='…'."
                 )
             if layer and self._sum is not None:
                 self.tokens.append(self._sum)
-            changed = self._changed("input", layer, given)
+            changed = self._changed("input", layer, tokens)
             if layer == 0:
                 self.tokens.append(self._rows(changed))
                 if self.first_only:
                     raise _Enough
             self._layer, self._sum = layer, None
             self.capture.begin(layer)
-            if changed is given:
+            if changed is tokens:
                 return None
             if args:
                 return (changed, *args[1:]), named
-            return args, {key: changed if one is given else one for key, one in named.items()}
+            return args, {key: changed if value is tokens else value for key, value in named.items()}
 
         return enter
 
@@ -125,7 +124,7 @@ class _OwnPass:
         if self._branch is None:
             return
         branch, last = self._branch
-        if any(isinstance(one, Tensor) and one.data_ptr() == branch.data_ptr() for one in args[:2]):
+        if any(isinstance(term, Tensor) and term.data_ptr() == branch.data_ptr() for term in args[:2]):
             self._sum, self._branch = self._rows(out), None
             if last:
                 self.capture.begin(None)
@@ -138,8 +137,8 @@ class _OwnPass:
 
     def _changed(self, moment: str, layer: int, tensor: Tensor) -> Tensor:
         for change in self.changes.get((moment, layer), ()):
-            given = change(tensor)
-            tensor = tensor if given is None else given
+            result = change(tensor)
+            tensor = tensor if result is None else result
         return tensor
 
     def _rows(self, tensor: Tensor) -> Tensor:
@@ -176,7 +175,7 @@ def run(model: OwnModel, pixels: Tensor, changes: Mapping, first_only: bool = Fa
     """
     capture = DispatchCapture()
     events = _OwnPass(model, capture, changes, first_only)
-    first = next((one for one in model.module.parameters() if one.is_floating_point()), pixels)
+    first = next(filter(torch.is_floating_point, model.module.parameters()), pixels)
     place, dtype = (pixels.device, pixels.dtype) if first.is_meta else (first.device, first.dtype)
     returned, cuda = None, [place] if place.type == "cuda" else []
     with _lock, ExitStack() as stack:
@@ -218,58 +217,53 @@ def recorded(model: OwnModel, pixels: Tensor, changes: Mapping | None = None) ->
         )
     calls, entered = [], []
     for layer in layers:
-        by_image = [_ordered(found[layer], order) for _, found in images]
-        one = by_image[0]
-        bias = None if one.bias is None else torch.stack([each.bias for each in by_image])
-        q, k, v = (torch.stack([getattr(each, name) for each in by_image]) for name in "qkv")
-        calls.append([Call(q, k, v, bias, one.scale)])
-        entered.append(_entered(one, layer))
-    tokens = [torch.stack([events.tokens[place] for events, _ in images]) for place in range(len(layers) + 1)]
-    tokens = tokens if order is None else [one[:, order.to(one.device)] for one in tokens]
+        by_image = [_ordered(by_layer[layer], order) for _, by_layer in images]
+        first = by_image[0]
+        bias = None if first.bias is None else torch.stack([call.bias for call in by_image])
+        q, k, v = (torch.stack([getattr(call, name) for call in by_image]) for name in "qkv")
+        calls.append([Call(q, k, v, bias, first.scale)])
+        entered.append(_entered(first, layer))
+    tokens = [
+        torch.stack(by_image) for by_image in zip(*(events.tokens for events, _ in images), strict=True)
+    ]
+    tokens = tokens if order is None else [rows[:, order.to(rows.device)] for rows in tokens]
     recording = Recording(calls=calls, tokens=tokens, entered=entered)
-    grid = model.own_grid
-    if grid is not None:
+    if (grid := model.own_grid) is not None:
         recording.patch_embedding = torch.stack([_embedded(events, grid) for events, _ in images])
-    logits = None if any(one is None for one in answers) else torch.cat([one.float() for one in answers])
-    return recording, logits
+    known = all(logits is not None for logits in answers)
+    return recording, torch.cat([logits.float() for logits in answers]) if known else None
 
 
 def _calls(model: OwnModel, capture: DispatchCapture, tokens: int) -> list[FollowedCall]:
     """Return the one attention call of each block. Raises UnsupportedModel with what was found instead."""
-    found, kind = [], type(model.module).__name__
+    calls, kind = [], type(model.module).__name__
     for layer in range(len(model.blocks)):
-        seen = capture.layers.get(layer, LayerCalls())
-        if len(seen.calls) != 1 or seen.lost:
-            why = (*seen.lost, "exactly one softmax of a product of q and k, multiplied by v, was expected")[
-                0
-            ]
-            _refuse(kind, layer, f"{len(seen.calls)} attention calls: {why}")
-        (call,) = seen.calls
-        if call.entered is None:
-            _refuse(
-                kind, layer, f"weighted values that enter {call.next_name or 'nothing'} before a projection"
-            )
-        if (call.q.shape[1], call.k.shape[1]) != (tokens, tokens):
-            among = f"{call.q.shape[1]} queries and {call.k.shape[1]} keys, not all {tokens} tokens (windows)"
-            _refuse(kind, layer, among)
-        found.append(call)
-    return found
-
-
-def _refuse(kind: str, layer: int, found: str) -> NoReturn:
-    raise UnsupportedModel(
-        f"The attention of {kind} cannot be read truthfully: block {layer + 1} has {found}. vitviz shows no"
-        " map rather than a wrong one."
-    )
+        followed = capture.layers.get(layer, LayerCalls())
+        call = followed.calls[0] if followed.calls else None
+        if len(followed.calls) != 1 or followed.lost:
+            expected = "exactly one softmax of a product of q and k, multiplied by v, was expected"
+            fault = f"{len(followed.calls)} attention calls: {(*followed.lost, expected)[0]}"
+        elif call.entered is None:
+            fault = f"weighted values that enter {call.next_name or 'nothing'} before a projection"
+        elif (call.q.shape[1], call.k.shape[1]) != (tokens, tokens):
+            fault = f"{call.q.shape[1]} queries and {call.k.shape[1]} keys, not all {tokens} tokens (windows)"
+        else:
+            calls.append(call)
+            continue
+        raise UnsupportedModel(
+            f"The attention of {kind} cannot be read truthfully: block {layer + 1} has {fault}. vitviz"
+            " shows no map rather than a wrong one."
+        )
+    return calls
 
 
 def _ordered(call: FollowedCall, order: Tensor | None) -> FollowedCall:
     if order is None:
         return call
-    there = order.to(call.q.device)
-    bias = None if call.bias is None else call.bias[:, there][:, :, there]
-    given = {name: getattr(call, name)[:, there] for name in ("q", "k", "v", "entered")}
-    return FollowedCall(**given, scale=call.scale, bias=bias, shape=call.shape)
+    order = order.to(call.q.device)
+    bias = None if call.bias is None else call.bias[:, order][:, :, order]
+    tensors = {name: getattr(call, name)[:, order] for name in ("q", "k", "v", "entered")}
+    return FollowedCall(**tensors, scale=call.scale, bias=bias, shape=call.shape)
 
 
 def _entered(call: FollowedCall, layer: int) -> AttentionInput:
@@ -280,9 +274,9 @@ def _entered(call: FollowedCall, layer: int) -> AttentionInput:
 
 def _embedded(events: _OwnPass, grid: Grid) -> Tensor:
     """Return the patch embedding (patch, width); NaN if no single layer makes it."""
-    found, width = events.embedded, events.tokens[0].shape[-1]
-    if found is not None:
-        rows = found[0].flatten(1).mT if found.ndim == 4 else found.flatten(0, -2)
+    output, width = events.embedded, events.tokens[0].shape[-1]
+    if output is not None:
+        rows = output[0].flatten(1).mT if output.ndim == 4 else output.flatten(0, -2)
         if rows.shape == (grid.patches, width):
             return rows.float()
     return torch.full((grid.patches, width), float("nan"), device=events.tokens[0].device)
