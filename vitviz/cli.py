@@ -322,7 +322,7 @@ def _photo(picture: str):
     from vitviz.engine.images.opening import open_image
     from vitviz.traces import samples
 
-    if not Path(picture).exists() and picture in [one.name for one in samples.samples()]:
+    if not Path(picture).exists() and picture in [sample.name for sample in samples.samples()]:
         return samples.sample_image(picture)
     return open_image(picture)
 
@@ -444,13 +444,13 @@ def checkpoints(
     from vitviz import engine
 
     found = [
-        one
-        for one in engine.checkpoints(weights)
-        if search.lower() in one.name.lower() and (one.on_disk or not here)
+        checkpoint
+        for checkpoint in engine.checkpoints(weights)
+        if search.lower() in checkpoint.name.lower() and (checkpoint.on_disk or not here)
     ]
     fields = "name architecture source input_size parameters trained_on licence on_disk".split()
     if as_json:
-        told = [{name: getattr(one, name) for name in fields} for one in found]
+        told = [{name: getattr(row, name) for name in fields} for row in found]
         print(json.dumps(told, indent=1, ensure_ascii=False))
         return
     for one in found:

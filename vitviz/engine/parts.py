@@ -93,7 +93,7 @@ def final_norm(
     """Apply the final norm to each token, as `Inspector.final_norm`; fc_norm for a model that pools first."""
     require_known(model, "its final norm")
     norms = [getattr(model, which, None) for which in ("norm", "fc_norm")]
-    norm = next((one for one in norms if one is not None and not isinstance(one, nn.Identity)), None)
+    norm = next((norm for norm in norms if norm is not None and not isinstance(norm, nn.Identity)), None)
     if norm is None:
         raise UnsupportedModel(f"{name} has no norm behind its last block. Look at its tokens as they are.")
     weights = next(model.parameters())

@@ -85,7 +85,7 @@ class PlacedModel:
     def __init__(self, loaded: Loaded, device: str = "auto", dtype: str = "float32"):
         self.checkpoint: Checkpoint = loaded.checkpoint
         self.preprocessing = loaded.preprocessing
-        self.labels = tuple(require_unicode(one, "the label") for one in loaded.labels)
+        self.labels = tuple(require_unicode(label, "the label") for label in loaded.labels)
         self.head_type = loaded.head_type
         require_unicode(self.checkpoint.name, "the checkpoint's name")
         self.classes: Classes | None = None  # replace the model's own classes

@@ -45,7 +45,7 @@ def tail_of(model: nn.Module, name: str, device: torch.device = CPU) -> ReadoutS
     ...", for a model that is not understood.
     """
     # weights may have been replaced or changed
-    weights = tuple((one.data_ptr(), one._version) for one in model.parameters())
+    weights = tuple((parameter.data_ptr(), parameter._version) for parameter in model.parameters())
     if model not in _known or _known[model][0] != weights:
         try:
             pooling, width = pooling_of(model), int(getattr(model, "embed_dim", None) or model.num_features)
@@ -121,12 +121,12 @@ def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
         slots = weights.chunk(2 if pooling.kind == "class and average" else 1, dim=1)
         return Head(slots, constant, length=Length(projection, bias, added))
     heads = [head, model.head_dist] if pooling.kind == "distilled" else [head]
-    if not all(isinstance(one, nn.Linear) for one in heads):
+    if not all(isinstance(head, nn.Linear) for head in heads):
         kind = type(head).__name__
         raise _NotUnderstood(LocalizedText("its classifier is a {kind} and no linear map", kind=kind))
-    weights, factor = [frozen_copy(one.weight) for one in heads], 1 / len(heads)
+    weights, factor = [frozen_copy(head.weight) for head in heads], 1 / len(heads)
     biases = [
-        frozen_copy(one.bias) if one.bias is not None else torch.zeros(len(one.weight)) for one in heads
+        frozen_copy(head.bias) if head.bias is not None else torch.zeros(len(head.weight)) for head in heads
     ]
     if pooling.kind == "class and average":
         weights = list(weights[0].chunk(2, dim=1))

@@ -70,7 +70,7 @@ def _reads_prefix(model: nn.Module) -> bool:
 
 def _norm(model: nn.Module) -> Literal["before", "after", "both", "none"]:
     norms = (getattr(model, name, None) or nn.Identity() for name in ("norm", "fc_norm"))
-    before, after = (not isinstance(one, nn.Identity) for one in norms)
+    before, after = (not isinstance(norm, nn.Identity) for norm in norms)
     return "both" if before and after else "before" if before else "after" if after else "none"
 
 
@@ -80,7 +80,7 @@ def prove(model: nn.Module, readout: Readout, grid: Grid, name: str) -> None:
 
     Attention pooling is recorded directly and not tested here.
     """
-    if not readout.summaries or any(one.how == "attention" for one in readout.summaries):
+    if not readout.summaries or any(summary.how == "attention" for summary in readout.summaries):
         return
     weights = next(model.parameters())
     random = torch.randn(2, grid.tokens, model.embed_dim, generator=torch.Generator().manual_seed(0))
@@ -101,7 +101,7 @@ def read(
     model: nn.Module, readout: Readout, last: Float[Tensor, "batch token width"]
 ) -> Float[Tensor, "batch token"] | None:
     """Return each token's weight in y for a batch of images; None if fixed, or given by attention pooling."""
-    if readout.linear or any(one.how == "attention" for one in readout.summaries):
+    if readout.linear or any(summary.how == "attention" for summary in readout.summaries):
         return None
     with torch.no_grad():
         return readout.shares(model.norm(last))

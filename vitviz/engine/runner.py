@@ -131,7 +131,7 @@ class ForwardRunner:
         }  # fmt: skip
         if placed.classes is None and not tracing.classifies(model, placed.checkpoint):
             logits = None
-        views, queries = [one.view for one in prepared], readouts.queries_read(model)
+        views, queries = [image.view for image in prepared], readouts.queries_read(model)
         batch = tracing.batch_of(recording, logits, shared, views, place, read, queries)
         if checking:
             self._require_truth(recording, batch[0].layers, size)
@@ -148,7 +148,8 @@ class ForwardRunner:
         return readouts.readout_of(model, grid, self.placed.checkpoint.name)
 
     def pixels(self, prepared: list[Prepared]) -> Tensor:
-        return torch.stack([one.tensor for one in prepared]).to(self.placed.device, DTYPES[self.placed.dtype])
+        pixels = torch.stack([image.tensor for image in prepared])
+        return pixels.to(self.placed.device, DTYPES[self.placed.dtype])
 
     @in_float32()
     def watched(
@@ -229,4 +230,4 @@ class ForwardRunner:
 
 def all_finite(*tensors: Tensor) -> bool:
     """Return True if no tensor has an infinity or NaN; the host waits once."""
-    return bool(torch.stack([one.isfinite().all() for one in tensors]).all())
+    return bool(torch.stack([tensor.isfinite().all() for tensor in tensors]).all())

@@ -222,7 +222,7 @@ class SaliencyInputs:
         activations = activation_slopes = None
         if activation is not None:
             both = activation.detach(), slopes[id(activation)]
-            activations, activation_slopes = (one[0, -self.trace.grid.patches :].cpu() for one in both)
+            activations, activation_slopes = (tensor[0, -self.trace.grid.patches :].cpu() for tensor in both)
         return Gradients(
             answer=answer.item(), tokens=torch.stack(tokens).cpu(), constants=constants,
             pixels=self._by_patch(product(leaf, slopes[id(leaf)])) if leaf.requires_grad else None,

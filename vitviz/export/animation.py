@@ -241,7 +241,7 @@ def animation(
     from vitviz import engine
     from vitviz.engine.hub.snapshots import folder_of, frames
 
-    if any(one.name == "target" for one in view_called(view).controls):
+    if any(control.name == "target" for control in view_called(view).controls):
         _, subject, parsed, _ = trace_by(inspector)
         settings |= explained(subject, parsed)
     checkpoint = inspector.checkpoint

@@ -72,7 +72,7 @@ def _function(path: str, text: str) -> str:
         names = one["all"] or "{" + re.sub(r"\s+as\s+", ": ", one["names"]) + "}"
         return f"const {names} = {whole};"
 
-    names = [one["name"] for one in _EXPORT.finditer(text)]
+    names = [match["name"] for match in _EXPORT.finditer(text)]
     text = _IMPORT.sub(imported, text)
     text = _DEFAULT.sub("$exports.default = ", _EXPORT.sub(r"\g<what> \g<name>", text))
     left = _LEFT.search(text)

@@ -52,7 +52,7 @@ def _caption(
     beside = {} if second is None else {"name": second.checkpoint, "known": _known(second)}
     told = {"height": grid.pixels[0], "width": grid.pixels[1], "rows": grid.rows, "cols": grid.cols}
     size = LocalizedText("Input {height} × {width} px, {rows} × {cols} patches", **told)
-    assumed = ", ".join(one.taken or one.name for one in checkpoint.assumed)
+    assumed = ", ".join(assumption.taken or assumption.name for assumption in checkpoint.assumed)
     without, chosen = "", _settings(view, subject, settings, say) or say("none")
     if trace is not None:  # patches count from 1, as in the figure and on the page
         without = replace(trace.without, patches=tuple(patch + 1 for patch in trace.without.patches)).text()
@@ -83,7 +83,7 @@ def _photograph(subject: ViewContext, picture: str) -> LocalizedText:
     """Return the caption line of the image: title, credit of a sample, and size."""
     width, height = subject.trace.view.upload
     size = {"width": width, "height": height}
-    sample = next((one for one in samples() if one.name == picture), None)
+    sample = next((sample for sample in samples() if sample.name == picture), None)
     if sample is not None:
         size |= {"title": sample.title, "credit": sample.credit}
         return LocalizedText("Photograph: {title} ({credit}), {width} × {height} px.", **size)
@@ -132,7 +132,7 @@ def name_of(
 
 def _used_settings(view: View) -> list[Control]:
     """Return the settings that affect a figure."""
-    return [one for one in view.controls if not (isinstance(one, IntSetting) and one.passing)]
+    return [control for control in view.controls if not (isinstance(control, IntSetting) and control.passing)]
 
 
 def _default(control: Control, subject: ViewContext) -> Any:
@@ -332,9 +332,9 @@ def figure(
 
 def view_called(slug: str) -> View:
     """Return the view with the given slug; raise VitvizError if there is none."""
-    found = next((one for one in VIEWS if one.slug == slug), None)
+    found = next((view for view in VIEWS if view.slug == slug), None)
     if found is None:
-        raise Unknown(f"There is no view {quoted(slug)}; there are {', '.join(one.slug for one in VIEWS)}.")
+        raise Unknown(f"There is no view {quoted(slug)}; there are {', '.join(view.slug for view in VIEWS)}.")
     return found
 
 

@@ -63,7 +63,7 @@ def fitting(inspector: Inspector, survey: Survey) -> Inspector:
 
 def comparable(survey: Survey) -> tuple:
     """Return image identifiers and measure names, which two comparable surveys must share."""
-    return [one.pictures for one in survey.grams], {one.name for one in survey.measures}
+    return [gram.pictures for gram in survey.grams], {measure.name for measure in survey.measures}
 
 
 def over_samples(
@@ -86,4 +86,4 @@ def over_training(inspector: Inspector, size: tuple[int, int] | None = None) -> 
     checkpoint = inspector.checkpoint
     like = {"device": str(inspector.device), "dtype": inspector.dtype, "folder": folder_of(checkpoint)}
     steps = [frame for frame in frames(checkpoint) if frame.step is not None]
-    return {one.step: over_samples(engine.load(one.name, **like), size, ["similarity"]) for one in steps}
+    return {step.step: over_samples(engine.load(step.name, **like), size, ["similarity"]) for step in steps}

@@ -174,9 +174,12 @@ def _choose_live(
     """
     about = subject.about
     view.settings(given, about)
-    texts = {one.name: spelled(one, given.get(one.name, one.start(about))) for one in view.controls}
+    texts = {
+        control.name: spelled(control, given.get(control.name, control.start(about)))
+        for control in view.controls
+    }
     depended = {name for item in _drawn_items(view, subject, texts) for name in item.depends}
-    named = {one.name: one for one in view.controls if one.name in depended}
+    named = {control.name: control for control in view.controls if control.name in depended}
     kept = [name for name in named if subject.original or name != DIFFERENCE.name]
     domains = {}
     for name in kept if live is None else live:
@@ -269,7 +272,7 @@ def _domain(control: Control | None, name: str, about: ModelShape, asked: bool) 
         values = range(control.minimum, int(about.number(control.maximum)) + 1)
     elif isinstance(control, QuerySetting):
         values = ["auto", "mean", *about.grid.prefix_names, *range(about.grid.patches)]
-    found = tuple(spelled(control, one) for one in values) if len(values) <= MOST else ()
+    found = tuple(spelled(control, value) for value in values) if len(values) <= MOST else ()
     if asked and not found:
         raise VitvizError(
             f"Given live={quoted(name)}; expected settings that the numbers depend on, with at most"

@@ -156,7 +156,7 @@ def video(
 def map_of(figure: Figure) -> tuple[Map, Float[np.ndarray, "row col"]] | tuple[None, None]:
     """Return the first map of a figure and its values; (None, None) if there is no map."""
     panels = (panel for row in figure.spec.rows for panel in row)
-    over = next((one for one in panels if isinstance(one, Map) and one.values is not None), None)
+    over = next((panel for panel in panels if isinstance(panel, Map) and panel.values is not None), None)
     return (over, np.asarray(over.values, float)) if over else (None, None)
 
 
@@ -176,7 +176,7 @@ def film_of(frames: Iterable[VideoFrame]) -> Animation:
     Raises:
         VitvizError: If there is no frame.
     """
-    return paced((one.number, one.seconds, one.figure) for one in frames)
+    return paced((frame.number, frame.seconds, frame.figure) for frame in frames)
 
 
 def paced(frames: Iterable[tuple[int, float, Figure]]) -> Animation:

@@ -87,7 +87,7 @@ def _listed(listed: RecordList) -> str:
         return card("Nothing is listed.")
     films = not isinstance(listed[0], Checkpoint)
     names = ("name", "step", "val_loss", "top1") if films else ("name", "source", "trained_on", "on_disk")
-    rows = [[getattr(one, name) for name in names] for one in listed[: 3 * SHOWN]]
+    rows = [[getattr(row, name) for name in names] for row in listed[: 3 * SHOWN]]
     more = f"The first {len(rows)} of {len(listed)}." if len(rows) < len(listed) else ""
     return card("Film of a training" if films else "Checkpoints", table(names, rows), caption=more)
 
@@ -217,7 +217,7 @@ def _score(found: ScoreAttribution) -> str:
 @html.register
 def _paths(found: AttributionPaths) -> str:
     found = found.first(SHOWN)
-    rows = [(" ← ".join([*trail(*one.heads), writer(one.writer)]), one.share) for one in found.paths]
+    rows = [(" ← ".join([*trail(*path.heads), writer(path.writer)]), path.share) for path in found.paths]
     claim = "They are proven to be the largest: no" if found.proven else (
         f"They are the largest found along {found.opened} chains of heads, where the search was ended. No"
     )  # fmt: skip
@@ -326,7 +326,7 @@ def _trial(trial: Faithfulness) -> str:
         f" best first. Chance's gap is {number(mean)}; in one of 20 trials the best of so many random maps"
         f" would come above {number(mean + reach)}. One picture says nothing of another."
     )
-    notes = {name: one.convergence for name, one in trial.maps.items() if one.convergence}
+    notes = {name: saliency.convergence for name, saliency in trial.maps.items() if saliency.convergence}
     return card("Faithfulness", table(head, rows), _tensor_card(notes | dict(trial.refused)), caption=caption)
 
 
@@ -371,6 +371,6 @@ def _value_spread(mean: float, error: float) -> str:
 @html.register
 def _report(report: Report) -> str:
     columns = "severity group sentence number threshold source advice view".split()
-    rows = [[one[name] for name in columns] for one in report.rows()]
+    rows = [[row[name] for name in columns] for row in report.rows()]
     head = ("", "check", "finding", "number", "threshold", "threshold from", "what to do", "view")
     return card("Model check", table(head, rows), caption=report.verdict)

@@ -129,7 +129,7 @@ def _lens(tensor: NamedTensor) -> Chart:
         name = what.labels[number] if known else LocalizedText("class {number}", number=int(number))
         told = {"told": ("{name}",), "also": {"name": [name] * len(depth)}, "of": {"depth": depth}}
         series.append(Series(depth, scores[:, number], name, colour, True, True, **told))
-    span = roomy(np.stack([one.y for one in series]), 0.06) if of_values else (0.0, 1.0)
+    span = roomy(np.stack([line.y for line in series]), 0.06) if of_values else (0.0, 1.0)
     across, label = (depth[0] - 0.3, depth[-1] + 0.3), LocalizedText("Value" if of_values else "Probability")
     along = LocalizedText("layers applied")
     return Chart(along, label, across, span, what.title, tuple(series), percent=not of_values)
@@ -193,7 +193,7 @@ def _(found: SufficientEdges) -> Charts:
         Series(x, y, name, colour, line=True, dots=True, told=("{order}",), also={"order": [name] * len(x)})
         for (name, y), colour in zip(means.items(), SEVERAL, strict=False)
     )
-    span = roomy(np.concatenate([one.y for one in series]), 0.08)
+    span = roomy(np.concatenate([line.y for line in series]), 0.08)
     sides = ("edges kept", "margin (logits)"), ((-0.02 * x.max(), 1.02 * x.max()), span)
     return {"margins": Chart(*sides[0], *sides[1], series=series, whole=False, unit="logits")}
 
@@ -240,7 +240,7 @@ def _curves(found: Perturbation, score: str) -> Chart:
         told = {"said": said, "told": ("{way}", "{count}"), "also": {"way": [way] * len(x)}}
         told["also"]["count"] = [f"{one:g} {kind.counts}" for one in x]
         series.append(Series(x, mean, way, colour, True, True, band, **told))
-    every = [end for one in series for end in one.band]
+    every = [end for line in series for end in line.band]
     span = roomy(np.concatenate(every), 0.06) if of_values and every else (0.0, 1.0)
     told = {"class": found.label}
     name = LocalizedText("value of {class}" if of_values else "probability of {class}", **told)
@@ -260,7 +260,7 @@ def writer(one: Writer | None) -> str:
 
 def trail(*heads: tuple[int, int]) -> list[str]:
     """Return the display names of heads, given by layer and head from 0."""
-    return [writer(Writer("head", *one)) for one in heads]
+    return [writer(Writer("head", *head)) for head in heads]
 
 
 def edge_name(edge: Any) -> str:

@@ -161,8 +161,8 @@ def _strip(values: np.ndarray, what: TensorName) -> str:
     """Return one small map per layer, all on one scale."""
     look = bounds(values, what.diverging)
     small = [
-        f"<span>{image(squares(one, *look), f'layer {n}', STRIP)}{n}</span>"
-        for n, one in enumerate(values, what.first)
+        f"<span>{image(squares(value, *look), f'layer {n}', STRIP)}{n}</span>"
+        for n, value in enumerate(values, what.first)
     ]
     return f'<div class="vitviz-strip">{"".join(small)}</div>{scale(*look, what.unit)}'
 

@@ -6,7 +6,7 @@ in a config.json.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -75,7 +75,7 @@ OF_ONE_OUTPUT = tuple(question("head_type", ("sigmoid", "value")))
 def of_pictures(data: Mapping[str, Any]) -> tuple[Assumption, ...]:
     """Return the assumptions of a data config on normalisation, crop and interpolation, with alternatives."""
     taken = Overrides(mean=tuple(data["mean"]), std=tuple(data["std"])).text()
-    others = [one.text() for one in NORMALISATIONS.values() if one.text() != taken]
+    others = [usual.text() for usual in NORMALISATIONS.values() if usual.text() != taken]
     crops = dict.fromkeys((float(data["crop_pct"]), 0.875, 0.9, 1.0))
     kinds = dict.fromkeys((data["interpolation"], "bicubic", "bilinear"))
     resized = *question("crop_pct", crops), *question("interpolation", kinds)
@@ -85,13 +85,18 @@ def of_pictures(data: Mapping[str, Any]) -> tuple[Assumption, ...]:
 def left(assumed: Iterable[Assumption], given: Overrides) -> tuple[Assumption, ...]:
     """Return the assumptions that the given settings do not replace."""
     said = given.said().keys()
-    return tuple(one for one in assumed if not one.taken or Overrides.parse(one.taken).said().keys() - said)
+
+    def is_left(assumption: Assumption) -> bool:
+        return not assumption.taken or bool(Overrides.parse(assumption.taken).said().keys() - said)
+
+    return tuple(filter(is_left, assumed))
 
 
-def warning(name: str, assumed: Iterable[Assumption]) -> str:
+def warning(name: str, assumed: Sequence[Assumption]) -> str:
     """Return a warning that lists the assumptions, for users of the Python interface."""
-    parts = [f"{_SAID_IN_WORDS[one.name]} ({one.taken.replace('&', ', ')})" for one in assumed if one.taken]
-    if any(not one.taken for one in assumed):
+    settings = [assumption for assumption in assumed if assumption.taken]
+    parts = [f"{_SAID_IN_WORDS[setting.name]} ({setting.taken.replace('&', ', ')})" for setting in settings]
+    if len(settings) < len(assumed):
         parts.append("what its tensors are (told from names and shapes)")
     return (
         f"{name} does not say {', '.join(parts)}; what stands in brackets was assumed. Pictures of it rest"

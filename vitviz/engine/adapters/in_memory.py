@@ -110,7 +110,7 @@ def verified_copy(
     data = given.data(taken.data)
     known = Checkpoint(
         name or f"{kind} in memory {next(_numbers)}", taken.architecture, "memory", "",
-        tuple(data["input_size"]), sum(one.numel() for one in taken.model.parameters()),
+        tuple(data["input_size"]), sum(parameter.numel() for parameter in taken.model.parameters()),
         note=" ".join(taken.notes),
     )  # fmt: skip
     names = given.labels or taken.labels
@@ -142,7 +142,7 @@ def _unwrapped(model: nn.Module) -> nn.Module:
 
 def _require_weights(model: nn.Module, kind: str) -> None:
     """Raise UnsupportedModel if weights are on the device meta, which holds shapes and no numbers."""
-    empty = [name for name, one in model.named_parameters() if one.is_meta]
+    empty = [name for name, parameter in model.named_parameters() if parameter.is_meta]
     if empty:
         raise UnsupportedModel(
             f"{len(empty)} parameters of {kind}, such as {empty[0]}, are on the device meta and hold no"
@@ -152,7 +152,7 @@ def _require_weights(model: nn.Module, kind: str) -> None:
 
 
 def _is_of(library: str, model: nn.Module) -> bool:
-    return any(one.__module__.startswith(library) for one in type(model).__mro__)
+    return any(base.__module__.startswith(library) for base in type(model).__mro__)
 
 
 def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
@@ -163,8 +163,8 @@ def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
             " normalised; expected mean=… and std=…, of values from 0 to 1."
         )
     architecture = str(record.get("architecture") or type(model).__name__)
-    modules = (one.__module__ for one in type(model).__mro__)
-    if next(one for one in modules if one.startswith("timm.")).rpartition(".")[2] not in FAMILIES:
+    modules = (base.__module__ for base in type(model).__mro__)
+    if next(module for module in modules if module.startswith("timm.")).rpartition(".")[2] not in FAMILIES:
         require_plain(architecture)  # raises with the reason if timm has this name
         raise UnsupportedModel(f"{architecture} is no plain Vision Transformer.")
     embedding = getattr(model, "patch_embed", None)
@@ -260,7 +260,7 @@ def answers_of(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
         if isinstance(getattr(found, key, None), Tensor):
             found = getattr(found, key)
     if isinstance(found, tuple | list):
-        found = next((one for one in found if isinstance(one, Tensor)), None)
+        found = next((value for value in found if isinstance(value, Tensor)), None)
     if not isinstance(found, Tensor) or found.ndim not in (2, 3):
         raise UnsupportedModel(
             f"{kind} answers with a {type(found).__name__}, where scores of classes were expected."
@@ -384,7 +384,7 @@ def _orders(tensors: Mapping[str, Tensor], mapping: NameMap | None) -> Iterable[
 
 def _proposed(tensors: Mapping[str, Tensor], kind: str) -> NameMap:
     found = proposed(tensors)
-    open_ = [*found.open, *(one for one in found.missing if not one.startswith("patch_order"))]
+    open_ = [*found.open, *(name for name in found.missing if not name.startswith("patch_order"))]
     if open_:
         raise UnsupportedModel(
             f"{kind} names its tensors in its own way, and shapes leave more than one possibility for"

@@ -76,7 +76,7 @@ def load(
     try:
         files = files_of(checkpoint, weighed)
     except HubError as error:
-        names = [one.name for one in checkpoints(folder) if one.on_disk]
+        names = [checkpoint.name for checkpoint in checkpoints(folder) if checkpoint.on_disk]
         raise HubError(
             f"{error} On this machine:"
             f" {', '.join(names[:8]) or 'nothing yet'}{', …' if len(names) > 8 else ''}."

@@ -98,7 +98,9 @@ def matched(fits: Mapping[str, set[str]]) -> dict[str, str]:
         only = {stem: next(iter(places)) for stem, places in open_.items() if len(places) == 1}
         sure = _unique_places(only)
         if not sure:
-            named = {stem: [one for one in places if _name_fits(stem, one)] for stem, places in open_.items()}
+            named = {
+                stem: [place for place in places if _name_fits(stem, place)] for stem, places in open_.items()
+            }
             sure = _unique_places({stem: places[0] for stem, places in named.items() if len(places) == 1})
         if not sure:
             return chosen

@@ -88,7 +88,8 @@ def keep(
     path = place / "config.json" if place.is_dir() else weights.with_name(f"{stem(weights)}.config.json")
     content = config_of(checkpoint, model, preprocessing, labels, head_type)
     with refusing(f"{path.name} cannot be written: {{said}}. Write it by hand.", OSError):
-        if any(one.name == "mapping" for one in checkpoint.assumed) and mapping_beside(weights) is None:
+        settings = {assumption.name for assumption in checkpoint.assumed}
+        if "mapping" in settings and mapping_beside(weights) is None:
             _write(mapping_file(weights), to_toml(proposed(read(weights, given.weights).tensors).mapping))
         _write(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return path

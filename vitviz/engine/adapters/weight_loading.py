@@ -172,7 +172,7 @@ def _by_file_name(
     suffix may come from anyone.
     """
     called = stem(weights)
-    parts = [one for one in architectures() if re.match(rf"{re.escape(one)}(?![^\W_])", called)]
+    parts = [name for name in architectures() if re.match(rf"{re.escape(name)}(?![^\W_])", called)]
     if not parts:
         return None
     architecture = called if timm.models.is_model_pretrained(called) else max(parts, key=len)
@@ -261,7 +261,7 @@ def empty(
     )
     with refusing(unbuilt, *_UNBUILT), torch.device("meta"), _Counted(most, too_many):
         model = build(**changes).float()  # independent of torch's default dtype
-    wanted, given = (sum(one.numel() for one in those.values()) for those in (model.state_dict(), tensors))
+    wanted, given = (sum(map(Tensor.numel, those.values())) for those in (model.state_dict(), tensors))
     if wanted > 2 * given + _RESAMPLED_BY_TIMM:
         raise CheckpointError(
             f"{name} does not fit its config.json or architecture:"
@@ -361,7 +361,7 @@ def _misfits(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> lis
         elif given[name].shape != tensor.shape:
             found.append(f"{name} is {_shape(given[name])} in the file and {_shape(tensor)} in the model")
     left = [f"{name} {_shape(tensor)}" for name, tensor in given.items() if name not in expected]
-    return found + [f"{one} of the file is not part of the model" for one in left]
+    return found + [f"{name} of the file is not part of the model" for name in left]
 
 
 def _first(misfits: list[str]) -> str:

@@ -26,11 +26,11 @@ def merged(
     CheckpointError for other kinds of adapters, and for a tensor that the base model does not have.
     """
     kind = str(config.get("peft_type")).upper()
-    strange = [one for one in adapter if re.search(r"\.lora_(?![AB]\.weight$)", one)]
+    strange = [name for name in adapter if re.search(r"\.lora_(?![AB]\.weight$)", name)]
     if kind != "LORA" or strange or config.get("use_dora"):
         what = "DoRA" if config.get("use_dora") else strange[0] if strange else kind
         raise CheckpointError(f"{name} is an adapter with {quoted(what)}; plain LoRA is read. {_MERGE}")
-    names, found = {renamed(one): one for one in base}, dict(base)
+    names, found = {renamed(name): name for name in base}, dict(base)
     for one, value in adapter.items():
         plain = re.sub(r"\.(modules_to_save|base_layer)(?=\.)", "", one.removeprefix("base_model.model."))
         module, _, factor = plain.partition(".lora_")

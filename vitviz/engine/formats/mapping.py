@@ -145,7 +145,7 @@ class NameMap:
         side = isqrt(weight.shape[1] // 3)
         order = self.model.get("patch_order")
         if 3 * side * side != weight.shape[1] or order not in PATCH_ORDERS:
-            asked = " or ".join(f'"{one}"' for one in PATCH_ORDERS)
+            asked = " or ".join(f'"{order}"' for order in PATCH_ORDERS)
             raise CheckpointError(
                 f"{name}: its patch embedding is a linear map of {weight.shape[1]} numbers a patch;"
                 f" expected are 3 channels of a square, and in its mapping under [model] patch_order ="
@@ -230,14 +230,14 @@ def parsed(text: str, name: str) -> NameMap:
         *itertools.chain(*(s if isinstance(s, list) else [0] for s in content.get("stack", {}).values())),
     ] if not strange else []  # fmt: skip
     strange += [key for key in content.get("model", {}) if key not in _MODEL] if not strange else []
-    if strange or not all(isinstance(one, str) for one in texts):
+    if strange or not all(isinstance(text, str) for text in texts):
         what = f"has {quoted(strange[0])}" if strange else "has something else than names in quotes"
         raise CheckpointError(
             f"{name} {what}; expected are [names], [stack], [model] with {', '.join(_MODEL)}, and lists"
             " called transpose and leave_out, in which every name stands in quotes."
         )
     patterns = [*content.get("names", {}), *content.get("stack", {}), *texts]
-    if strange := [one for one in patterns if len(_STANDS.findall(one)) > MOST or _OTHER.search(one)]:
+    if strange := [name for name in patterns if len(_STANDS.findall(name)) > MOST or _OTHER.search(name)]:
         raise CheckpointError(
             f"{name} has {quoted(strange[0])}; in a name stand at most {MOST} of {{layer}}, {{head}} and *,"
             " and no other braces."

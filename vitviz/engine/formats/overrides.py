@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -107,7 +107,7 @@ class Overrides:
 
     def said(self) -> dict[str, Any]:
         """Return the specified settings by name."""
-        return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     def text(self) -> str:
         """Return the query that a checkpoint's name carries: all settings except the labels."""

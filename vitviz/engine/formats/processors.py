@@ -169,9 +169,9 @@ def _lengths(
         value = {"height": value, "width": value} if square else {"shortest_edge": value}
     elif isinstance(value, list | tuple) and len(value) == 2:
         value = dict(zip(("height", "width"), value, strict=True))
-    form = next((one for one in forms if isinstance(value, Mapping) and set(one) == set(value)), None)
+    form = next((form for form in forms if isinstance(value, Mapping) and set(form) == set(value)), None)
     if form is None or not all(type(length) is int and length > 0 for length in value.values()):
-        known = " or ".join(" and ".join(one) for one in forms)
+        known = " or ".join(" and ".join(form) for form in forms)
         raise _refusal(f"{field} is {said[field]!r:.80}; expected are {known} in pixels")
     first, second = value[form[0]], value[form[-1]]
     return forms[form], (first, second)
@@ -197,7 +197,7 @@ def _three(said: Mapping[str, Any], field: str) -> tuple[float, ...]:
     if (
         not isinstance(values, list | tuple)
         or len(values) != 3
-        or not all(isinstance(one, Real) for one in values)
+        or not all(isinstance(value, Real) for value in values)
     ):
         raise _refusal(f"{field} is {value!r:.80}; expected a number for each of three channels")
     return tuple(map(float, values))

@@ -179,9 +179,9 @@ def _unpickled(path: Path) -> Any:
     Raises CheckpointError, without running anything, if the pickle imports more than weights need.
     """
     options = _require_harmless(path)
-    stand_ins = [(_mapping if _MAPPINGS.fullmatch(one) else _Option, one) for one in options]
+    stand_ins = [(_mapping if _MAPPINGS.fullmatch(option) else _Option, option) for option in options]
     # torch looks names of Python 2 up under their names in Python 3
-    stand_ins = [(one, name.replace("__builtin__.", "builtins.")) for one, name in stand_ins]
+    stand_ins = [(stand_in, name.replace("__builtin__.", "builtins.")) for stand_in, name in stand_ins]
     try:
         with _UNPICKLING, torch.serialization.safe_globals([argparse.Namespace, *stand_ins]):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=False)
@@ -204,18 +204,21 @@ def _require_harmless(path: Path) -> list[str]:
                 pickles = [entry for entry in archive.infolist() if entry.filename.endswith(".pkl")]
                 if any(entry.file_size > limits.HEADER for entry in pickles):
                     raise _too_long(path)
-                wanted = [one for entry in pickles for one in _imports(archive.open(entry), path)]
-    options = [one for one in dict.fromkeys(wanted) if _OPTIONS.fullmatch(one) and not _NEEDED.fullmatch(one)]
-    foreign = [one for one in dict.fromkeys(wanted) if not _NEEDED.fullmatch(one) and one not in options]
+                wanted = [name for entry in pickles for name in _imports(archive.open(entry), path)]
+    unusual = [name for name in dict.fromkeys(wanted) if not _NEEDED.fullmatch(name)]
+    options = [name for name in unusual if _OPTIONS.fullmatch(name)]
+    foreign = [name for name in unusual if name not in options]
     code = [
-        one
-        for one in foreign
-        if one != _LIGHTNING and not any(re.fullmatch(names, one) for names in _OTHER_KINDS)
+        name
+        for name in foreign
+        if name != _LIGHTNING and not any(re.fullmatch(names, name) for names in _OTHER_KINDS)
     ]
     if code:
-        raise _code(path, code, _LIGHTNING in foreign, any("torch.nn.modules." in one for one in wanted))
-    if foreign := [one for one in foreign if one != _LIGHTNING]:
-        found = {kind for names, kind in _OTHER_KINDS.items() for one in foreign if re.fullmatch(names, one)}
+        raise _code(path, code, _LIGHTNING in foreign, any("torch.nn.modules." in name for name in wanted))
+    if foreign := [name for name in foreign if name != _LIGHTNING]:
+        found = {
+            kind for names, kind in _OTHER_KINDS.items() for name in foreign if re.fullmatch(names, name)
+        }
         kinds = " and ".join(sorted(found))
         raise CheckpointError(
             f"{path.name} was not opened: it asks for {kinds} where dense tensors of numbers were expected. "
@@ -342,7 +345,9 @@ def _sets(
             f"{path.name} wraps its weights more than {_NESTED} times, or holds itself. Save"
             " model.state_dict(), best as .safetensors."
         )
-    inner = {key: one for key, one in found.items() if isinstance(key, str) and isinstance(one, Mapping)}
+    inner = {
+        key: value for key, value in found.items() if isinstance(key, str) and isinstance(value, Mapping)
+    }
     for key in sorted(inner, key=_rank):
         if id(inner[key]) not in seen or key in _WRAPPERS:
             seen.add(id(inner[key]))
@@ -495,19 +500,19 @@ def _plain(found: Any, path: Path, notes: list[str], name: str) -> dict[str, Ten
             " as .safetensors."
         )
     _require_plain(found, path)
-    named = {_COMPILED.sub("", one): value for one, value in found.items()}
-    wraps = {match[1] for one in named if (match := _LAYER.fullmatch(one))}
-    wraps = {one for one in wraps if not one.startswith("visual.") and not one.endswith(_OF_TRAINING)}
+    named = {_COMPILED.sub("", name): value for name, value in found.items()}
+    wraps = {match[1] for name in named if (match := _LAYER.fullmatch(name))}
+    wraps = {name for name in wraps if not name.startswith("visual.") and not name.endswith(_OF_TRAINING)}
     usual = [("backbone.", any), ("model.", all)]  # Lightning's; a mapping may name all others
     found_one = len(wraps) == 1 and not mapping_file(path).is_file()
     for prefix, where in [(wraps.pop(), any)] if found_one else usual:
-        if where(one.startswith(prefix) for one in named):
-            named = {one.removeprefix(prefix): value for one, value in named.items()}
-    if all(_CHUNKED.match(one) for one in named if one.startswith("blocks.")):
-        named = {_CHUNKED.sub("blocks.", one): value for one, value in named.items()}
+        if where(name.startswith(prefix) for name in named):
+            named = {name.removeprefix(prefix): value for name, value in named.items()}
+    if all(_CHUNKED.match(name) for name in named if name.startswith("blocks.")):
+        named = {_CHUNKED.sub("blocks.", name): value for name, value in named.items()}
     pattern = _TRAINING_ONLY.pattern + r"|^head(?=\.)" * bool(_MOCO.search(name))
-    parts = {one: match[0] for one in named if (match := re.match(pattern, one))}
+    parts = {name: match[0] for name in named if (match := re.match(pattern, name))}
     if parts:
         notes.append(f"Parts that only training needs were left out: {', '.join(sorted({*parts.values()}))}.")
-        named = {one: value for one, value in named.items() if one not in parts}
-    return {one: value.float() if value.is_floating_point() else value for one, value in named.items()}
+        named = {name: value for name, value in named.items() if name not in parts}
+    return {name: value.float() if value.is_floating_point() else value for name, value in named.items()}

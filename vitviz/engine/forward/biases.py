@@ -18,7 +18,7 @@ def biases_of(masks: Sequence[Tensor | None], grid: Grid, device: torch.device) 
     A mask that several calls share is converted once. The comparison of all tables is read once, because the
     host waits for it.
     """
-    dense = {id(one): _dense(one) for one in masks if one is not None}
+    dense = {id(mask): _dense(mask) for mask in masks if mask is not None}
     tables, index = {}, None
     for key, mask in dense.items():
         if mask.shape[0] == 1 and mask.shape[2:] == (grid.tokens, grid.tokens):
@@ -33,7 +33,7 @@ def biases_of(masks: Sequence[Tensor | None], grid: Grid, device: torch.device) 
         else Bias(dense=mask.to(device=device, copy=True))
         for key, mask in dense.items()
     }
-    return [None if one is None else found[id(one)] for one in masks]
+    return [None if mask is None else found[id(mask)] for mask in masks]
 
 
 def _dense(mask: Tensor) -> Float[Tensor, "#image #head #query key"]:

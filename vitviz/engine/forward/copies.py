@@ -66,7 +66,7 @@ def placed_copy(model: nn.Module, device: torch.device, dtype: torch.dtype, own:
     is there already is shared unless `own` is set.
     """
     moved = {
-        id(one): nn.Parameter(one.detach().to(device, dtype, copy=own), requires_grad=False)
-        for one in model.parameters()
+        id(parameter): nn.Parameter(parameter.detach().to(device, dtype, copy=own), requires_grad=False)
+        for parameter in model.parameters()
     }
     return hooks.copied(model, moved).to(device, dtype).eval()

@@ -173,11 +173,11 @@ class _Edged:
 
     def gone(self, image: int, *readers: tuple) -> Tensor | None:
         """Return the sum removed from each reader's input, reader x token x width; None if nothing."""
-        asked = [self.removals[image].get(one, ()) for one in readers]
+        asked = [self.removals[image].get(reader, ()) for reader in readers]
         places = {one: i for i, one in enumerate(dict.fromkeys(itertools.chain(*asked)))}
         if not places:
             return None
-        lost = torch.stack([self.lost(image, one) for one in places])
+        lost = torch.stack([self.lost(image, place) for place in places])
         reads = lost.new_zeros(len(readers), len(lost))
         for row, some in zip(reads, asked, strict=True):
             row[[places[one] for one in some]] = 1
@@ -234,7 +234,7 @@ class _Edged:
             return kernel(query, key, value, *others, **named)
         sides = {"query": query, "key": key, "value": value}
         for image, removal in enumerate(self.removals):
-            readers = [one for one in removal if one[0] in SIDES and one[1] == layer]
+            readers = [edge for edge in removal if edge[0] in SIDES and edge[1] == layer]
             missing = self.gone(image, *readers)
             for (side, _, head), less in zip(readers, () if missing is None else missing, strict=False):
                 tokens = self.entering[image] - less
@@ -246,7 +246,7 @@ class _Edged:
 
     def _mlp(self, layer: int, output: Tensor) -> Tensor | None:
         missing = [self.gone(i, ("mlp", layer)) for i in range(len(output))]
-        some = [i for i, one in enumerate(missing) if one is not None]
+        some = [i for i, tensor in enumerate(missing) if tensor is not None]
         if not some:
             return None
         block, entering = self.blocks[layer], self.entering + self.added

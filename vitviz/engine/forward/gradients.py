@@ -85,8 +85,8 @@ class GradientPass:
         self._held, self._terms = held, terms
         self._gate: Tensor | None = None  # the last activation's output, to tell gate from value
         self._added = {
-            id(one): ADDED[last]
-            for name, one in model.named_parameters()
+            id(parameter): ADDED[last]
+            for name, parameter in model.named_parameters()
             if (last := name.split(".")[-1]) in ADDED
         }
         self._leaves: dict[int, Tensor] = {}
@@ -110,8 +110,8 @@ class GradientPass:
         """Handle any torch call in the pass."""
         if func in _BIASED:
             args, kwargs = self._with_leaf(func, args, kwargs)
-        args = tuple(self._constant(one) for one in args)
-        kwargs = {name: self._constant(one) for name, one in kwargs.items()}
+        args = tuple(self._constant(argument) for argument in args)
+        kwargs = {name: self._constant(value) for name, value in kwargs.items()}
         if func is F.scaled_dot_product_attention:
             return self._attend(*args, **kwargs)
         found = self._holding(func, *args, **kwargs) if self._held else func(*args, **kwargs)
@@ -178,7 +178,8 @@ class GradientPass:
                 "This model's attention is causal or shares keys between heads, so there is no map of it."
             )
         if self._held:
-            query, key, attn_mask = (one if one is None else one.detach() for one in (query, key, attn_mask))
+            query, key = query.detach(), key.detach()
+            attn_mask = None if attn_mask is None else attn_mask.detach()
         if self._held or not self._terms:
             return F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, scale=scale)
         scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.mT

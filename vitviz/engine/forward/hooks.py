@@ -105,7 +105,8 @@ def copied(model: nn.Module, instead: dict[int, nn.Parameter]) -> nn.Module:
     Passes may run during the copy. Results of a recorded computation that modules hold are copied detached.
     """
     values = (value for module in model.modules() for value in vars(module).values())
-    results = {id(one): one.detach().clone() for one in values if isinstance(one, Tensor) and not one.is_leaf}
+    computed = [value for value in values if isinstance(value, Tensor) and not value.is_leaf]
+    results = {id(tensor): tensor.detach().clone() for tensor in computed}
     with _lock:
         twin = copy.deepcopy(model, results | instead)
     for module in twin.modules():

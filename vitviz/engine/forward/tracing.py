@@ -179,7 +179,7 @@ def resized(
     Tables of another shape than the model's are omitted.
     """
     old, new = grid_of(model), grid_of(sized)
-    shapes = [[one.rows, one.cols] for one in (new, old)]
+    shapes = [[grid.rows, grid.cols] for grid in (new, old)]
     fitting = [table.to(model.pos_embed) for table in tables if table.shape == model.pos_embed.shape]
     if new.patches != old.patches or shapes[0] != shapes[1]:
         fitting = [positions.resized(model, table, *shapes) for table in fitting]

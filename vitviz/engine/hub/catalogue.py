@@ -107,11 +107,12 @@ def find(
 @lru_cache(maxsize=1)
 def _on_hub() -> dict[str, Checkpoint]:
     """Return timm's pretrained plain ViTs by name, without the few whose weights are not on the hub."""
-    names = [name for one in architectures() for name in timm.list_models(one, pretrained=True)]
-    records = ((name, get_pretrained_cfg(name)) for name in names)
+    names = [name for family in architectures() for name in timm.list_models(family, pretrained=True)]
+    records = {name: get_pretrained_cfg(name) for name in names}
     # parameters of each architecture, counted beforehand, because counting builds the model
     counted = json.loads(Path(__file__).with_name("parameters.json").read_text(encoding="utf-8"))
-    return {one[0]: _from_record(*one, counted) for one in records if one[1] and one[1].hf_hub_id}
+    on_hub = {name: record for name, record in records.items() if record and record.hf_hub_id}
+    return {name: _from_record(name, record, counted) for name, record in on_hub.items()}
 
 
 def _from_record(name: str, record: PretrainedCfg, counted: dict[str, int]) -> Checkpoint:
@@ -139,7 +140,7 @@ def _registered(name: str, trusted: bool) -> Checkpoint | None:
         return replace(known[plain], on_disk=downloads.is_cached(known[plain]))
     if trusted and name != plain and "/" in name:  # a timm repository newer than the installed timm
         return None
-    tags = [one for one in known if one.partition(".")[0] == architecture]
+    tags = [name for name in known if name.partition(".")[0] == architecture]
     raise CheckpointError(
         f"timm has no trained weights {quoted(plain)} on the hub. Of {architecture} there are:"
         f" {', '.join(tags) or 'none'}."

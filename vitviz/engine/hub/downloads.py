@@ -141,7 +141,7 @@ def is_cached(checkpoint: Checkpoint) -> bool:
 def cached_repositories() -> set[str]:
     """Return the ids of all repositories in the cache, read from one folder."""
     folders = Path(constants.HF_HUB_CACHE).glob("models--*")
-    return {one.name.removeprefix("models--").replace("--", "/") for one in folders}
+    return {folder.name.removeprefix("models--").replace("--", "/") for folder in folders}
 
 
 def remove_leftovers() -> None:

@@ -116,7 +116,7 @@ class Processor:
 
         # fractions a channel at a time: all three of a large image would take a gigabyte
         parts = map(image.getchannel, "RGB") if self.in_fractions else [image]
-        pixels = torch.cat([cut(one) for one in parts], dim=1)[0]
+        pixels = torch.cat([cut(part) for part in parts], dim=1)[0]
         pixels = pixels if self.in_fractions else pixels / 255
         if pad:
             padded = beyond.repeat(1, *pad)

@@ -237,7 +237,7 @@ def losses_of(
 ) -> Float[Tensor, "edge class"]:
     """Return the drop of every logit without each of these edges alone; runs one batch of len(edges) + 1."""
     ledger, stream = balanced_ledger(inspector, trace), record_stream(inspector, trace)
-    removals = [{}, *({one.reader: [one.writer]} for one in edges)]
+    removals = [{}, *({edge.reader: [edge.writer]} for edge in edges)]
     usual = _usual(inspector, ledger, stream, parts_as)
     found = without_edges(inspector, ledger, stream, removals, usual).double()
     return found[0] - found[1:]

@@ -71,9 +71,9 @@ def others_of(inspector: Inspector, trace: Trace, images: Mapping[Any, Any] | No
     """Return other images as model inputs, without the trace's own image; vitviz's samples by default."""
     seen = trace.view.picture
     preprocessing = inspector.preprocessing.with_size(seen.shape[:2])
-    images = {one.title: sample_image(one.name) for one in samples()} if images is None else images
-    found = {name: prepare(open_image(one), preprocessing).view.picture for name, one in images.items()}
-    return {name: one for name, one in found.items() if not np.array_equal(one, seen)}
+    images = {sample.title: sample_image(sample.name) for sample in samples()} if images is None else images
+    found = {name: prepare(open_image(image), preprocessing).view.picture for name, image in images.items()}
+    return {name: pixels for name, pixels in found.items() if not np.array_equal(pixels, seen)}
 
 
 def perturbation(

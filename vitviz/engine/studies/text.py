@@ -80,16 +80,16 @@ def text(
         sentences = json.loads(Path(__file__).with_name("words.json").read_text(encoding="utf-8"))
     labels = [sentences] if isinstance(sentences, str) else list(sentences)
     templates = [templates] if isinstance(templates, str) else list(templates or ["{}"])
-    if not labels or not all(isinstance(one, str) and one.strip() for one in labels):
+    if not labels or not all(isinstance(label, str) and label.strip() for label in labels):
         raise VitvizError(f"Given sentences={quoted(sentences)}; expected texts, none of them empty.")
-    if not all(isinstance(one, str) and "{}" in one for one in templates):
+    if not all(isinstance(template, str) and "{}" in template for template in templates):
         raise VitvizError(f"Given templates={quoted(templates)}; expected texts with {{}} for a sentence.")
     for one in (*labels, *templates):
         require_unicode(one, "the sentence")
     name = plain(inspector.checkpoint.name)
     with memory_guard(inspector.device, f"The text tower of {name}"):
         tower, tokenizer = tower_of(inspector, progress)
-        written = [one.replace("{}", label) for label in labels for one in templates]
+        written = [template.replace("{}", label) for label in labels for template in templates]
         for one in written:
             _require_short(tokenizer, one, name)
         parts = (written[first : first + AT_ONCE] for first in range(0, len(written), AT_ONCE))

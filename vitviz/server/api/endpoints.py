@@ -244,7 +244,7 @@ class Endpoints:
         if reason := view.refused(subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
         found = self._service.read(subject, lambda: writers(subject, settings))
-        lines = [{**_writer(one), "logits": plain(part)} for one, part in found.lines()]
+        lines = [{**_writer(writer), "logits": plain(part)} for writer, part in found.lines()]
         return {**_origin(subject.trace), "share": found.share, "total": found.total, "writers": lines}
 
     def score_account(
@@ -269,7 +269,7 @@ class Endpoints:
         four = found.content_position
         names = ("score", "total", "rest", "matrix", "relative", "relative_rest")
         told = {name: plain(getattr(found, name)) for name in names}
-        told |= {"writers": [_writer(one) for one in found.writers], "tokens": tokens}
+        told |= {"writers": [_writer(writer) for writer in found.writers], "tokens": tokens}
         return {**_origin(subject.trace), **told, "content_position": None if four is None else plain(four)}
 
     def figure(
@@ -364,10 +364,10 @@ class Endpoints:
             "verdict": str(verdict(found, score)),
             "chance": [*told["chance"], told["reach"]],
             "rows": told["rows"],
-            "maps": {name: plain(one.map) for name, one in found.maps.items()},
+            "maps": {name: plain(saliency.map) for name, saliency in found.maps.items()},
             "curves": {
-                name: {"most": plain(one.most[score]), "least": plain(one.least[score])}
-                for name, one in found.curves.items()
+                name: {"most": plain(curve.most[score]), "least": plain(curve.least[score])}
+                for name, curve in found.curves.items()
             },
             "refused": {name: str(reason) for name, reason in found.refused.items()},
             "grid": cells(subject.grid),
@@ -451,7 +451,7 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
     """Return the function of a view's derived endpoint, with signature and docstring for Gradio."""
     taken = [item for item in view.items if item.in_export]
     asked = {name for item in taken for name in item.depends}
-    controls = [one for one in view.controls if one.name in asked and one is not DIFFERENCE]
+    controls = [control for control in view.controls if control.name in asked and control is not DIFFERENCE]
     tokens = {control.name for control in controls if isinstance(control, IntSetting) and control.tokens}
 
     def answer(*given, **named) -> dict:
@@ -488,7 +488,9 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
     answer.__signature__, answer.__name__ = signature, view.slug
     answer.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": dict}
     told = [
-        f"    {one.name}: {one.info or one.label or one.name}\n" for one in controls if one.name != "token"
+        f"    {control.name}: {control.info or control.label or control.name}\n"
+        for control in controls
+        if control.name != "token"
     ]
     items = ", ".join(f"{item.name}: {' x '.join(item.axes.split())}, {item.description}" for item in taken)
     args, returns = f"Args:\n{''.join(told)}", f"Returns:\n    {{checkpoint, dtype, {items}; grid}}"

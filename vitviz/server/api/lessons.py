@@ -213,10 +213,10 @@ def _about(
 ) -> dict[str, Any]:
     checkpoint, trace = subject.inspector.checkpoint, subject.trace
     described = ("name", "architecture", "trained_on", "licence", "paper", "note")
-    assumed = [one.taken or one.name for one in checkpoint.assumed]
+    assumed = [assumption.taken or assumption.name for assumption in checkpoint.assumed]
     grid, view = trace.grid, trace.view
     sets = {view.slug for view in VIEWS if view.slug in surveys or view.needs is Needs.SET}
-    of = {one.slug: "a set of pictures" if one.slug in sets else "this picture" for one in VIEWS}
+    of = {view.slug: "a set of pictures" if view.slug in sets else "this picture" for view in VIEWS}
     return {
         "vitviz": vitviz.__version__,
         "checkpoint": {**{name: getattr(checkpoint, name) for name in described}, "assumed": assumed},
@@ -283,7 +283,7 @@ def offered(folder: Path) -> dict[str, Path]:
         found = sorted(one for one in folder.iterdir() if one.suffix.lower() == ".zip" and one.is_file())
     except OSError:
         return {}
-    named = {one.stem: one for one in found if one.stem.isprintable() and not one.name.startswith(".")}
+    named = {path.stem: path for path in found if path.stem.isprintable() and not path.name.startswith(".")}
     return dict(list(named.items())[:MOST_OFFERED])
 
 

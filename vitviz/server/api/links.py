@@ -53,7 +53,7 @@ def read(query: Mapping[str, Any]) -> Link:
     view = {view.slug: view for view in VIEWS}.get(query.get("tab", ""))
     return Link(
         _name(query.get("checkpoint", "")),
-        sample if sample in [one.name for one in samples.samples()] else None,
+        sample if sample in [sample.name for sample in samples.samples()] else None,
         view.slug if view else None,
         _name(query.get("second", "")),
         _name(query.get("size", "")),

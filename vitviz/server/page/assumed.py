@@ -37,24 +37,26 @@ def form_value(
     from vitviz.engine.adapters.assumptions import NORMALISATIONS
     from vitviz.engine.formats.overrides import split
 
+    answers = answers or {}
     plain, given = split(inspector.checkpoint.name)
     keeps = keeps and inspector.checkpoint.source == "local"
-    names = _KNOWN | {one.text(): _KNOWN[name] for name, one in NORMALISATIONS.items()}
+    names = _KNOWN | {usual.text(): _KNOWN[name] for name, usual in NORMALISATIONS.items()}
     items = [
         {
-            "name": one.name,
-            "taken": one.taken,
+            "name": assumption.name,
+            "taken": assumption.taken,
             "choices": [
-                {"text": text, "known": names.get(text), "answer": (answers or {}).get((one.name, text))}
-                for text in one.choices
+                {"text": text, "known": names.get(text), "answer": answers.get((assumption.name, text))}
+                for text in assumption.choices
             ],
         }
-        for one in inspector.checkpoint.assumed
+        for assumption in inspector.checkpoint.assumed
     ]
+    beside = () if second is None else second.checkpoint.assumed
     return {
         "said": given.text(),
         "items": items,
-        "second": [] if second is None else [{"name": one.name} for one in second.checkpoint.assumed],
+        "second": [{"name": assumption.name} for assumption in beside],
         "keeps": keeps,
         "file": plain,
         "head_type": inspector.head_type,
@@ -72,7 +74,7 @@ def answered(service: AnalysisService, state: dict[str, Any]) -> dict[str, Any]:
     run = service.runs.run(state["key"])
     inspector = service.checkpoints.inspector(run.checkpoint)
     size = run.size or inspector.preprocessing.size
-    count = sum(len(one.choices) for one in inspector.checkpoint.assumed)
+    count = sum(len(assumption.choices) for assumption in inspector.checkpoint.assumed)
     with service.work.computing(inspector, run.size, max(1, count)):
         picture = service.pictures.opened(run.picture, run.strokes)
         found = outcomes(inspector, picture, inspector.checkpoint.assumed, size)

@@ -157,7 +157,8 @@ def board(
     told = {"key": key, "picture": state["picture"], "size": list(subject.seen.upload)}
     answers = {"top": answer.get("top", [])[:3], "before": answer.get("before", [])}
     answers["head_type"] = answer.get("head_type", "softmax")
-    grounds, earlier = [[one.name, SHOWN[one.shows], *_size(one.name)] for one in samples()], state["earlier"]
+    grounds = [[sample.name, SHOWN[sample.shows], *_size(sample.name)] for sample in samples()]
+    earlier = state["earlier"]
     if pictures.has(earlier) and not pictures.sample_of(earlier):
         grounds.append([earlier, EARLIER, *pictures.opened(earlier).size])
     return {"strokes": state["strokes"], "grounds": grounds, **told, **answers}

@@ -28,7 +28,7 @@ def figures_of(view: View, service: AnalysisService, state: dict, soon: bool = F
         keys = [service.runs.pair(key, second), service.runs.pair(second, key)]
     first, beside = (value(service, one, view, soon) for one in keys)
     both = first | still, {**beside, "second": True}  # the second may have other classes
-    return [{**one, "heading": one["checkpoint"]} for one in both]
+    return [{**tensor, "heading": tensor["checkpoint"]} for tensor in both]
 
 
 def value(service: AnalysisService, key: str, view: View, soon: bool = False) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class Handlers:
     def sample(self, state: dict, event: gr.EventData) -> list:
         """Show a sample."""
         name = _text(event, "name")
-        if name not in [one.name for one in samples.samples()]:
+        if name not in [sample.name for sample in samples.samples()]:
             return self.page.unchanged()
         return self.page.attempt(
             state, lambda now: self.page.sample({**now, "strokes": ""}, name, self.page.checkpoint(now))

@@ -19,7 +19,7 @@ AVERAGED = [view for view in VIEWS if view.averages]
 
 def _ways(view: View) -> list | None:
     """Return a view's options for surveys: label, values, default."""
-    control = next((one for one in view.controls if one.name == view.set_control), None)
+    control = next((control for control in view.controls if control.name == view.set_control), None)
     return control and [control.label, [list(one) for one in control.options], control.start()]
 
 

@@ -294,7 +294,7 @@ def _typed(asked: Any) -> dict[str, Any]:
     for name, kind in TYPES.items():
         value = asked.get(name, kind())
         texts = value if isinstance(value, list) else [value]
-        if not (isinstance(value, kind) and all(isinstance(one, str) for one in texts)):
+        if not (isinstance(value, kind) and all(isinstance(text, str) for text in texts)):
             expected = "a list of texts" if kind is list else "a text"
             raise WrongSetting(f"Given {name}={quoted(value)}; expected {expected}.")
     return asked
@@ -330,7 +330,7 @@ def _row(service: AnalysisService, photo: str, key: str, first: int | None, aske
     view = None
     match asked.get("flickers"):
         case [str(slug), dict(given)]:
-            view = next((one for one in VIEWS if one.slug == slug), None)
+            view = next((view for view in VIEWS if view.slug == slug), None)
     if view and view.needs is Needs.RUN and view.printable and not view.on_request:
         given = {str(name): str(value) for name, value in given.items()}
         question, at = repr((photo, slug, sorted(given.items()))), asked["at"]

@@ -306,7 +306,7 @@ class AnalysisService:
         """Return the subjects of a run's image at every snapshot of the checkpoint's training."""
         frames = self.checkpoints.film(run.checkpoint).get("frames", ())
         changes = {"without": run.without, "strokes": run.strokes}
-        return [self.subject(self.look(run.picture, one["name"], run.size, **changes)) for one in frames]
+        return [self.subject(self.look(run.picture, frame["name"], run.size, **changes)) for frame in frames]
 
     def _original(self, run: Run) -> Callable[[], ViewContext] | None:
         """Return the subject factory of the unedited, unablated image; None if the run is that already."""

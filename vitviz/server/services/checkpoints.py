@@ -49,7 +49,7 @@ class CheckpointStore:
         from vitviz import engine
 
         found, allowed = engine.checkpoints(self.settings.weights), self.settings.allowed
-        return [one for one in found if not allowed or one.name in allowed]
+        return [checkpoint for checkpoint in found if not allowed or checkpoint.name in allowed]
 
     def choices(self) -> list[tuple[str, str]]:
         """Return the picker's choices: a description and the name of each checkpoint.

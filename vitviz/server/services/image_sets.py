@@ -158,7 +158,7 @@ class ImageSets:
     def steps_of(self, run: Run) -> dict[int, str]:
         """Return the names of the checkpoint's training snapshots in order, without loading them."""
         frames = self._checkpoints.film(run.checkpoint).get("frames", ())
-        return {one["step"]: one["name"] for one in frames if one["step"] is not None}
+        return {frame["step"]: frame["name"] for frame in frames if frame["step"] is not None}
 
     def _at(self, run: Run, name: str) -> Run:
         """Return the run of the same image with a training snapshot, which is loaded if necessary."""

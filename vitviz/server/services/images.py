@@ -62,11 +62,12 @@ class ImageStore:
 
     def sample_of(self, key: str) -> str | None:
         """Return the name of the sample with a key; None for an upload."""
-        return next((one.name for one in samples.samples() if self._sample_key(one.name) == key), None)
+        names = (sample.name for sample in samples.samples())
+        return next((name for name in names if self._sample_key(name) == key), None)
 
     def called(self, name: str) -> str:
         """Return the key of a sample name, or of the image of a run's key."""
-        return self.sample(name) if name in [one.name for one in samples.samples()] else name
+        return self.sample(name) if name in [sample.name for sample in samples.samples()] else name
 
     def ground(self, key: str, strokes: ImageEdits) -> str:
         """Return the key of the final image of the edits: the other image if a region was pasted onto it."""

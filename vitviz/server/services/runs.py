@@ -25,7 +25,7 @@ class RunStore:
         """
         inspector = self._checkpoints.inspector(checkpoint)
         self._limits.require(inspector, size)
-        assumed = " ".join(one.taken or one.name for one in inspector.checkpoint.assumed)
+        assumed = " ".join(assumption.taken or assumption.name for assumption in inspector.checkpoint.assumed)
         run = self.of(picture, checkpoint, size, **changes)
         self._assumed.get((checkpoint, run.weights), lambda: assumed)
         key = self._keys.of(repr(run).encode())
