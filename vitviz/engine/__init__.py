@@ -70,7 +70,7 @@ def load(
     >>> load("vitviz-tiny").grid().prefix_names
     ('class',)
     """
-    said = Overrides(
+    settings = Overrides(
         heads, mean, std, crop_pct, crop_mode, interpolation, activation, epsilon, None, pool, block, weights,
         head_type,
     )  # fmt: skip
@@ -80,8 +80,8 @@ def load(
             " and then the file: inspector.with_classes(vitviz.Classes.load(file))."
         )
     name, sentences, templates = without_text(str(name))
-    asked = f"{name}{'&' if '?' in name else '?'}{said.text()}" if said else name
-    checkpoint = find(asked, folder=folder, architecture=architecture, trusted=trusted)
+    query = f"{name}{'&' if '?' in name else '?'}{settings.text()}" if settings else name
+    checkpoint = find(query, folder=folder, architecture=architecture, trusted=trusted)
     place = pick_device(device)
     loaded = load_weights(
         checkpoint, progress=progress, folder=folder, device=place, dtype=pick_dtype(dtype, place),

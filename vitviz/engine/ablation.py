@@ -42,8 +42,8 @@ def require_parts(model: nn.Module, without: Ablation, grid: Grid, name: str) ->
                 f"Given head {(layer, head)}; {name} has layers 0 to {layers - 1} and heads 0 to {heads - 1},"
                 " counted from 0."
             )
-    given = [("the MLP of layer", layer) for layer in without.mlps]
-    for kind, layer in [*given, ("layer", without.at or 0)]:
+    places = [("the MLP of layer", layer) for layer in without.mlps]
+    for kind, layer in [*places, ("layer", without.at or 0)]:
         if layer >= layers:
             raise VitvizError(f"Given {kind} {layer}; {name} has layers 0 to {layers - 1}, counted from 0.")
     if without.mlps and not isinstance(mlp_of(blocks[0]), nn.Module):

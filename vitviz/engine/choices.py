@@ -30,12 +30,12 @@ def outcomes(
     The last entry is None for an impossible choice, such as heads that do not divide the width. All other
     settings stay unchanged.
     """
-    for one in assumed:
-        for choice in one.choices:
+    for assumption in assumed:
+        for choice in assumption.choices:
             try:
-                yield one.name, choice, _answer(inspector, picture, Overrides.parse(choice), size)
+                yield assumption.name, choice, _answer(inspector, picture, Overrides.parse(choice), size)
             except VitvizError:
-                yield one.name, choice, None
+                yield assumption.name, choice, None
 
 
 def _answer(
@@ -43,8 +43,8 @@ def _answer(
 ) -> tuple[str, float] | None:
     if given.weights is not None:  # other tensors, loaded for this pass alone
         name = inspector.checkpoint.name
-        asked = f"{name}{'&' if '?' in name else '?'}{given.text()}"
-        other = load(replace(inspector.checkpoint, name=asked, architecture=None, note="", assumed=()))
+        query = f"{name}{'&' if '?' in name else '?'}{given.text()}"
+        other = load(replace(inspector.checkpoint, name=query, architecture=None, note="", assumed=()))
         inspector, given = type(inspector)(other, str(inspector.device), inspector.dtype), Overrides()
     preprocessing: Preprocessing = inspector.preprocessing.with_size(size)
     prepared = prepare(picture, replace(preprocessing, **given.data(vars(preprocessing))))

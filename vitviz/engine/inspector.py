@@ -116,14 +116,14 @@ class Inspector(NotebookDisplay):
         >>> Inspector.of(model, mean=0.5, std=0.5, device="cpu").grid().patches
         4
         """
-        given = Overrides(
+        overrides = Overrides(
             heads, mean, std, crop_pct, crop_mode, interpolation, labels=labels, head_type=head_type
         )
         size = None if size is None else asked_size(size, (0, 0))
         names = None if mapping is None else mapping_at(mapping)
         patch = asked_size(patch, (0, 0)) if patch is not None else None
         asides = {"blocks": blocks, "output": output, "patch": patch, "prefix": prefix}
-        loaded = loaded_of(model, given, size, name, names, asides)
+        loaded = loaded_of(model, overrides, size, name, names, asides)
         if isinstance(loaded.model, OwnModel) and dtype != "float32":
             raise VitvizError(
                 f"{loaded.checkpoint.name} is looked into as it is, in float32; leave dtype out."
@@ -137,8 +137,8 @@ class Inspector(NotebookDisplay):
         >>> print(vitviz.load("vitviz-tiny").describe().splitlines()[0])
         module: VisionTransformer, a timm model with this checkpoint's weights
         """
-        found = getattr(self.model, "findings", None) or parts.findings_of(self.model, self.grid())
-        return "\n".join(f"{name}: {text}" for name, text in found.items())
+        findings = getattr(self.model, "findings", None) or parts.findings_of(self.model, self.grid())
+        return "\n".join(f"{name}: {text}" for name, text in findings.items())
 
     def __repr__(self) -> str:
         return f"Inspector({self.checkpoint.name!r}, device={str(self.device)!r}, dtype={self.dtype!r})"
@@ -403,8 +403,8 @@ class Inspector(NotebookDisplay):
         table = self.position_table(size)
         if table is None:
             return []
-        kept = snapshots.kept_tensors(self.checkpoint, *TABLES)
-        return [table, *tracing.resized(self.model, self.placed.at(self.placed.size(size)), kept)]
+        tables = snapshots.kept_tensors(self.checkpoint, *TABLES)
+        return [table, *tracing.resized(self.model, self.placed.at(self.placed.size(size)), tables)]
 
     def position_kind(self) -> str:
         """Return the kind of position encoding: learned, rotary, relative, several joined by +, or none."""

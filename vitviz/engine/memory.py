@@ -32,12 +32,12 @@ def free_in_the_container(root: Path) -> int | None:
         (root / "memory", "limit_in_bytes", "usage_in_bytes", "total_inactive_file"),
     ):
         try:
-            most, taken, stat = ((group / f"memory.{one}").read_text() for one in (limit, used, "stat"))
-            most, taken = int(most), int(taken)
+            most, used_bytes, stat = ((group / f"memory.{one}").read_text() for one in (limit, used, "stat"))
+            most, used_bytes = int(most), int(used_bytes)
             pages = re.search(rf"^{dropped} (\d+)$", stat, re.MULTILINE)
         except (OSError, ValueError):  # missing, or "max"
             continue
-        return max(0, most - taken + (int(pages[1]) if pages else 0))
+        return max(0, most - used_bytes + (int(pages[1]) if pages else 0))
     return None
 
 
@@ -104,8 +104,8 @@ def require_to_load(name: str, parameters: int | None, device: torch.device = CP
 
 def is_shortage(error: BaseException) -> bool:
     """Return True if an error reports a lack of memory; torch raises a RuntimeError for main memory."""
-    told = re.search(r"DefaultCPUAllocator|not enough memory|alloc_cpu", str(error)) is not None
-    kinds = (MemoryError, torch.OutOfMemoryError, *([RuntimeError] if told else []))
+    reported = re.search(r"DefaultCPUAllocator|not enough memory|alloc_cpu", str(error)) is not None
+    kinds = (MemoryError, torch.OutOfMemoryError, *([RuntimeError] if reported else []))
     return isinstance(error, kinds)
 
 

@@ -41,8 +41,8 @@ def demand_of(model: nn.Module, grid: Grid, size: tuple[int, int]) -> MemoryDema
     """Return the demand at a size; `grid` may have any size, so no model is built."""
     tokens = (size[0] // grid.patch[0]) * (size[1] // grid.patch[1]) + grid.prefix
     layers = len(capture.transformer_blocks(model))
-    asked = tokens, model.embed_dim, layers
-    return MemoryDemand(tokens, memory.operations_of_a_picture(*asked), memory.bytes_of_a_picture(*asked))
+    shape = tokens, model.embed_dim, layers
+    return MemoryDemand(tokens, memory.operations_of_a_picture(*shape), memory.bytes_of_a_picture(*shape))
 
 
 def asked_size(size: int | tuple[int, int] | None, own: tuple[int, int]) -> tuple[int, int]:
@@ -69,11 +69,11 @@ def require_size(
     (height, width), (rows, cols) = size, grid.patch
     if height < rows or width < cols or height % rows or width % cols:
         near = tuple(max(p, round(s / p) * p) for s, p in ((height, rows), (width, cols)))
-        given = {"name": name, "rows": rows, "cols": cols, "height": height, "width": width}
-        raise VitvizError(LocalizedText(NOT_WHOLE, **given, tall=near[0], wide=near[1]))
-    asked = demand_of(model, grid, size)
-    what = f"An input of {height} x {width} pixels, {asked.tokens} tokens for {name},"
-    memory.require(asked.nbytes, device, what)
+        details = {"name": name, "rows": rows, "cols": cols, "height": height, "width": width}
+        raise VitvizError(LocalizedText(NOT_WHOLE, **details, tall=near[0], wide=near[1]))
+    demand = demand_of(model, grid, size)
+    what = f"An input of {height} x {width} pixels, {demand.tokens} tokens for {name},"
+    memory.require(demand.nbytes, device, what)
 
 
 class PlacedModel:
@@ -144,19 +144,19 @@ class PlacedModel:
 
     def size(self, asked: int | tuple[int, int] | None) -> tuple[int, int]:
         """Return the requested (height, width) or the checkpoint's own; VitvizError if it does not fit."""
-        found = asked_size(asked, self.preprocessing.size)
-        if found != self.preprocessing.size:  # the own size is valid even if patches do not divide it
-            require_size(found, self.grid(), self.model, self.device, self.checkpoint.name)
-        return found
+        pixels = asked_size(asked, self.preprocessing.size)
+        if pixels != self.preprocessing.size:  # the own size is valid even if patches do not divide it
+            require_size(pixels, self.grid(), self.model, self.device, self.checkpoint.name)
+        return pixels
 
     def at(self, size: tuple[int, int]) -> nn.Module:
         """Return the model at an input size.
 
         Variants share every weight but the interpolated position embedding.
         """
-        found = self.sizes.get(size)  # no lock: an existing size need not wait for a new one
-        if found is not None:
-            return found
+        model = self.sizes.get(size)  # no lock: an existing size need not wait for a new one
+        if model is not None:
+            return model
         with self.lock:
             if size not in self.sizes:
                 if not hasattr(self.model, "set_input_size"):
@@ -165,7 +165,7 @@ class PlacedModel:
                         f" {self.preprocessing.size[1]} pixels."
                     )
                 if len(self.sizes) > 3:  # keep the own size, the original one and the last few
-                    kept = (self.preprocessing.size, *self._built(self.model))
-                    self.sizes.pop(next(key for key in self.sizes if key not in kept))
+                    sizes = (self.preprocessing.size, *self._built(self.model))
+                    self.sizes.pop(next(key for key in self.sizes if key not in sizes))
                 self.sizes[size] = copies.resized_copy(self.model, size)
             return self.sizes[size]

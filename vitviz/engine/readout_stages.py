@@ -52,10 +52,10 @@ def tail_of(model: nn.Module, name: str, device: torch.device = CPU) -> ReadoutS
             layers, attends = tuple(map(projection_of, model.blocks)), pooling.kind == "attention"
             pool = attention_pooling_of(model) if attends else None
             features = (2 if pooling.kind == "class and average" else 1) * width
-            found = ReadoutStage(name, pooling, layers, head_of(model, pooling), pool, features)
+            stage = ReadoutStage(name, pooling, layers, head_of(model, pooling), pool, features)
         except _NotUnderstood as reason:
             raise UnsupportedModel(not_applicable(name, message_of(reason))) from None
-        _known[model] = weights, {CPU: found}
+        _known[model] = weights, {CPU: stage}
     there = _known[model][1]
     if device not in there:
         there[device] = there[CPU].on(device)
@@ -85,8 +85,8 @@ def pooling_of(model: nn.Module) -> Pooling:
     prefix, kind = int(getattr(model, "num_prefix_tokens", 0)), getattr(model, "global_pool", "") or ""
     include, attention = bool(getattr(model, "pool_include_prefix", False)), getattr(model, "attn_pool", None)
     if isinstance(model, VisionTransformerDistilled):
-        one = isinstance(model, ClassOnlyReadout)
-        return Pooling(*("class", ((0, 1),)) if one else ("distilled", ((0, 1), (1, 2))), norm, None)
+        class_only = isinstance(model, ClassOnlyReadout)
+        return Pooling(*("class", ((0, 1),)) if class_only else ("distilled", ((0, 1), (1, 2))), norm, None)
     if isinstance(model, ClassAndMeanReadout):
         if fc_norm is not None:
             raise _NotUnderstood(LocalizedText("a norm stands over class token and mean side by side"))
@@ -139,8 +139,8 @@ def projection_of(block: nn.Module) -> Projection:
     if kind == PARALLEL:
         if block.attn_out_proj is None:
             raise _NotUnderstood(LocalizedText("its blocks project heads and MLP by one matrix"))
-        one = block.attn_out_proj
-        return Projection(frozen_copy(one.weight), frozen_copy(one.bias), scale_of(block.ls))
+        projection = block.attn_out_proj
+        return Projection(frozen_copy(projection.weight), frozen_copy(projection.bias), scale_of(block.ls))
     if kind not in PRE_NORM + POST_NORM:
         raise _NotUnderstood(LocalizedText(NO_WAY, kind=kind))
     attention = block.attn
@@ -162,21 +162,23 @@ def reader_of(block: nn.Module) -> Reader:
     parallel, attention = type(block).__name__ == PARALLEL, getattr(block, "attn", block)
     norm = block.in_norm if parallel else None if type(block).__name__ in POST_NORM else block.norm1
     if parallel or getattr(attention, "qkv", None) is not None:
-        one = block.in_proj if parallel else attention.qkv
-        begin = len(one.weight) - 3 * attention.num_heads * attention.head_dim if parallel else 0
-        weights = one.weight[begin:].chunk(3)
+        joint = block.in_proj if parallel else attention.qkv
+        begin = len(joint.weight) - 3 * attention.num_heads * attention.head_dim if parallel else 0
+        weights = joint.weight[begin:].chunk(3)
         apart = [getattr(attention, f"{name}_bias", None) for name in "qkv"]
-        biases = apart if one.bias is None else one.bias[begin:].chunk(3)
+        biases = apart if joint.bias is None else joint.bias[begin:].chunk(3)
     else:
         ones = [getattr(attention, f"{name}_proj") for name in "qkv"]
-        weights, biases = [one.weight for one in ones], [one.bias for one in ones]
+        weights, biases = [joint.weight for joint in ones], [joint.bias for joint in ones]
     norms = [norm_of(getattr(attention, f"{name}_norm", None)) for name in "qk"]
-    given = zip(("query", "key", "value"), weights, biases, (*norms, None), (True, True, False), strict=True)
+    projections = zip(
+        ("query", "key", "value"), weights, biases, (*norms, None), (True, True, False), strict=True
+    )
     return Reader(
         norm_of(norm),
         {
             name: Side(frozen_copy(weight), frozen_copy(bias), own, turned)
-            for name, weight, bias, own, turned in given
+            for name, weight, bias, own, turned in projections
         },
     )
 

@@ -86,10 +86,13 @@ def prove(model: nn.Module, readout: Readout, grid: Grid, name: str) -> None:
     random = torch.randn(2, grid.tokens, model.embed_dim, generator=torch.Generator().manual_seed(0))
     tokens = random.to(weights.device, weights.dtype)
     with torch.no_grad():
-        said = getattr(model, "fc_norm", nn.Identity())(readout.y(tokens)).float()
-        made = model.forward_head(tokens, pre_logits=True).float()
+        expected = getattr(model, "fc_norm", nn.Identity())(readout.y(tokens)).float()
+        features = model.forward_head(tokens, pre_logits=True).float()
     tolerance = 1e-4 if weights.dtype == torch.float32 else 0.05
-    if made.shape != said.shape or not (made - said).abs().max() <= tolerance * made.abs().max():
+    if (
+        features.shape != expected.shape
+        or not (features - expected).abs().max() <= tolerance * features.abs().max()
+    ):
         raise UnsupportedModel(
             f"What the classifier of {name} reads cannot be told: it is not the {quoted(readout.name)}"
             " that its"

@@ -109,9 +109,9 @@ class SaliencyInputs:
             )
         self.inspector, self.target, self.patches_as = inspector, target, patches_as
         self._once, self._made = once, {}
-        made = isinstance(image, Trace)
-        prepared, seen = inspector.forward.prepare(image.view if made else image, size)
-        self.trace = inspector.answered(image) if made else inspector.traces([prepared], seen)[0]
+        is_trace = isinstance(image, Trace)
+        prepared, seen = inspector.forward.prepare(image.view if is_trace else image, size)
+        self.trace = inspector.answered(image) if is_trace else inspector.traces([prepared], seen)[0]
         self.model, self.pixels = inspector.placed.at(seen), inspector.forward.pixels([prepared])
         self.blocks = capture.transformer_blocks(self.model)
         self._score = scored(self.model, self.trace, target)
@@ -148,10 +148,10 @@ class SaliencyInputs:
             # repeat each patch at every position that may be read, so that pooling reads this patch alone
             each = self.model.norm(last)[:, None].expand(-1, self.trace.grid.prefix + 1, -1)
             if isinstance(self.target, Tensor):
-                found = self.model.forward_head(each, pre_logits=True) @ self.target.to(weights)[:, None]
+                logits = self.model.forward_head(each, pre_logits=True) @ self.target.to(weights)[:, None]
             else:
-                found = self.model.forward_head(each)
-        return found.to(tokens[-1])
+                logits = self.model.forward_head(each)
+        return logits.to(tokens[-1])
 
     def _behind_last(
         self, handed: Float[Tensor, "head token dim"], alone: bool
@@ -160,13 +160,13 @@ class SaliencyInputs:
 
         Position tables and masks are not passed on; only the attention scores would need them.
         """
-        one, block = _Handing(handed), self.blocks[-1]
-        with capture.listening(self.model, self.blocks, one):
+        listener, block = _Handing(handed), self.blocks[-1]
+        with capture.listening(self.model, self.blocks, listener):
             whole = block(self.trace.tokens[-2].to(handed)[None])[0]
         if not alone:
             return whole
         scale = scale_of(block.ls) if type(block).__name__ == PARALLEL else None
-        return one.added[0] if scale is None else one.added[0] * scale.to(handed)
+        return listener.added[0] if scale is None else listener.added[0] * scale.to(handed)
 
     def path(self, steps: int) -> PathGradients:
         """Integrate by Gauss-Legendre from the mean colour, 0 in the model's own units."""
@@ -200,21 +200,21 @@ class SaliencyInputs:
         leaf = self.pixels.clone()
         if getattr(self.model.patch_embed, "backbone", None) is None:
             leaf.requires_grad_()
-        with gradients.opened(self.model, self.blocks, held=held) as one:
+        with gradients.opened(self.model, self.blocks, held=held) as gradient_pass:
             answer = self._score(leaf).sum()
-        self._check(one, answer, held)
-        activation = None if held else self._activation(one)
-        attentions = [*(call[0] for call in one.attentions if call), *one.pooling[-1:]]
-        asked = [*one.tokens, *(constant for _, _, constant in one.lines), *attentions]
-        asked += [leaf] if leaf.requires_grad else []
-        asked += [] if activation is None else [activation]
+        self._check(gradient_pass, answer, held)
+        activation = None if held else self._activation(gradient_pass)
+        attentions = [*(call[0] for call in gradient_pass.attentions if call), *gradient_pass.pooling[-1:]]
+        inputs = [*gradient_pass.tokens, *(constant for _, _, constant in gradient_pass.lines), *attentions]
+        inputs += [leaf] if leaf.requires_grad else []
+        inputs += [] if activation is None else [activation]
         device = self.inspector.device
         with memory_guard(device, f"The gradient of {self.trace.checkpoint}"), exactly(device):
-            found = torch.autograd.grad(answer, asked, materialize_grads=True)  # zero for unused tensors
-        slopes = {id(tensor): slope for tensor, slope in zip(asked, found, strict=True)}
-        tokens = [product(token, slopes[id(token)]).sum(dim=-1)[0] for token in one.tokens]
+            found = torch.autograd.grad(answer, inputs, materialize_grads=True)  # zero for unused tensors
+        slopes = {id(tensor): slope for tensor, slope in zip(inputs, found, strict=True)}
+        tokens = [product(token, slopes[id(token)]).sum(dim=-1)[0] for token in gradient_pass.tokens]
         constants = {kind: torch.zeros(len(tokens) + 1, dtype=torch.float64) for kind in KINDS}
-        for kind, depth, constant in one.lines:
+        for kind, depth, constant in gradient_pass.lines:
             constants[kind][depth + 1] += product(constant, slopes[id(constant)]).sum().cpu()
         weighed = [
             WeightedAttention(each.detach()[0].cpu(), slopes[id(each)][0].cpu()) for each in attentions
@@ -249,8 +249,8 @@ class SaliencyInputs:
         if not held and any(len(calls) != 1 for calls in one.attentions):
             raise UnsupportedModel(not_applicable(self.trace.checkpoint, LocalizedText(UNSEEN)))
         if not abs(answer.item() - self.answer) <= TOLERANCE * max(abs(self.answer), self.trace.size):
-            told = {"found": f"{answer.item():.5f}", "answer": f"{self.answer:.5f}"}
-            raise UnsupportedModel(LocalizedText(OTHERWISE, checkpoint=self.trace.checkpoint, **told))
+            details = {"found": f"{answer.item():.5f}", "answer": f"{self.answer:.5f}"}
+            raise UnsupportedModel(LocalizedText(OTHERWISE, checkpoint=self.trace.checkpoint, **details))
 
     def _plain(self) -> float:
         """Return the model's score from a pass without gradients."""

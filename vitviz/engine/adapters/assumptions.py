@@ -50,17 +50,17 @@ def of_model(
     model: nn.Module, tensors: Mapping[str, Tensor], data: Mapping[str, Any], heads_told: bool
 ) -> tuple[Assumption, ...]:
     """Return the settings that a bare file in timm's layout does not state; the first choice is used."""
-    now, found = model.blocks[0].attn, []
+    now, assumed = model.blocks[0].attn, []
     if not heads_told and "blocks.0.attn.q_norm.weight" not in tensors and heads_shown(tensors) is None:
         counts = dict.fromkeys([now.num_heads, *likely_heads(model.embed_dim)])
-        found += question("heads", counts)
-    found += [*question("pool", pools_of(model)), *question("block", blocks_of(model))]
-    found += of_pictures(data)
+        assumed += question("heads", counts)
+    assumed += [*question("pool", pools_of(model)), *question("block", blocks_of(model))]
+    assumed += of_pictures(data)
     mlp = getattr(model.blocks[0], "mlp", None)
     first = activation_in(getattr(mlp, "act", None)) or "gelu"
     likely = ["gelu", *["quick_gelu"] * ("norm_pre.weight" in tensors), "gelu_tanh", "relu"]
-    found += question("activation", dict.fromkeys([first, *likely, *["silu"] * isinstance(mlp, GluMlp)]))
-    return *found, *question("epsilon", ("1e-06", "1e-05", "1e-12"))
+    assumed += question("activation", dict.fromkeys([first, *likely, *["silu"] * isinstance(mlp, GluMlp)]))
+    return *assumed, *question("epsilon", ("1e-06", "1e-05", "1e-12"))
 
 
 def question(name: str, choices: Iterable[Any]) -> list[Assumption]:
@@ -74,20 +74,20 @@ OF_ONE_OUTPUT = tuple(question("head_type", ("sigmoid", "value")))
 
 def of_pictures(data: Mapping[str, Any]) -> tuple[Assumption, ...]:
     """Return the assumptions of a data config on normalisation, crop and interpolation, with alternatives."""
-    taken = Overrides(mean=tuple(data["mean"]), std=tuple(data["std"])).text()
-    others = [usual.text() for usual in NORMALISATIONS.values() if usual.text() != taken]
+    normalisation = Overrides(mean=tuple(data["mean"]), std=tuple(data["std"])).text()
+    others = [usual.text() for usual in NORMALISATIONS.values() if usual.text() != normalisation]
     crops = dict.fromkeys((float(data["crop_pct"]), 0.875, 0.9, 1.0))
     kinds = dict.fromkeys((data["interpolation"], "bicubic", "bilinear"))
     resized = *question("crop_pct", crops), *question("interpolation", kinds)
-    return Assumption("normalisation", taken, (taken, *others)), *resized
+    return Assumption("normalisation", normalisation, (normalisation, *others)), *resized
 
 
 def left(assumed: Iterable[Assumption], given: Overrides) -> tuple[Assumption, ...]:
     """Return the assumptions that the given settings do not replace."""
-    said = given.said().keys()
+    stated = given.said().keys()
 
     def is_left(assumption: Assumption) -> bool:
-        return not assumption.taken or bool(Overrides.parse(assumption.taken).said().keys() - said)
+        return not assumption.taken or bool(Overrides.parse(assumption.taken).said().keys() - stated)
 
     return tuple(filter(is_left, assumed))
 

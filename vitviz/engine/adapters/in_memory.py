@@ -203,8 +203,8 @@ def _of_transformers(model: nn.Module, kind: str) -> FilledModel:
     ours = empty(build, kind, tensors)
     fill(ours, tensors, kind, f"its configuration ({config['model_type']})")
     data, _ = processors.data_config(config, None)
-    told = {one: getattr(huggingface, one)(config, ours.num_classes) for one in ("labels", "head_type")}
-    return FilledModel(ours, entry, data, **told)
+    classifier = {one: getattr(huggingface, one)(config, ours.num_classes) for one in ("labels", "head_type")}
+    return FilledModel(ours, entry, data, **classifier)
 
 
 def _forget_training(model: nn.Module) -> None:
@@ -212,8 +212,8 @@ def _forget_training(model: nn.Module) -> None:
     for module in model.modules():
         if hasattr(module, "grad_checkpointing"):
             module.grad_checkpointing = False
-        for kept in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks):
-            kept.clear()
+        for hooks in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks):
+            hooks.clear()
 
 
 def _prove(model: nn.Module, taken: FilledModel, kind: str) -> None:
@@ -245,7 +245,7 @@ def answers_of(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
         devices = [first.device] if first.device.type == "cuda" else []
         unrounded = torch.autocast(first.device.type, enabled=False)
         with torch.no_grad(), unrounded, torch.random.fork_rng(devices):
-            found: Any = model(_noise(size).to(first.device, first.dtype))
+            output: Any = model(_noise(size).to(first.device, first.dtype))
     except VitvizError:
         raise
     except Exception as error:  # user code
@@ -257,15 +257,15 @@ def answers_of(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
         for module, training in modes:
             module.training = training
     for key in ("logits", "last_hidden_state"):
-        if isinstance(getattr(found, key, None), Tensor):
-            found = getattr(found, key)
-    if isinstance(found, tuple | list):
-        found = next((value for value in found if isinstance(value, Tensor)), None)
-    if not isinstance(found, Tensor) or found.ndim not in (2, 3):
+        if isinstance(getattr(output, key, None), Tensor):
+            output = getattr(output, key)
+    if isinstance(output, tuple | list):
+        output = next((value for value in output if isinstance(value, Tensor)), None)
+    if not isinstance(output, Tensor) or output.ndim not in (2, 3):
         raise UnsupportedModel(
-            f"{kind} answers with a {type(found).__name__}, where scores of classes were expected."
+            f"{kind} answers with a {type(output).__name__}, where scores of classes were expected."
         )
-    return found.detach().to("cpu", torch.float32)
+    return output.detach().to("cpu", torch.float32)
 
 
 def distance(model: nn.Module, size: tuple[int, int], theirs: Tensor) -> float:
@@ -300,14 +300,14 @@ def of_module(model: nn.Module, kind: str, given: Overrides, mapping: NameMap | 
         return answers
 
     nearest_first = partial(_nearest_first, model, kind, theirs, tensors, mapping)
-    told, limit = given.merged_with(mapping.given) if mapping else given, tolerance(model)
-    best = nearest_first(told)
+    settings, limit = given.merged_with(mapping.given) if mapping else given, tolerance(model)
+    best = nearest_first(settings)
     if best and best[0][0] > limit:  # try other block forms and poolings
         usual = best[0][1].model
-        blocks = [told.block] if told.block else blocks_of(usual)
-        for block, pool in itertools.product(blocks, [told.pool] if told.pool else pools_of(usual)):
-            found = nearest_first(replace(told, block=block, pool=pool))
-            best = found if found[0][0] < best[0][0] else best
+        blocks = [settings.block] if settings.block else blocks_of(usual)
+        for block, pool in itertools.product(blocks, [settings.pool] if settings.pool else pools_of(usual)):
+            candidates = nearest_first(replace(settings, block=block, pool=pool))
+            best = candidates if candidates[0][0] < best[0][0] else best
             if best[0][0] <= limit:
                 break
     if not best:
@@ -325,7 +325,7 @@ def of_module(model: nn.Module, kind: str, given: Overrides, mapping: NameMap | 
             f"{kind} answers alike with {heads} and with {rival[2]} heads, as hardly trained weights do. Say"
             " heads=…"
         )
-    return replace(taken, head_type=told.head_type)
+    return replace(taken, head_type=settings.head_type)
 
 
 def _nearest_first(
@@ -333,7 +333,7 @@ def _nearest_first(
     tensors: Mapping[str, Tensor], mapping: NameMap | None, told: Overrides,
 ) -> list[tuple[float, FilledModel, int]]:  # fmt: skip
     """Return (error, model, heads) of the best plain ViT for each number of heads, smallest error first."""
-    found = []
+    candidates = []
     notes = (f"Its tensors were named by this mapping:\n{to_toml(mapping)}",) if mapping else ()
     for order in _orders(tensors, mapping):
         named = replace(mapping, model={**mapping.model, "patch_order": order}) if order else mapping
@@ -350,26 +350,26 @@ def _nearest_first(
         answers = theirs(args["img_size"])
         epsilons = {part.eps for part in model.modules() if isinstance(part, nn.LayerNorm)}
         for heads in [told.heads] if told.heads else _heads(model, args["embed_dim"]):
-            error, said = _nearest(ours, answers, replace(told, heads=heads), sorted(epsilons), kind)
+            error, settings = _nearest(ours, answers, replace(told, heads=heads), sorted(epsilons), kind)
             copy = copies.lending(ours)
-            said.applied(copy, kind)
-            found.append((error, FilledModel(copy, entry, data, notes=notes), heads))
-    return sorted(found, key=lambda one: one[0])
+            settings.applied(copy, kind)
+            candidates.append((error, FilledModel(copy, entry, data, notes=notes), heads))
+    return sorted(candidates, key=lambda one: one[0])
 
 
 def _nearest(
     ours: nn.Module, theirs: Tensor, told: Overrides, epsilons: list[float], kind: str
 ) -> tuple[float, Overrides]:
     """Return the smallest output error, and the settings of activation and epsilon that give it."""
-    found = []
+    candidates = []
     for activation, epsilon in itertools.product(
         [told.activation] if told.activation else ACTIVATIONS,
         [told.epsilon] if told.epsilon else epsilons or _EPSILONS,
     ):
-        said = replace(told, activation=activation, epsilon=epsilon)
-        said.applied(ours, kind)
-        found.append((distance(ours, tuple(ours.patch_embed.img_size), theirs), said))
-    return min(found, key=lambda one: one[0])
+        settings = replace(told, activation=activation, epsilon=epsilon)
+        settings.applied(ours, kind)
+        candidates.append((distance(ours, tuple(ours.patch_embed.img_size), theirs), settings))
+    return min(candidates, key=lambda one: one[0])
 
 
 def _orders(tensors: Mapping[str, Tensor], mapping: NameMap | None) -> Iterable[str | None]:
@@ -383,25 +383,25 @@ def _orders(tensors: Mapping[str, Tensor], mapping: NameMap | None) -> Iterable[
 
 
 def _proposed(tensors: Mapping[str, Tensor], kind: str) -> NameMap:
-    found = proposed(tensors)
-    open_ = [*found.open, *(name for name in found.missing if not name.startswith("patch_order"))]
+    proposal = proposed(tensors)
+    open_ = [*proposal.open, *(name for name in proposal.missing if not name.startswith("patch_order"))]
     if open_:
         raise UnsupportedModel(
             f"{kind} names its tensors in its own way, and shapes leave more than one possibility for"
             f" {', '.join(open_[:4])}{f' and {len(open_) - 4} more' if len(open_) > 4 else ''}. {_NAME_IT}"
-            f" What could be told:\n{to_toml(found.mapping)}"
+            f" What could be told:\n{to_toml(proposal.mapping)}"
         )
-    return found.mapping
+    return proposal.mapping
 
 
 def _heads(model: nn.Module, width: int) -> list[int]:
     """Return candidate numbers of heads: attributes of the module's parts, else divisors of the width."""
-    told = {
+    counts = {
         value for part in model.modules() for called in _HEADS_CALLED
         if isinstance(value := getattr(part, called, None), int) and not isinstance(value, bool)
         and 0 < value <= width and width % value == 0
     }  # fmt: skip
-    return sorted(told) or [heads for heads in range(1, width // 4 + 1) if width % heads == 0]
+    return sorted(counts) or [heads for heads in range(1, width // 4 + 1) if width % heads == 0]
 
 
 def state_of(model: nn.Module) -> dict[str, Tensor]:

@@ -59,7 +59,7 @@ def load(
     >>> load(find("vitviz-tiny")).model.training
     False
     """
-    whole_name, (plain, given) = checkpoint.name, split(checkpoint.name)
+    whole_name, (plain, overrides) = checkpoint.name, split(checkpoint.name)
     checkpoint = replace(checkpoint, name=plain)
     if checkpoint.architecture:
         require_plain(checkpoint.architecture)
@@ -88,8 +88,8 @@ def load(
         identity = identity_of(checkpoint)
         files = files if checkpoint.source == "hub" else files_of(checkpoint)
     with understood(checkpoint.name):
-        given = given.merged_with(own_in(files.config))
-    tensors, notes, sets = read(files.weights, given.weights)
+        overrides = overrides.merged_with(own_in(files.config))
+    tensors, notes, sets = read(files.weights, overrides.weights)
     if not unchanged(replace(checkpoint, identity=identity)):
         raise CheckpointError(
             f"{checkpoint.name} was overwritten while it was read, and nothing was loaded. {_AGAIN}"
@@ -99,31 +99,31 @@ def load(
     notes += merged
     names = tuple(tensors)
     tensors, own = in_timms_names(checkpoint, files, tensors)
-    given = given.merged_with(own.given)
-    found = load_weights_into(checkpoint, files, tensors, given)
-    given.applied(found.model, checkpoint.name)
-    left_open = (*assumptions.question("weights", sets), *found.assumed)
-    found = replace(found, data=given.data(found.data), assumed=assumptions.left(left_open, given))
-    channels, height, width = found.data["input_size"]
-    _require_reasonable(found, checkpoint.name)
-    own.prove(found.model, found.data, checkpoint.name)
-    preprocessing = Preprocessing.from_config(found.data)  # refuses images without three channels
-    model = found.model.eval().requires_grad_(False)
+    overrides = overrides.merged_with(own.given)
+    filled = load_weights_into(checkpoint, files, tensors, overrides)
+    overrides.applied(filled.model, checkpoint.name)
+    left_open = (*assumptions.question("weights", sets), *filled.assumed)
+    filled = replace(filled, data=overrides.data(filled.data), assumed=assumptions.left(left_open, overrides))
+    channels, height, width = filled.data["input_size"]
+    _require_reasonable(filled, checkpoint.name)
+    own.prove(filled.model, filled.data, checkpoint.name)
+    preprocessing = Preprocessing.from_config(filled.data)  # refuses images without three channels
+    model = filled.model.eval().requires_grad_(False)
     known = replace(
-        checkpoint, name=whole_name, architecture=found.architecture, input_size=(channels, height, width),
+        checkpoint, name=whole_name, architecture=filled.architecture, input_size=(channels, height, width),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
-        note=" ".join(filter(None, (checkpoint.note, *notes, *own.notes, *found.notes))),
-        assumed=(*own.assumed, *found.assumed), on_disk=True, identity=identity,
+        note=" ".join(filter(None, (checkpoint.note, *notes, *own.notes, *filled.notes))),
+        assumed=(*own.assumed, *filled.assumed), on_disk=True, identity=identity,
     )  # fmt: skip
-    classes, called = model.num_classes, f"{found.architecture.partition('.')[0]}.{found.tag}"
+    classes, called = model.num_classes, f"{filled.architecture.partition('.')[0]}.{filled.tag}"
     if labels and len(labels) != classes:
         raise CheckpointError(f"Given {len(labels)} labels; {checkpoint.name} has {classes} classes.")
     with understood(checkpoint.name):
-        named = labels_of(files.config, classes, found.tag)
+        named = labels_of(files.config, classes, filled.tag)
         if huggingface.is_transformers(files.config):
             named = huggingface.labels(files.config, classes)
         shared = projects(files.weights, names, called, classes, bool(labels or named))
-        head_type = given.head_type
+        head_type = overrides.head_type
         if head_type is None and huggingface.is_transformers(files.config):
             head_type = huggingface.head_type(files.config, classes)
     if head_type is None and classes == 1 and not shared:

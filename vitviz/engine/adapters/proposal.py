@@ -105,8 +105,8 @@ def matched(fits: Mapping[str, set[str]]) -> dict[str, str]:
         if not sure:
             return chosen
         chosen |= sure
-        taken = set(sure.values())
-        open_ = {stem: places - taken for stem, places in open_.items() if stem not in chosen}
+        roles = set(sure.values())
+        open_ = {stem: places - roles for stem, places in open_.items() if stem not in chosen}
 
 
 def _unique_places(places: Mapping[str, str]) -> dict[str, str]:
@@ -190,12 +190,12 @@ def proposed(tensors: Mapping[str, Tensor]) -> Proposal:
 
 def _layers(shapes: Mapping[str, Shape]) -> tuple[str, dict[str, Shape]] | None:
     """Return the name prefix of numbered layers and a layer's shapes by name suffix; None if not found."""
-    found: dict[str, dict[int, dict[str, Shape]]] = defaultdict(lambda: defaultdict(dict))
+    layers_by_prefix: dict[str, dict[int, dict[str, Shape]]] = defaultdict(lambda: defaultdict(dict))
     for name, shape in shapes.items():
         for match in _NUMBER.finditer(name):
-            found[name[: match.start()]][int(match[0])][name[match.end() :]] = shape
+            layers_by_prefix[name[: match.start()]][int(match[0])][name[match.end() :]] = shape
     alike = {
-        before: layers for before, layers in found.items()
+        before: layers for before, layers in layers_by_prefix.items()
         if sorted(layers) == list(range(len(layers))) and len(layers[0]) > 5
         and all(rest == layers[0] for rest in layers.values())
     }  # fmt: skip
@@ -218,23 +218,23 @@ def _with_heads(inside: Mapping[str, Shape], width: int) -> tuple[dict[str, Shap
     heads = {len(group) for group in shared.values() if len(group) > 1 and group[0][1:] == (width,)}
     if len(heads) != 1:
         return dict(inside), None
-    count, kept = heads.pop(), dict(inside)
+    count, merged = heads.pop(), dict(inside)
     for pattern, group in shared.items():
         if len(group) == count:
             for number in group:
-                kept.pop(pattern.replace("{head}", str(number)))
-            kept[pattern] = group[0]
-    return kept, count
+                merged.pop(pattern.replace("{head}", str(number)))
+            merged[pattern] = group[0]
+    return merged, count
 
 
 def _stems(shapes: Mapping[str, Shape]) -> dict[str, dict[str, tuple[str, Shape]]]:
     """Group weights and biases by module: stem -> "weight" or "bias" -> (name, shape)."""
-    found: dict[str, dict[str, tuple[str, Shape]]] = defaultdict(dict)
+    stems: dict[str, dict[str, tuple[str, Shape]]] = defaultdict(dict)
     for name, shape in shapes.items():
         match = _KIND.match(name)
         stem, kind = (match["stem"], _ENDS[match["kind"].lstrip("._")]) if match else (name, "weight")
-        found[stem][kind] = name, shape
-    return dict(found)
+        stems[stem][kind] = name, shape
+    return dict(stems)
 
 
 def _shapes(parts: dict) -> list[Shape]:
@@ -258,16 +258,16 @@ def _in_layers(stems: dict, width: int, heads: int | None) -> dict[str, str]:
 
 def _names(placed: Mapping[str, dict]) -> dict[str, str]:
     """Return the `names` table; one entry `stem*` for a module if its suffixes are "weight" and "bias"."""
-    found: dict[str, str] = {}
+    names_by_suffix: dict[str, str] = {}
     for ours, parts in placed.items():
         names = {kind: name for kind, (name, _) in parts.items()}
         if ours.endswith(("cls_token", "pos_embed", "reg_token", "ls1.gamma", "ls2.gamma")):
-            found |= {name: ours for name in names.values()}
+            names_by_suffix |= {name: ours for name in names.values()}
         elif len(stems := {name.removesuffix(kind) for kind, name in names.items()}) == 1:
-            found[stems.pop() + "*"] = f"{ours}.*"
+            names_by_suffix[stems.pop() + "*"] = f"{ours}.*"
         else:
-            found |= {name: f"{ours}.{kind}" for kind, name in names.items()}
-    return found
+            names_by_suffix |= {name: f"{ours}.{kind}" for kind, name in names.items()}
+    return names_by_suffix
 
 
 def _telling_part(part: tuple[str, Shape]) -> str:
@@ -324,20 +324,21 @@ def in_timms_names(
         return tensors, MappedModel()
     if contrastive.holds_both(tensors):
         raise CheckpointError(BOTH.format(name=name))
-    found = proposed(tensors)
-    if found.complete:
-        told = "Its tensors are named in their own way; a mapping was proposed."
+    proposal = proposed(tensors)
+    if proposal.complete:
+        note = "Its tensors are named in their own way; a mapping was proposed."
         own = MappedModel(
-            found.mapping.given, (f"{told} Save it as {path} to keep it.",), (Assumption("mapping"),)
+            proposal.mapping.given, (f"{note} Save it as {path} to keep it.",), (Assumption("mapping"),)
         )
-        return found.mapping.translated(tensors, name), own
+        return proposal.mapping.translated(tensors, name), own
     if kind := described(tensors):
         raise CheckpointError(f"{name} {kind}")
-    if not any(".attn." in ours for ours in (*found.mapping.names.values(), *found.mapping.stack)):
+    if not any(".attn." in ours for ours in (*proposal.mapping.names.values(), *proposal.mapping.stack)):
         return tensors, MappedModel()  # not like a ViT; the next reader reports that
     raise CheckpointError(
         f"{name} holds a Vision Transformer under names of its own, and their shapes leave more than one"
-        f" possibility for {', '.join((*found.open, *found.missing)[:4])}. Load the file into your own class"
-        " and pass that model to vitviz.Inspector.of, or name timm's architecture (architecture='vit_…'). Or"
-        f" write {path} beside it (docs/own-models.md); this much could be told:\n{to_toml(found.mapping)}"
+        f" possibility for {', '.join((*proposal.open, *proposal.missing)[:4])}. Load the file into your own"
+        " class and pass that model to vitviz.Inspector.of, or name timm's architecture"
+        f" (architecture='vit_…'). Or write {path} beside it (docs/own-models.md); this much could be"
+        f" told:\n{to_toml(proposal.mapping)}"
     )

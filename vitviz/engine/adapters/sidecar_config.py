@@ -38,7 +38,7 @@ def config_of(
 
     Raises CheckpointError for a model that a plain ViT's arguments in timm's form cannot describe.
     """
-    name, given = split(checkpoint.name)
+    name, overrides = split(checkpoint.name)
     block = model.blocks[0]
     args: dict[str, Any] = {}
     if type(model) is VisionTransformer:
@@ -59,7 +59,7 @@ def config_of(
     if labels:
         pictures["label_names"] = list(labels)
     epsilon = next((part.eps for part in model.modules() if isinstance(part, nn.LayerNorm)), _EPSILON)
-    own = {"epsilon": epsilon, "block": block_in(model), "weights": given.weights, "head_type": head_type}
+    own = {"epsilon": epsilon, "block": block_in(model), "weights": overrides.weights, "head_type": head_type}
     usual = {"epsilon": _EPSILON, "block": "pre-norm", "weights": None, "head_type": "softmax"}
     own = {key: value for key, value in own.items() if value != usual[key]}
     return {
@@ -84,13 +84,13 @@ def keep(
         )
     if config_beside(weights):
         raise CheckpointError(f"{checkpoint.name} has a config.json already. Say there what it leaves open.")
-    _, given = split(checkpoint.name)
+    _, overrides = split(checkpoint.name)
     path = place / "config.json" if place.is_dir() else weights.with_name(f"{stem(weights)}.config.json")
     content = config_of(checkpoint, model, preprocessing, labels, head_type)
     with refusing(f"{path.name} cannot be written: {{said}}. Write it by hand.", OSError):
         settings = {assumption.name for assumption in checkpoint.assumed}
         if "mapping" in settings and mapping_beside(weights) is None:
-            _write(mapping_file(weights), to_toml(proposed(read(weights, given.weights).tensors).mapping))
+            _write(mapping_file(weights), to_toml(proposed(read(weights, overrides.weights).tensors).mapping))
         _write(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return path
 

@@ -64,25 +64,25 @@ def load_weights_into(
 ) -> FilledModel:
     """Build and fill a model from the most reliable source (see module); `told` are the user's settings."""
     config, name = files.config, checkpoint.name
-    asked = checkpoint.architecture if checkpoint.architecture != config.get("architecture") else None
+    architecture = checkpoint.architecture if checkpoint.architecture != config.get("architecture") else None
     if record := registered(checkpoint):
         return _by_name(checkpoint.name, asdict(record), tensors, name, own=False)
     if huggingface.is_transformers(config):
         tensors = huggingface.to_timm(tensors, str(config["model_type"]))
-        if not asked:
+        if not architecture:
             return _by_transformers(files, tensors, name, told)
-    elif config.get("architecture") and not asked:
+    elif config.get("architecture") and not architecture:
         return _by_config(config, tensors, name, told)
     heads, notes = None, []
-    asked = asked or dino.published(tensors)
-    tensors = tensors if asked else dino.to_timm(tensors)
+    architecture = architecture or dino.published(tensors)
+    tensors = tensors if architecture else dino.to_timm(tensors)
     if google.is_google(tensors):
         tensors, heads, notes = google.to_timm(tensors, name)
-    if asked:
-        found = _by_name(asked, timm_config.default(asked), tensors, name)
+    if architecture:
+        filled = _by_name(architecture, timm_config.default(architecture), tensors, name)
     else:
-        found = _by_file_name(files.weights, tensors, name, told) or _by_tensors(tensors, name, heads, told)
-    return replace(found, notes=(*notes, *found.notes))
+        filled = _by_file_name(files.weights, tensors, name, told) or _by_tensors(tensors, name, heads, told)
+    return replace(filled, notes=(*notes, *filled.notes))
 
 
 def _shaped(name: str) -> AbstractContextManager[None]:
@@ -178,14 +178,14 @@ def _by_file_name(
     architecture = called if timm.models.is_model_pretrained(called) else max(parts, key=len)
     try:
         record = timm_config.default(architecture)
-        found = _by_name(architecture, record, tensors, name)
+        filled = _by_name(architecture, record, tensors, name)
     except CheckpointError:
         return None
     whole = called == architecture or weights.name == str(record.get("url") or "").rpartition("/")[2]
-    if whole and found.model.num_classes == record["num_classes"]:
-        return found
-    left_open = assumptions.of_model(found.model, tensors, found.data, told.heads is not None)
-    return replace(found, assumed=left_open)
+    if whole and filled.model.num_classes == record["num_classes"]:
+        return filled
+    left_open = assumptions.of_model(filled.model, tensors, filled.data, told.heads is not None)
+    return replace(filled, assumed=left_open)
 
 
 def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, told: Overrides) -> FilledModel:
@@ -261,14 +261,13 @@ def empty(
     )
     with refusing(unbuilt, *_UNBUILT), torch.device("meta"), _Counted(most, too_many):
         model = build(**changes).float()  # independent of torch's default dtype
-    wanted, given = (sum(map(Tensor.numel, those.values())) for those in (model.state_dict(), tensors))
-    if wanted > 2 * given + _RESAMPLED_BY_TIMM:
+    needed, available = (sum(map(Tensor.numel, those.values())) for those in (model.state_dict(), tensors))
+    if needed > 2 * available + _RESAMPLED_BY_TIMM:
         raise CheckpointError(
             f"{name} does not fit its config.json or architecture:"
-            f" {_first(_misfits(model.state_dict(), tensors))}. That asks for {wanted:,}"
-            f" parameters{_size_arguments(changes)}, and the file has {given:,}. Name the architecture that"
-            f" it was"
-            " trained with."
+            f" {_first(_misfits(model.state_dict(), tensors))}. That asks for {needed:,}"
+            f" parameters{_size_arguments(changes)}, and the file has {available:,}. Name the architecture"
+            " that it was trained with."
         )
     fuse_attention(model)
     return model
@@ -310,8 +309,8 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) 
 def _size_arguments(changes: Mapping[str, Any]) -> str:
     """Format the numeric arguments of a model, in brackets."""
     numbers = int | float | list | tuple
-    given = [f"{key} {value}" for key, value in changes.items() if isinstance(value, numbers)]
-    return f" ({', '.join(given)[:200]})" if given else ""
+    sizes = [f"{key} {value}" for key, value in changes.items() if isinstance(value, numbers)]
+    return f" ({', '.join(sizes)[:200]})" if sizes else ""
 
 
 def _converted(
@@ -354,14 +353,14 @@ def _own_size(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Any]
 
 
 def _misfits(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
-    found = []
+    misfits = []
     for name, tensor in expected.items():
         if name not in given:
-            found.append(f"{name} {_shape(tensor)} is missing from the file")
+            misfits.append(f"{name} {_shape(tensor)} is missing from the file")
         elif given[name].shape != tensor.shape:
-            found.append(f"{name} is {_shape(given[name])} in the file and {_shape(tensor)} in the model")
+            misfits.append(f"{name} is {_shape(given[name])} in the file and {_shape(tensor)} in the model")
     left = [f"{name} {_shape(tensor)}" for name, tensor in given.items() if name not in expected]
-    return found + [f"{name} of the file is not part of the model" for name in left]
+    return misfits + [f"{name} of the file is not part of the model" for name in left]
 
 
 def _first(misfits: list[str]) -> str:

@@ -37,12 +37,12 @@ def to_timm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     Registers have no position embedding; timm adds the class token's to the token itself.
     """
     parts = {"mlp.w12.": "mlp.fc1.", "mlp.w3.": "mlp.fc2.", "register_tokens": "reg_token"}
-    found = {}
+    renamed = {}
     for name, value in tensors.items():
         for theirs, ours in parts.items():
             name = name.replace(theirs, ours)
-        found[name] = value
+        renamed[name] = value
     if "register_tokens" in tensors:
-        found["cls_token"] = found["cls_token"] + found["pos_embed"][:, :1]
-        found["pos_embed"] = found["pos_embed"][:, 1:]
-    return found
+        renamed["cls_token"] = renamed["cls_token"] + renamed["pos_embed"][:, :1]
+        renamed["pos_embed"] = renamed["pos_embed"][:, 1:]
+    return renamed

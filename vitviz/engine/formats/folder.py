@@ -29,8 +29,8 @@ def weights_file(folder: Path) -> Path | None:
     for name in _PREFERRED:
         if (folder / name).is_file():
             return folder / name
-    found = sorted(path for path in folder.iterdir() if path.is_file() and path.name.endswith(SUFFIXES))
-    return found[0] if len(found) == 1 else None
+    paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name.endswith(SUFFIXES))
+    return paths[0] if len(paths) == 1 else None
 
 
 def stem(weights: Path) -> str:
@@ -117,15 +117,15 @@ def listed(index: Path) -> dict[str, set[str]]:
             f"{_place(index)} has no weight_map from tensors to files. Save or download it again."
         )
     ending = "." + index.name.removesuffix(".index.json").rpartition(".")[2]
-    found: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
     for tensor, name in tensors.items():
         if not isinstance(name, str) or not _PLAIN.fullmatch(name) or not name.endswith(ending):
             raise CheckpointError(
                 f"{_place(index)} leads to {quoted(name)}, which was not opened: expected are names of"
                 f" {ending} files in its own folder, such as model-00001-of-00002{ending}."
             )
-        found.setdefault(name, set()).add(tensor)
-    return dict(sorted(found.items()))
+        names.setdefault(name, set()).add(tensor)
+    return dict(sorted(names.items()))
 
 
 def shards(index: Path) -> dict[Path, set[str]]:
@@ -135,22 +135,22 @@ def shards(index: Path) -> dict[Path, set[str]]:
     hub's cache, index and shards are links into one folder of blobs, so a shard may lie beside the index's
     target.
     """
-    found = {index.parent / name: tensors for name, tensors in listed(index).items()}
-    missing = [path.name for path in found if not path.is_file()]
+    paths = {index.parent / name: tensors for name, tensors in listed(index).items()}
+    missing = [path.name for path in paths if not path.is_file()]
     if missing:
         first, *more = missing
         which = f"{first} and {len(more)} more" if more else first
         raise CheckpointError(
-            f"{which} of {len(found)} shards {'are' if more else 'is'} missing from"
+            f"{which} of {len(paths)} shards {'are' if more else 'is'} missing from"
             f" {index.parent.name}/. Download or copy the rest of the checkpoint."
         )
     homes = (index.parent.resolve(), index.resolve().parent)
-    for path in found:
+    for path in paths:
         if not any(path.resolve().is_relative_to(home) for home in homes):
             raise CheckpointError(
                 f"{_place(path)} was not opened: it is a link out of its folder. Put the file itself there."
             )
-    return found
+    return paths
 
 
 def _place(path: Path) -> str:

@@ -37,5 +37,5 @@ def described(names: Iterable[str]) -> str | None:
     'is a ResNet, which has no attention over patches. Choose a plain Vision Transformer.'
     """
     text = "\n".join(names)
-    found = (kind for pattern, kind in _KINDS.items() if re.search(pattern, text, re.MULTILINE))
-    return next((f"is {what}. {advice}." for what, advice in found), None)
+    kinds = (kind for pattern, kind in _KINDS.items() if re.search(pattern, text, re.MULTILINE))
+    return next((f"is {what}. {advice}." for what, advice in kinds), None)

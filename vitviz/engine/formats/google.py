@@ -62,8 +62,8 @@ def _converted(arrays: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], int, li
         elif block[1] is not None:
             blocks.setdefault(block[1], {})[block[2]] = value
         else:  # big_vision stacks all layers along the first axis
-            for layer, one in enumerate(value):
-                blocks.setdefault(str(layer), {})[block[2]] = one
+            for layer, part_value in enumerate(value):
+                blocks.setdefault(str(layer), {})[block[2]] = part_value
     for layer, parts in blocks.items():
         tensors |= {f"blocks.{layer}.{part}": value for part, value in _block(parts).items()}
         queries = (value.shape[1] for part, value in parts.items() if part.endswith("/query/kernel"))
@@ -106,8 +106,8 @@ def _block(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
     # The first norm is LayerNorm_0; the second LayerNorm_2 in the paper's code, LayerNorm_1 in big_vision.
     norms = sorted({part.partition("/")[0] for part in parts if part.startswith("LayerNorm_")})
     for part, value in parts.items():
-        if found := _ATTENTION.match(part):
-            role, kind = found[1], _KIND[found[2]]
+        if match := _ATTENTION.match(part):
+            role, kind = match[1], _KIND[match[2]]
             if role != "out":
                 flat = "width head dim -> (head dim) width" if kind == "weight" else "head dim -> (head dim)"
                 joined[kind][role] = rearrange(value, flat)
@@ -115,9 +115,9 @@ def _block(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
                 block["attn.proj.weight"] = rearrange(value, "head dim width -> width (head dim)")
             else:
                 block["attn.proj.bias"] = value
-        elif found := _MLP.match(part):
-            turned = value.mT if found[2] == "kernel" else value
-            block[f"mlp.fc{int(found[1]) + 1}.{_KIND[found[2]]}"] = turned
+        elif match := _MLP.match(part):
+            turned = value.mT if match[2] == "kernel" else value
+            block[f"mlp.fc{int(match[1]) + 1}.{_KIND[match[2]]}"] = turned
         elif part.startswith("LayerNorm_"):
             module, kind = part.split("/")
             block[f"norm{norms.index(module) + 1}.{_KIND[kind]}"] = value

@@ -312,14 +312,14 @@ def head_type(config: Mapping[str, Any], outputs: int) -> HeadType:
             f"The config's problem_type is {quoted(problem)}; expected one of"
             f" {', '.join(list(_PROBLEMS)[1:])}."
         )
-    found = _PROBLEMS[problem]
-    return "sigmoid" if found == "softmax" and outputs == 1 else found
+    kind = _PROBLEMS[problem]
+    return "sigmoid" if kind == "softmax" and outputs == 1 else kind
 
 
 def labels(config: Mapping[str, Any], classes: int) -> tuple[str, ...]:
     """Return the class names in order; empty if they are only numbered or not as many as `classes`."""
-    given = config.get("id2label") or {}
-    named = {int(index): str(label) for index, label in given.items() if label is not None}
-    ordered = tuple(named.get(index, f"class {index}") for index in range(len(given)))
+    names = config.get("id2label") or {}
+    named = {int(index): str(label) for index, label in names.items() if label is not None}
+    ordered = tuple(named.get(index, f"class {index}") for index in range(len(names)))
     numbered = all(re.fullmatch(r"(LABEL_|class )\d+", label) for label in ordered)
     return () if numbered or len(ordered) != classes else ordered

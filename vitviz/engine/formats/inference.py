@@ -108,9 +108,9 @@ def _heads(tensors: Mapping[str, Tensor], width: int) -> tuple[int, list[str]]:
     norm = tensors.get("blocks.0.attn.q_norm.weight")
     if norm is not None and 0 < len(norm) < width:
         return width // len(norm), []
-    shown = heads_shown(tensors)
-    if shown is not None:
-        return shown, []
+    counted = heads_shown(tensors)
+    if counted is not None:
+        return counted, []
     heads = _HEADS.get(width) or likely_heads(width)[0]
     return heads, [
         f"The file does not tell its number of heads; {heads} of {width // heads} dimensions were assumed."
@@ -184,12 +184,12 @@ def likely_heads(width: int) -> tuple[int, ...]:
 
 def heads_shown(tensors: Mapping[str, Tensor]) -> int | None:
     """Infer a plain ViT's number of heads from its weights in timm's layout; None if they are ambiguous."""
-    found = contrasts(tensors)
-    if len(found) < 2:
+    ratios = contrasts(tensors)
+    if len(ratios) < 2:
         return None
-    (best, second) = sorted(found, key=lambda heads: found[heads][0])[-1:-3:-1]
-    explained, errors = found[best]
-    return best if errors >= _CLEAR and explained >= _AHEAD * max(found[second][0], 0.0) else None
+    (best, second) = sorted(ratios, key=lambda heads: ratios[heads][0])[-1:-3:-1]
+    explained, errors = ratios[best]
+    return best if errors >= _CLEAR and explained >= _AHEAD * max(ratios[second][0], 0.0) else None
 
 
 def contrasts(tensors: Mapping[str, Tensor]) -> dict[int, tuple[float, float]]:
@@ -206,7 +206,7 @@ def contrasts(tensors: Mapping[str, Tensor]) -> dict[int, tuple[float, float]]:
     row, col = torch.triu_indices(width, width, 1)
     values = alike[row, col]
     total, spread = len(values), values.std().item()
-    found = {}
+    ratios = {}
     for heads in range(2, width // 2 + 1):
         if width % heads:
             continue
@@ -215,8 +215,8 @@ def contrasts(tensors: Mapping[str, Tensor]) -> dict[int, tuple[float, float]]:
         count = int(inside.sum())
         difference = (values[inside].mean() - values[~inside].mean()).item()
         share = count * (total - count) / total
-        found[heads] = (share * difference * abs(difference), difference / spread * share**0.5)
-    return found
+        ratios[heads] = (share * difference * abs(difference), difference / spread * share**0.5)
+    return ratios
 
 
 def _likeness(tensors: Mapping[str, Tensor]) -> Tensor | None:

@@ -30,14 +30,14 @@ def merged(
     if kind != "LORA" or strange or config.get("use_dora"):
         what = "DoRA" if config.get("use_dora") else strange[0] if strange else kind
         raise CheckpointError(f"{name} is an adapter with {quoted(what)}; plain LoRA is read. {_MERGE}")
-    names, found = {renamed(name): name for name in base}, dict(base)
+    names, tensors = {renamed(name): name for name in base}, dict(base)
     for one, value in adapter.items():
         plain = re.sub(r"\.(modules_to_save|base_layer)(?=\.)", "", one.removeprefix("base_model.model."))
         module, _, factor = plain.partition(".lora_")
         target = f"{module}.weight" if factor else plain
         key = target if target in base else names.get(renamed(target), target)
         if not factor:  # a classifier may be new
-            found[key] = value
+            tensors[key] = value
         elif key not in base:
             raise CheckpointError(
                 f"{name} is a LoRA adapter of {module}, which its base model does not have. Correct"
@@ -50,5 +50,5 @@ def merged(
             other = adapter[one.replace("lora_A", "lora_B")]
             change = scale * (other.flatten(1) @ value.flatten(1))
             change = change.T if config.get("fan_in_fan_out") else change
-            found[key] = base[key] + change.reshape(base[key].shape)
-    return found
+            tensors[key] = base[key] + change.reshape(base[key].shape)
+    return tensors

@@ -74,16 +74,16 @@ class NameMap:
         single: dict[str, tuple[str, Tensor]] = {}
         stacks: dict[str, dict[tuple[int, int], tuple[str, Tensor]]] = {}
         for theirs, tensor in tensors.items():
-            found = self._targets(theirs)
-            if not found and any(_match(pattern, theirs) for pattern in self.leave_out):
+            targets = self._targets(theirs)
+            if not targets and any(_match(pattern, theirs) for pattern in self.leave_out):
                 continue
-            if len(found) != 1:
-                how = "names it twice" if found else "does not name it"
+            if len(targets) != 1:
+                how = "names it twice" if targets else "does not name it"
                 raise CheckpointError(
                     f"{name} holds {theirs} {tuple(tensor.shape)}, and its mapping {how}. Give each tensor"
                     " one line under [names] or [stack], or list it under leave_out."
                 )
-            ours, place = found[0]
+            ours, place = targets[0]
             tensor = self._turned(theirs, tensor, name)
             held = single if place is None else stacks.setdefault(ours, {})
             key = ours if place is None else place
@@ -99,17 +99,17 @@ class NameMap:
 
     def _targets(self, theirs: str) -> list[tuple[str, tuple[int, int] | None]]:
         """Return timm's names for a tensor of the file, each with (part, head) in a stack or None."""
-        found: list[tuple[str, tuple[int, int] | None]] = []
+        targets: list[tuple[str, tuple[int, int] | None]] = []
         for pattern, ours in self.names.items():
             if match := _match(pattern, theirs):
-                found.append((_fill_pattern(ours, match), None))
+                targets.append((_fill_pattern(ours, match), None))
         for ours, parts in self.stack.items():
             for place, pattern in enumerate(parts):
                 if match := _match(pattern, theirs):
-                    found.append(
+                    targets.append(
                         (_fill_pattern(ours, match), (place, int(match.groupdict().get("head") or 0)))
                     )
-        return found
+        return targets
 
     def _parts(self, ours: str) -> int:
         """Return the number of parts that are stacked into a tensor of timm's."""
@@ -145,11 +145,11 @@ class NameMap:
         side = isqrt(weight.shape[1] // 3)
         order = self.model.get("patch_order")
         if 3 * side * side != weight.shape[1] or order not in PATCH_ORDERS:
-            asked = " or ".join(f'"{order}"' for order in PATCH_ORDERS)
+            expected = " or ".join(f'"{order}"' for order in PATCH_ORDERS)
             raise CheckpointError(
                 f"{name}: its patch embedding is a linear map of {weight.shape[1]} numbers a patch;"
                 f" expected are 3 channels of a square, and in its mapping under [model] patch_order ="
-                f" {asked}, the order in which its code flattens a patch."
+                f" {expected}, the order in which its code flattens a patch."
             )
         return rearrange(weight, f"width ({order}) -> width channel row col", row=side, col=side, channel=3)
 
@@ -258,11 +258,13 @@ def to_toml(mapping: NameMap) -> str:
     [model]
     heads = 3
     """
-    told = partial(json.dumps, ensure_ascii=False)  # strings, numbers and lists have the same syntax in TOML
+    literal = partial(
+        json.dumps, ensure_ascii=False
+    )  # strings, numbers and lists have the same syntax in TOML
     lists = {"leave_out": mapping.leave_out, "transpose": mapping.transpose}
-    blocks = [[f"{key} = {told(list(values))}" for key, values in lists.items() if values]]
+    blocks = [[f"{key} = {literal(list(values))}" for key, values in lists.items() if values]]
     for title, table in (("names", mapping.names), ("stack", mapping.stack), ("model", mapping.model)):
         if table or title == "names":
-            keys = str if title == "model" else told
-            blocks.append([f"[{title}]", *(f"{keys(key)} = {told(one)}" for key, one in table.items())])
+            keys = str if title == "model" else literal
+            blocks.append([f"[{title}]", *(f"{keys(key)} = {literal(one)}" for key, one in table.items())])
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"

@@ -73,10 +73,10 @@ class Overrides:
     head_type: HeadType | None = None  # type of the classifier's outputs
 
     def __post_init__(self) -> None:
-        said = self.said()
+        settings = self.said()
         for name in ("mean", "std"):
-            if name in said:
-                object.__setattr__(self, name, _three(name, said[name]))
+            if name in settings:
+                object.__setattr__(self, name, _three(name, settings[name]))
         if self.labels is not None:
             object.__setattr__(self, "labels", tuple(map(str, self.labels)))
         if self.heads is not None and whole_number(self.heads, least=1) is None:
@@ -84,10 +84,12 @@ class Overrides:
         named = {"activation": ACTIVATIONS, "pool": POOLS, "block": BLOCKS, "head_type": HEAD_TYPES}
         named |= {"crop_mode": CROP_MODES, "interpolation": INTERPOLATIONS}
         for name, known in named.items():
-            if name in said and said[name] not in known:
-                raise VitvizError(f"Given {name}={quoted(said[name])}; expected one of {', '.join(known)}.")
+            if name in settings and settings[name] not in known:
+                raise VitvizError(
+                    f"Given {name}={quoted(settings[name])}; expected one of {', '.join(known)}."
+                )
         for name, most in (("crop_pct", 10.0), ("epsilon", 1.0)):
-            value = said.get(name, most)
+            value = settings.get(name, most)
             if not (isinstance(value, int | float) and 0 < value <= most):
                 raise VitvizError(
                     f"Given {name}={quoted(value)}; expected a number above 0 and up to {most:g}."
@@ -175,9 +177,9 @@ class Overrides:
     def data(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return a timm data config updated by the preprocessing settings."""
         own = ("mean", "std", "crop_pct", "crop_mode", "interpolation")
-        said = {name: value for name, value in self.said().items() if name in own}
-        data = {**config, **said}
-        if said.keys() & {"crop_pct", "crop_mode"} and data.get("processor"):
+        settings = {name: value for name, value in self.said().items() if name in own}
+        data = {**config, **settings}
+        if settings.keys() & {"crop_pct", "crop_mode"} and data.get("processor"):
             data["processor"] = data["processor"].cutting(data["crop_mode"], data["crop_pct"])
         return data
 
@@ -224,8 +226,8 @@ def blocks_of(model: nn.Module) -> list[str]:
 
 def split(name: str) -> tuple[str, Overrides]:
     """Split a checkpoint's name into the plain name and the settings of its query."""
-    own, asked, text = plain(name).partition("?")
-    return (own, Overrides.parse(text)) if own and asked else (plain(name), Overrides())
+    own, mark, text = plain(name).partition("?")
+    return (own, Overrides.parse(text)) if own and mark else (plain(name), Overrides())
 
 
 def _with_heads(attention: nn.Module, heads: int, name: str) -> None:

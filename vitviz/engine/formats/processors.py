@@ -85,21 +85,21 @@ def data_config(
         return data, [
             "There is no preprocessor_config.json; the normalisation that is usual for this type was assumed."
         ]
-    name, said = _class(preprocessor, kind)
-    processor = _steps(said, name)
+    name, settings = _class(preprocessor, kind)
+    processor = _steps(settings, name)
     resized = processor.resized(*processor.size, processor.size)  # an image of the output's shape
     share = min(1.0, *(side / max(1, wider) for side, wider in zip(processor.size, resized, strict=True)))
     if share < MIN_CROP:
-        raise _refusal(f"size is {said['size']}, more than {1 / MIN_CROP:g} times what is kept of it")
+        raise _refusal(f"size is {settings['size']}, more than {1 / MIN_CROP:g} times what is kept of it")
     data |= {
-        "processor": processor, "input_size": (data["input_size"][0], *processor.size), **_scale(said),
+        "processor": processor, "input_size": (data["input_size"][0], *processor.size), **_scale(settings),
         "crop_mode": "squash" if processor.resize == "exact" else "center", "crop_pct": share,
     }  # fmt: skip
-    if said["do_resize"]:
-        if type(said["resample"]) is not int or said["resample"] not in _RESAMPLING:
+    if settings["do_resize"]:
+        if type(settings["resample"]) is not int or settings["resample"] not in _RESAMPLING:
             known = ", ".join(f"{number} ({word})" for number, word in sorted(_RESAMPLING.items()))
-            raise _refusal(f"resample is {said['resample']!r:.80}; {known} are followed")
-        data["interpolation"] = _RESAMPLING[said["resample"]]
+            raise _refusal(f"resample is {settings['resample']!r:.80}; {known} are followed")
+        data["interpolation"] = _RESAMPLING[settings["resample"]]
     if processor.size == own:
         return data, []
     return data, [
@@ -130,11 +130,11 @@ def _class(preprocessor: Mapping[str, Any], kind: str) -> tuple[str, dict[str, A
         )
     if preprocessor.get("use_square_size"):
         raise _refusal("use_square_size is set")
-    said = {field: preprocessor.get(field, default) for field, default in _CLASSES[name].items()}
-    for field, value in said.items():
+    settings = {field: preprocessor.get(field, default) for field, default in _CLASSES[name].items()}
+    for field, value in settings.items():
         if field.startswith("do_") and not isinstance(value, bool | None):
             raise _refusal(f"{field} is {value!r:.80}; expected true or false")
-    return name, said
+    return name, settings
 
 
 def _steps(said: Mapping[str, Any], name: str) -> Processor:

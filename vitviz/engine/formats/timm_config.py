@@ -24,24 +24,24 @@ def parse_config(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], 
 
     Raises CheckpointError for arguments that would make timm do more than build a model.
     """
-    args, given = dict(config.get("model_args") or {}), config.get("pretrained_cfg")
+    args, pretrained = dict(config.get("model_args") or {}), config.get("pretrained_cfg")
     if wrong := sorted(args.keys() & _NOT_MODEL_ARGS):
         only = "model_args in config.json may only describe the model"
         raise CheckpointError(f"{name}: {only}. Remove {', '.join(wrong)}.")
     known = {item.name for item in fields(PretrainedCfg)}
-    told = {key: value for key, value in {**config, **(given or {})}.items() if key in known}
+    settings = {key: value for key, value in {**config, **(pretrained or {})}.items() if key in known}
     notes = []
-    if given is None and "mean" not in config:
+    if pretrained is None and "mean" not in config:
         notes.append(
             f"Its config.json does not tell its preprocessing; timm's for {config['architecture']} is used."
         )
     base = default(str(config["architecture"]))
     usual = tuple(base["input_size"])
-    if given is not None:  # as timm does; but the architecture defines the default and any fixed size
+    if pretrained is not None:  # as timm does; but the architecture defines the default and any fixed size
         base = asdict(PretrainedCfg()) | {name: base[name] for name in ("input_size", "fixed_input_size")}
-    record = {**base, **told}
+    record = {**base, **settings}
     channels, height, width = record["input_size"]
-    if told.get("fixed_input_size") is False and "img_size" not in args and (height, width) != usual[1:]:
+    if settings.get("fixed_input_size") is False and "img_size" not in args and (height, width) != usual[1:]:
         raise CheckpointError(
             f"{name}: its config.json has fixed_input_size false, so that timm builds it for an input of"
             f" {usual[1]} x {usual[2]} px, and input_size is {height} x {width}. Add img_size to model_args."
@@ -93,13 +93,13 @@ def labels_of(config: Mapping[str, Any], classes: int, tag: str = "") -> tuple[s
     names = config.get("label_names") or nested.get("label_names") or config.get("labels") or ()
     descriptions = config.get("label_descriptions") or nested.get("label_descriptions") or {}
     if isinstance(descriptions, Mapping):
-        found = [name if descriptions.get(name) is None else descriptions[name] for name in names]
+        labels = [name if descriptions.get(name) is None else descriptions[name] for name in names]
     else:
-        found = list(descriptions)
+        labels = list(descriptions)
     # some files have null for an unnamed class
-    found = tuple(f"class {i}" if name is None else str(name) for i, name in enumerate(found))
-    if found:
-        return found if len(found) == classes else ()
+    labels = tuple(f"class {i}" if name is None else str(name) for i, name in enumerate(labels))
+    if labels:
+        return labels if len(labels) == classes else ()
     # In practice 1000 classes are ImageNet-1k's; for other counts the tag must name an ImageNet subset.
     if classes == 1000 or any(part in tag for part in ("in12k", "in21k", "in22k")):
         return _imagenet(classes)
@@ -114,12 +114,12 @@ def in_lines(text: str, classes: int, name: str) -> tuple[str, ...]:
     >>> in_lines("cat\\ndog\\n", 2, "mine.pth")
     ('cat', 'dog')
     """
-    found = tuple(line.strip() for line in text.removeprefix("\ufeff").rstrip().splitlines())
-    if len(found) != classes:
-        raise CheckpointError(LocalizedText(COUNT, name=name, classes=classes, given=len(found)))
-    if "" in found:
-        raise CheckpointError(LocalizedText(EMPTY, line=found.index("") + 1))
-    return found
+    lines = tuple(line.strip() for line in text.removeprefix("\ufeff").rstrip().splitlines())
+    if len(lines) != classes:
+        raise CheckpointError(LocalizedText(COUNT, name=name, classes=classes, given=len(lines)))
+    if "" in lines:
+        raise CheckpointError(LocalizedText(EMPTY, line=lines.index("") + 1))
+    return lines
 
 
 @lru_cache(maxsize=4)

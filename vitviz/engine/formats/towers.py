@@ -62,27 +62,27 @@ def flat(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def to_timm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the vision tower's tensors under timm's names, with queries, keys and values still apart."""
-    found = {}
+    renamed = {}
     for name, value in tensors.items():
         if _OTHER_TOWER.search(name):
             continue
         for pattern, replacement in _RENAMED:
             name = re.sub(pattern, replacement, name)
-        found[name] = value
+        renamed[name] = value
     for name in ("cls_token", "pos_embed"):
-        if name in found:
-            found[name] = found[name].reshape(1, -1, found[name].shape[-1])
+        if name in renamed:
+            renamed[name] = renamed[name].reshape(1, -1, renamed[name].shape[-1])
     for kind in ("weight", "bias"):
-        if (joined := found.pop(f"attn_pool.in_proj.{kind}", None)) is not None:
-            found[f"attn_pool.q.{kind}"], found[f"attn_pool.kv.{kind}"] = joined.tensor_split(
+        if (joined := renamed.pop(f"attn_pool.in_proj.{kind}", None)) is not None:
+            renamed[f"attn_pool.q.{kind}"], renamed[f"attn_pool.kv.{kind}"] = joined.tensor_split(
                 [len(joined) // 3]
             )
-    if "head.weight" in found and "head.bias" not in found:
-        found["head.bias"] = torch.zeros(len(found["head.weight"]))
-    elif "head.weight" in found:  # a classifier, which reads neither CLIP's last norm nor SigLIP's pooling
-        unread = r"norm\." if "cls_token" in found else r"attn_pool\."
-        found = {name: value for name, value in found.items() if not re.match(unread, name)}
-    return found
+    if "head.weight" in renamed and "head.bias" not in renamed:
+        renamed["head.bias"] = torch.zeros(len(renamed["head.weight"]))
+    elif "head.weight" in renamed:  # a classifier, which reads neither CLIP's last norm nor SigLIP's pooling
+        unread = r"norm\." if "cls_token" in renamed else r"attn_pool\."
+        renamed = {name: value for name, value in renamed.items() if not re.match(unread, name)}
+    return renamed
 
 
 def arguments(tensors: Mapping[str, Tensor]) -> dict[str, Any]:

@@ -114,11 +114,11 @@ def _require_honest(path: Path) -> None:
                         f"{path.name} holds {entry.filename}, which is no array of numbers. Save it again."
                     )
                 shape, _, dtype = read(file)
-                said, there = prod(shape) * dtype.itemsize, entry.file_size - file.tell()
-            if said != there and not dtype.hasobject:
+                expected, there = prod(shape) * dtype.itemsize, entry.file_size - file.tell()
+            if expected != there and not dtype.hasobject:
                 raise CheckpointError(
-                    f"{path.name} is damaged: {entry.filename} tells of {said:,} bytes and holds {there:,}."
-                    " Download or save it again."
+                    f"{path.name} is damaged: {entry.filename} tells of {expected:,} bytes and holds"
+                    f" {there:,}. Download or save it again."
                 )
 
 
@@ -197,15 +197,15 @@ def _require_harmless(path: Path) -> list[str]:
         zipped = file.read(4) == b"PK\x03\x04"
         file.seek(0)
         if not zipped:
-            wanted = _imports_of_streams(file, path)
+            imported = _imports_of_streams(file, path)
         else:
             with zipfile.ZipFile(file) as archive:
                 limits.require_inflatable(path, archive)
                 pickles = [entry for entry in archive.infolist() if entry.filename.endswith(".pkl")]
                 if any(entry.file_size > limits.HEADER for entry in pickles):
                     raise _too_long(path)
-                wanted = [name for entry in pickles for name in _imports(archive.open(entry), path)]
-    unusual = [name for name in dict.fromkeys(wanted) if not _NEEDED.fullmatch(name)]
+                imported = [name for entry in pickles for name in _imports(archive.open(entry), path)]
+    unusual = [name for name in dict.fromkeys(imported) if not _NEEDED.fullmatch(name)]
     options = [name for name in unusual if _OPTIONS.fullmatch(name)]
     foreign = [name for name in unusual if name not in options]
     code = [
@@ -214,7 +214,7 @@ def _require_harmless(path: Path) -> list[str]:
         if name != _LIGHTNING and not any(re.fullmatch(names, name) for names in _OTHER_KINDS)
     ]
     if code:
-        raise _code(path, code, _LIGHTNING in foreign, any("torch.nn.modules." in name for name in wanted))
+        raise _code(path, code, _LIGHTNING in foreign, any("torch.nn.modules." in name for name in imported))
     if foreign := [name for name in foreign if name != _LIGHTNING]:
         found = {
             kind for names, kind in _OTHER_KINDS.items() for name in foreign if re.fullmatch(names, name)
@@ -229,15 +229,15 @@ def _require_harmless(path: Path) -> list[str]:
 
 def _imports_of_streams(file: IO[bytes], path: Path) -> set[str]:
     """Return the imports of the pickles at the start of a legacy torch file; torch reports later damage."""
-    wanted: set[str] = set()
+    imported: set[str] = set()
     for stream in range(_STREAMS):
         try:
-            wanted |= set(_imports(file, path))
+            imported |= set(_imports(file, path))
         except ValueError as error:
             if stream == 0 or isinstance(error, CheckpointError):  # CheckpointError: a pickle is too long
                 raise
             break
-    return wanted
+    return imported
 
 
 def _imports(file: IO[bytes], path: Path) -> Iterator[str]:
@@ -323,13 +323,13 @@ def read(path: Path, chosen: str | None = None) -> Read:
     if chosen is not None and (chosen not in sets or len(sets) == 1):
         there = f"one of {', '.join(sets)}" if len(sets) > 1 else "none, as it holds one set of weights alone"
         raise CheckpointError(f"{path.name} holds no weights {quoted(chosen)}; expected {there}.")
-    found = sets.get(name, content)
-    others = [other for other in sets if other != name and _alike(sets[other], found)]
+    weights = sets.get(name, content)
+    others = [other for other in sets if other != name and _alike(sets[other], weights)]
     if re.search(r"(^|[._])ema([._]|$)", name):
         notes.append("The averaged (EMA) weights of the file are shown.")
     elif re.search(r"(^|[._])teacher$", name):
         notes.append("The teacher's weights of the file are shown.")
-    return Read(_plain(found, path, notes, name), notes, (name, *others))
+    return Read(_plain(weights, path, notes, name), notes, (name, *others))
 
 
 def _sets(
@@ -431,15 +431,15 @@ def _join_shards(index: Path) -> dict[str, Any]:
     """
     joined: dict[str, Any] = {}
     for shard, names in shards(index).items():
-        found = _content(shard)
-        differing = sorted(map(str, names ^ set(found))) if isinstance(found, Mapping) else sorted(names)
+        content = _content(shard)
+        differing = sorted(map(str, names ^ set(content))) if isinstance(content, Mapping) else sorted(names)
         if differing:
             how = "is missing from it" if differing[0] in names else "is in it, but not in the index"
             raise CheckpointError(
                 f"{shard.name} does not hold what {index.name} says: {differing[0]} {how}. Download or save"
                 " the whole checkpoint again."
             )
-        joined |= found
+        joined |= content
     return joined
 
 
@@ -469,9 +469,9 @@ def _require_plain(tensors: Mapping[Any, Any], path: Path) -> None:
     limits.require_few(tensors, path)
     strange = [key for key in tensors if not (isinstance(key, str) and key.isprintable())]
     if strange:
-        told, kind = ascii(strange[0])[:80], type(strange[0]).__name__
+        text, kind = ascii(strange[0])[:80], type(strange[0]).__name__
         raise CheckpointError(
-            f"{path.name} has a key {told if kind == 'str' else f'of type {kind}'} where the names of tensors"
+            f"{path.name} has a key {text if kind == 'str' else f'of type {kind}'} where the names of tensors"
             " were expected. Save model.state_dict(), best as .safetensors."
         )
     for name, tensor in tensors.items():

@@ -112,11 +112,11 @@ def sum_branches(
     def stacked(layers: list[Tensor]) -> Tensor | None:
         return torch.stack([layer.to(last) for layer in layers], dim=1) if layers else None
 
-    found, pool_mlp = branches.found, None
-    for queries in found["pool mlp"]:
+    outputs, pool_mlp = branches.found, None
+    for queries in outputs["pool mlp"]:
         queries = queries.to(last)
         pool_mlp = queries.mean(dim=1) if branches.pooling.mean_latent else queries[:, 0].clone()
-    inside = (stacked(found[moment]) for moment in ("inner norm", "post norm", "gate"))
+    inside = (stacked(outputs[moment]) for moment in ("inner norm", "post norm", "gate"))
     return ResidualWrites(
-        weights, summed(found["added attention"]), summed(found["added mlp"]), *inside, pool_mlp
+        weights, summed(outputs["added attention"]), summed(outputs["added mlp"]), *inside, pool_mlp
     )

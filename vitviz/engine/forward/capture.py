@@ -67,16 +67,16 @@ class Pass:
         if edit is not None and layer is not None:
             attn_mask = edit.mask(attn_mask, query)
         call = Call(query, key, value, attn_mask, query.shape[-1] ** -0.5 if scale is None else float(scale))
-        given = kernel(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **others)
+        output = kernel(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **others)
         if layer is None:
             self.recording.outside.append(call)
-            return given
+            return output
         self.recording.calls[layer].append(call)
         self._awaited = (layer, query.shape[-2]) if self._check else None
-        given = self._changed("heads", layer, given)
+        output = self._changed("heads", layer, output)
         if edit is not None and edit.heads.get(layer):
-            call.replaced, call.given = edit.heads[layer], given[:, list(edit.heads[layer])]
-        return given
+            call.replaced, call.given = edit.heads[layer], output[:, list(edit.heads[layer])]
+        return output
 
     def _patches(self, layer: int, args: tuple, output: Any) -> None:
         embedded = output[0] if isinstance(output, tuple) else output
@@ -106,17 +106,17 @@ class Pass:
             )
 
     def _output(self, layer: int, args: tuple, output: Any) -> Any:
-        given = self._changed("output", layer, output)
-        self.recording.tokens.append(given)
+        result = self._changed("output", layer, output)
+        self.recording.tokens.append(result)
         progress.tell(layer + 1, len(self.recording.calls))
-        return given
+        return result
 
     def _changed(self, moment: str, layer: int, tensor: Any) -> Any:
         """Return the tensor after all changes at a hook point."""
         own = () if self._edit is None else self._edit.changes.get((moment, layer), ())
         for change in (*own, *self._changes.get((moment, layer), ())):
-            given = change(tensor)
-            tensor = tensor if given is None else given
+            result = change(tensor)
+            tensor = tensor if result is None else result
         return tensor
 
 
@@ -135,9 +135,9 @@ class AttentionInterceptor(TorchFunctionMode):
         if moment in ("input", "attn"):
             cancellation.check()
         self._layer = None if moment == "output" else self._layer
-        given = self._owner.on_event(moment, layer, args, output)
+        result = self._owner.on_event(moment, layer, args, output)
         self._layer = layer if moment == "input" else self._layer
-        return given
+        return result
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         # A user's hook may run another pass inside this one; only the innermost pass handles the call.
@@ -171,7 +171,7 @@ def recording(
     (`vitviz.traces.cancellation`).
     """
     blocks = transformer_blocks(model)
-    one = Pass(len(blocks), check, changes or {}, edit)
-    one.recording.branches = branches_of(model, blocks)
-    with listening(model, blocks, one, check):
-        yield one.recording
+    listener = Pass(len(blocks), check, changes or {}, edit)
+    listener.recording.branches = branches_of(model, blocks)
+    with listening(model, blocks, listener, check):
+        yield listener.recording

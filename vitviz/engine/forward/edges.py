@@ -62,21 +62,21 @@ class _Wide:
             if moment not in ("added attention", "pool mlp"):
                 self.branches.hear(moment, args, output)
             return None
-        given = self.own.on_event(moment, layer, args, output)
+        result = self.own.on_event(moment, layer, args, output)
         if moment == "input":
-            named = output if given is None else given[1]
+            named = output if result is None else result[1]
             self.turns.append(named.get("rope"))
         elif moment == "output":
             recording = self.own.recording
             recording.calls[layer].clear()
             del recording.tokens[1:-1]
-        return given
+        return result
 
     def attend(self, layer: int | None, *call, **named) -> Tensor:
-        given = self.own.attend(layer, *call, **named)
+        output = self.own.attend(layer, *call, **named)
         if layer is not None:
-            self.heads.append(given[0].detach())
-        return given
+            self.heads.append(output[0].detach())
+        return output
 
 
 @in_float32()
@@ -104,10 +104,10 @@ def stream_of(inspector: Inspector, trace: Trace) -> Stream:
 def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -> Stream:
     """Record all contributions of a model for an input batch of one; see `stream_of`."""
     blocks, name = capture.transformer_blocks(model), trace.checkpoint
-    one = _Wide(capture.Pass(len(blocks), False, {}, edit), model, blocks)
-    with plainly(pixels.device), capture.listening(model, blocks, one):
+    listener = _Wide(capture.Pass(len(blocks), False, {}, edit), model, blocks)
+    with plainly(pixels.device), capture.listening(model, blocks, listener):
         model(pixels)
-    recording, branches = one.own.recording, one.branches
+    recording, branches = listener.own.recording, listener.branches
     first, last = (frozen_copy(recording.tokens[i][0]) for i in (0, -1))
     if not _alike(first, trace.tokens[0]) or not _alike(last, trace.tokens[-1]):
         raise UnsupportedModel(not_applicable(name, LocalizedText(UNLIKE)))
@@ -126,7 +126,7 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
         raise UnsupportedModel(not_applicable(name, LocalizedText(BEGINNING)))
 
     def keep(moment: str) -> tuple[Tensor, ...]:
-        return tuple(frozen_copy(one[0]) for one in branches.found[moment])
+        return tuple(frozen_copy(listener[0]) for listener in branches.found[moment])
 
     scales = zip(keep("added mlp"), branches.scales, strict=True)
     return Stream(
@@ -134,12 +134,12 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
         embedding=embedding,
         positions=positions,
         entry=entry,
-        heads=tuple(map(frozen_copy, one.heads)),
+        heads=tuple(map(frozen_copy, listener.heads)),
         mlps=tuple(mlp if scale is None else mlp * scale.to(mlp) for mlp, scale in scales),
         inner=keep("inner norm"),
         post=keep("post norm"),
         gates=keep("gate"),
-        turns=tuple(map(frozen_copy, one.turns)),
+        turns=tuple(map(frozen_copy, listener.turns)),
         halves=bool(getattr(getattr(blocks[0], "attn", None), "rotate_half", False)),
     )
 
@@ -173,13 +173,13 @@ class _Edged:
 
     def gone(self, image: int, *readers: tuple) -> Tensor | None:
         """Return the sum removed from each reader's input, reader x token x width; None if nothing."""
-        asked = [self.removals[image].get(reader, ()) for reader in readers]
-        places = {one: i for i, one in enumerate(dict.fromkeys(itertools.chain(*asked)))}
+        ablated = [self.removals[image].get(reader, ()) for reader in readers]
+        places = {one: i for i, one in enumerate(dict.fromkeys(itertools.chain(*ablated)))}
         if not places:
             return None
         lost = torch.stack([self.lost(image, place) for place in places])
         reads = lost.new_zeros(len(readers), len(lost))
-        for row, some in zip(reads, asked, strict=True):
+        for row, some in zip(reads, ablated, strict=True):
             row[[places[one] for one in some]] = 1
         return torch.tensordot(reads, lost, 1)
 
@@ -196,17 +196,17 @@ class _Edged:
         """Yield `lost` of all writers of a kind and layer; a bias comes with its layer's heads."""
         usual = self.usual
         if kind in ("embedding", "positions"):
-            found = getattr(self.stream, kind).to(self.entering)
-            yield Writer(kind), found if usual is None else found - getattr(usual, kind).to(found)
+            outputs = getattr(self.stream, kind).to(self.entering)
+            yield Writer(kind), outputs if usual is None else outputs - getattr(usual, kind).to(outputs)
         elif kind == "mlp":
-            found = self.mlps[layer][image]
-            yield Writer(kind, layer), found if usual is None else found - usual.mlps[layer].to(found)
+            outputs = self.mlps[layer][image]
+            yield Writer(kind, layer), outputs if usual is None else outputs - usual.mlps[layer].to(outputs)
         else:
-            found = self.projected(layer, self.heads[layer][image])
+            outputs = self.projected(layer, self.heads[layer][image])
             if usual is not None:
-                found = found - self.projected(layer, usual.heads[layer].to(found))
-            yield Writer("bias", layer), found[-1]
-            yield from ((Writer("head", layer, head), one) for head, one in enumerate(found[:-1]))
+                outputs = outputs - self.projected(layer, usual.heads[layer].to(outputs))
+            yield Writer("bias", layer), outputs[-1]
+            yield from ((Writer("head", layer, head), one) for head, one in enumerate(outputs[:-1]))
 
     def projected(self, layer: int, handed: Tensor) -> Tensor:
         """Project a layer's head outputs to contributions: the heads', then the bias."""
@@ -240,9 +240,9 @@ class _Edged:
                 tokens = self.entering[image] - less
                 sides[side] = sides[side].clone()
                 sides[side][image, head] = read(self.ledger, self.stream, layer, head, side, tokens)
-        given = kernel(*sides.values(), *others, **named)
-        self.heads.append(given)
-        return given
+        output = kernel(*sides.values(), *others, **named)
+        self.heads.append(output)
+        return output
 
     def _mlp(self, layer: int, output: Tensor) -> Tensor | None:
         missing = [self.gone(i, ("mlp", layer)) for i in range(len(output))]
@@ -252,9 +252,9 @@ class _Edged:
         block, entering = self.blocks[layer], self.entering + self.added
         self.inside = True
         anew = block.mlp(block.norm2(torch.stack([entering[i] - missing[i][0] for i in some])))
-        self.inside, found = False, output.clone()
-        found[some] = anew
-        return found
+        self.inside, changed = False, output.clone()
+        changed[some] = anew
+        return changed
 
 
 def usual_of(inspector: Inspector, ledger: LogitTerms, stream: Stream) -> Stream:
@@ -274,11 +274,11 @@ def usual_of(inspector: Inspector, ledger: LogitTerms, stream: Stream) -> Stream
 
 def less(stream: Stream, usual: Stream) -> Stream:
     """Return the writers' contributions minus their replacements."""
-    found = {
+    differences = {
         name: tuple(one - two for one, two in zip(getattr(stream, name), getattr(usual, name), strict=True))
         for name in ("heads", "mlps")
     }
-    return replace(stream, embedding=stream.embedding - usual.embedding, **found)
+    return replace(stream, embedding=stream.embedding - usual.embedding, **differences)
 
 
 @in_float32()
@@ -310,6 +310,6 @@ def edged(
     blocks = capture.transformer_blocks(model)
     if type(blocks[0]).__name__ not in PRE_NORM or stream.gates or stream.entry is not None:
         raise UnsupportedModel(not_applicable(ledger.trace.checkpoint, LocalizedText(MIXED)))
-    one = _Edged(blocks, ledger, stream, removals, usual)
-    with plainly(pixels.device), capture.listening(model, blocks, one):
+    listener = _Edged(blocks, ledger, stream, removals, usual)
+    with plainly(pixels.device), capture.listening(model, blocks, listener):
         return model(pixels.expand(len(removals), -1, -1, -1)).cpu()

@@ -90,12 +90,12 @@ def watching(grid: Grid, layers: int, kept: tuple[int, ...] | None = None) -> tu
     edit, seen = edit_of(Ablation(), grid, kept, Outputs()), Outputs()
     changes = dict(edit.changes)
 
-    def into(found: dict[int, Tensor], layer: int) -> TensorChange:
-        return lambda tensor: found.__setitem__(layer, tensor.detach().clone())
+    def into(store: dict[int, Tensor], layer: int) -> TensorChange:
+        return lambda tensor: store.__setitem__(layer, tensor.detach().clone())
 
     for layer in range(layers):
-        for name, found in (("heads", seen.heads), ("mlp", seen.mlps), ("input", seen.entered)):
-            changes[name, layer] = (*changes.get((name, layer), ()), into(found, layer))
+        for name, store in (("heads", seen.heads), ("mlp", seen.mlps), ("input", seen.entered)):
+            changes[name, layer] = (*changes.get((name, layer), ()), into(store, layer))
     return replace(edit, changes=changes), seen
 
 
@@ -110,9 +110,9 @@ def heads_of(block: nn.Module) -> int:
 
 def _replaced(some: list[int] | slice, how: str, instead: Tensor | None) -> TensorChange:
     def change(handed: Tensor) -> Tensor:
-        given = handed.clone()
-        given[:, some] = in_place(how, handed[:, some], None if instead is None else instead[:, some])
-        return given
+        changed = handed.clone()
+        changed[:, some] = in_place(how, handed[:, some], None if instead is None else instead[:, some])
+        return changed
 
     return change
 

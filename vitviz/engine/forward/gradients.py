@@ -114,10 +114,10 @@ class GradientPass:
         kwargs = {name: self._constant(value) for name, value in kwargs.items()}
         if func is F.scaled_dot_product_attention:
             return self._attend(*args, **kwargs)
-        found = self._holding(func, *args, **kwargs) if self._held else func(*args, **kwargs)
+        output = self._holding(func, *args, **kwargs) if self._held else func(*args, **kwargs)
         if func in _NORMS:
-            self.normed.setdefault(self._depth, found)
-        return found
+            self.normed.setdefault(self._depth, output)
+        return output
 
     def _holding(self, func: Callable, *args, **kwargs) -> Any:
         """Call a function in a held pass, with norms and gates frozen."""
@@ -200,15 +200,15 @@ def opened(model: nn.Module, blocks: list[nn.Module], *, held: bool, terms=True)
     fused kernel runs. Raises Stopped before a block if the computation was cancelled
     (`vitviz.traces.cancellation`).
     """
-    one = GradientPass(model, blocks, held, terms)
+    gradient_pass = GradientPass(model, blocks, held, terms)
     weights = next(model.parameters())
     with (
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast(weights.device.type, enabled=False),
-        listening(model, blocks, one, every=True),
+        listening(model, blocks, gradient_pass, every=True),
     ):
-        yield one
+        yield gradient_pass
 
 
 def bytes_of_gradients(

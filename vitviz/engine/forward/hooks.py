@@ -182,11 +182,11 @@ class Hooks:
 
     def changes(self) -> Mapping[tuple[str, int], Sequence[TensorChange]]:
         """Return the current hooks by (moment, layer) for a new pass."""
-        found: defaultdict[tuple[str, int], list[TensorChange]] = defaultdict(list)
+        by_place: defaultdict[tuple[str, int], list[TensorChange]] = defaultdict(list)
         for point, fn in self._asked:
             _, layer, moment = point.split(".")
-            found[moment, int(layer)].append(_checked(point, fn))
-        return dict(found)
+            by_place[moment, int(layer)].append(_checked(point, fn))
+        return dict(by_place)
 
 
 def require_point(model: nn.Module, point: str, name: str) -> None:
@@ -206,20 +206,20 @@ def require_point(model: nn.Module, point: str, name: str) -> None:
 
 def _checked(point: str, fn: TensorChange) -> TensorChange:
     def change(tensor: Tensor) -> Tensor | None:
-        given = fn(tensor)
-        if given is not None and not (isinstance(given, Tensor) and given.shape == tensor.shape):
-            shape = tuple(given.shape) if isinstance(given, Tensor) else None
-            what = f"a tensor of shape {shape}" if shape is not None else repr(given)[:80]
+        result = fn(tensor)
+        if result is not None and not (isinstance(result, Tensor) and result.shape == tensor.shape):
+            shape = tuple(result.shape) if isinstance(result, Tensor) else None
+            what = f"a tensor of shape {shape}" if shape is not None else repr(result)[:80]
             raise VitvizError(
                 f"The hook at {point} returned {what}; expected a tensor of shape {tuple(tensor.shape)}, "
                 "or None to leave it as it is."
             )
-        if given is not None and (given.dtype, given.device) != (tensor.dtype, tensor.device):
-            kinds = [f"{one.dtype} on {one.device}".removeprefix("torch.") for one in (given, tensor)]
+        if result is not None and (result.dtype, result.device) != (tensor.dtype, tensor.device):
+            kinds = [f"{one.dtype} on {one.device}".removeprefix("torch.") for one in (result, tensor)]
             raise VitvizError(
                 f"The hook at {point} returned {kinds[0]}; expected {kinds[1]}. "
                 "Convert it with .to(tensor), the one it was given."
             )
-        return given
+        return result
 
     return change

@@ -36,12 +36,12 @@ AT_ONCE = 10 * 197  # tokens per batch: at 32 images MLP activations exceed the 
 @in_float32()
 def answers_to(model: Callable[[Tensor], Tensor], batches: Iterable[Tensor]) -> Float[Tensor, "draw class"]:
     """Return the model's outputs for several batches, concatenated; Stopped if cancelled."""
-    found = []
+    logits = []
     for some in batches:
         cancellation.check()
         with plainly(some.device):
-            found.append(model(some))
-    return torch.cat(found).cpu()
+            logits.append(model(some))
+    return torch.cat(logits).cpu()
 
 
 class PatchRemoval:
@@ -83,8 +83,8 @@ class PatchRemoval:
             return self._model(torch.zeros_like(self._pixels)).expand(count, -1)
         prefix = torch.arange(self._grid.prefix, device=kept.device).expand(count, -1)
         stay = torch.cat([prefix, kept + self._grid.prefix], dim=1)
-        one = _Removing(stay, self._grid, self._masked, len(self._blocks) - 1)
-        with capture.listening(self._model, self._blocks, one):
+        listener = _Removing(stay, self._grid, self._masked, len(self._blocks) - 1)
+        with capture.listening(self._model, self._blocks, listener):
             return self._model(self._pixels.expand(count, -1, -1, -1))
 
     def _paint(self, kept: Tensor) -> Tensor:

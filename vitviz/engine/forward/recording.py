@@ -63,8 +63,8 @@ def sampled_queries(tokens: int, layer: int) -> Int[Tensor, " query"]:
     if tokens <= FIRST + PARTS:
         return torch.arange(tokens)
     edges = np.linspace(FIRST, tokens - 1, PARTS + 1).astype(int)
-    drawn = np.random.default_rng([tokens, layer]).integers(edges[:-1], edges[1:])
-    return torch.from_numpy(np.concatenate([np.arange(FIRST), drawn, [tokens - 1]]))
+    queries = np.random.default_rng([tokens, layer]).integers(edges[:-1], edges[1:])
+    return torch.from_numpy(np.concatenate([np.arange(FIRST), queries, [tokens - 1]]))
 
 
 def check_truth(
@@ -75,10 +75,10 @@ def check_truth(
     for layer, (attention, given) in enumerate(zip(layers, entered, strict=True)):
         heads, tokens, dim = attention.heads, attention.q.shape[1], attention.v.shape[-1]
         if given is None or given.values is None or given.shape != (tokens, heads * dim):
-            found = "nothing" if given is None else f"a tensor of shape {given.shape}"
+            reason = "nothing" if given is None else f"a tensor of shape {given.shape}"
             raise UnsupportedModel(
                 f"The attention of {name} cannot be read truthfully: after the attention call of block"
-                f" {layer + 1} the model goes on with {found} where {(tokens, heads * dim)} is expected."
+                f" {layer + 1} the model goes on with {reason} where {(tokens, heads * dim)} is expected."
             )
         queries = given.queries.to(attention.q.device)
         with torch.autocast(attention.v.device.type, enabled=False):

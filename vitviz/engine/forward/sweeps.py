@@ -38,8 +38,8 @@ class _Quiet:
         return self._change("mlp", output) if moment == "mlp" and layer == self._at else None
 
     def attend(self, layer: int | None, kernel, *args, **named) -> Tensor:
-        given = kernel(*args, **named)
-        return self._change("heads", given) if layer == self._at else given
+        output = kernel(*args, **named)
+        return self._change("heads", output) if layer == self._at else output
 
 
 class _Ready:
@@ -123,17 +123,17 @@ def sweep_parts(
         ready = _Ready(forward, prepared, size, heads_as, mlps, other)
         whole = score_of(ready.whole.double().cpu(), classes)
         layers, parts = len(ready.blocks), ready.parts
-        found = torch.full((layers, heads_of(ready.blocks[0]) + 1), float("nan"), dtype=torch.float64)
+        effects = torch.full((layers, heads_of(ready.blocks[0]) + 1), float("nan"), dtype=torch.float64)
         done, of, firsts = 0, layers * len(parts), range(0, len(parts), batch)
         # the last layers first: they need the fewest blocks
         for layer, first in itertools.product(reversed(range(layers)), firsts):
             some = parts[first : first + batch]
             without = score_of(ready.without(layer, some).double().cpu(), classes)
-            found[layer, [-1 if part is None else part for part in some]] = whole - without
+            effects[layer, [-1 if part is None else part for part in some]] = whole - without
             done += len(some)
             if progress is not None and progress(done, of) is False:
                 break
-    return AblationEffects(whole.item(), found[:, :-1].float(), found[:, -1].float(), heads_as, stands)
+    return AblationEffects(whole.item(), effects[:, :-1].float(), effects[:, -1].float(), heads_as, stands)
 
 
 @in_float32()
@@ -152,8 +152,10 @@ def of_layer(
                 f" {len(ready.blocks) - 1}."
             )
         heads = heads_of(ready.blocks[0])
-        found = ready.whole.new_full((heads + 1, ready.whole.shape[-1]), float("nan"))
+        effects = ready.whole.new_full((heads + 1, ready.whole.shape[-1]), float("nan"))
         for first in range(0, len(ready.parts), BATCH):
             some = ready.parts[first : first + BATCH]
-            found[[-1 if part is None else part for part in some]] = ready.whole - ready.without(layer, some)
-    return found.float().cpu()
+            effects[[-1 if part is None else part for part in some]] = ready.whole - ready.without(
+                layer, some
+            )
+    return effects.float().cpu()

@@ -37,9 +37,9 @@ def batch_of(
     if readout.name == "attention" and recording.outside:
         (pooling,) = attentions_of(recording.outside[-1:], grid, last.device)
         pooling = replace(pooling, q=pooling.q[..., :queries, :])  # queries that are read
-    written = branches.sum_branches(recording.branches, last, pooling)
-    if written is not None and began:  # layers whose tokens were replaced added nothing to the result
-        written.attention[:, :began], written.mlps[:, :began] = 0, 0
+    writes = branches.sum_branches(recording.branches, last, pooling)
+    if writes is not None and began:  # layers whose tokens were replaced added nothing to the result
+        writes.attention[:, :began], writes.mlps[:, :began] = 0, 0
     patches, positions = there(recording.patch_embedding), there(recording.position_embedded)
     return TraceBatch(
         view=tuple(covered(view, grid) for view in views),
@@ -51,7 +51,7 @@ def batch_of(
         pool=readout.name,
         read=None if read is None else read.to(device),
         pooling=to_device(pooling, device, Attention | Bias),
-        written=to_device(written, device, ResidualWrites),
+        written=to_device(writes, device, ResidualWrites),
         **shared,
     )
 
@@ -115,8 +115,8 @@ def grid_of(model: nn.Module) -> Grid:
 def prefix_of(model: nn.Module) -> dict[str, Float[Tensor, "1 _ width"]]:
     """Return the prefix tokens by kind, in timm's sequence order and without position embeddings."""
     kinds = {"class": "cls_token", "distillation": "dist_token", "register": "reg_token"}
-    found = {kind: getattr(model, name, None) for kind, name in kinds.items()}
-    return {kind: token for kind, token in found.items() if token is not None}
+    tokens_by_kind = {kind: getattr(model, name, None) for kind, name in kinds.items()}
+    return {kind: token for kind, token in tokens_by_kind.items() if token is not None}
 
 
 def patch_size(embed: nn.Module) -> tuple[int, int]:

@@ -87,7 +87,7 @@ def find(
     >>> find("vit_base_patch16_224.augreg_in21k").trained_on
     'ImageNet-21k'
     """
-    name, given = split(name)
+    name, overrides = split(name)
     if architecture:
         require_plain(architecture)
     local = list(in_folder(weights_folder(folder)))
@@ -101,7 +101,7 @@ def find(
         raise CheckpointError(f"There is no checkpoint {quoted(name)}. {instead}")
     require_unicode(found.name, "the checkpoint's name")
     found = replace(found, architecture=architecture) if architecture else found
-    return replace(found, name=f"{found.name}?{given.text()}") if given else found
+    return replace(found, name=f"{found.name}?{overrides.text()}") if overrides else found
 
 
 @lru_cache(maxsize=1)
@@ -181,8 +181,8 @@ def _elsewhere(name: str) -> Checkpoint | None:
     repository = re.sub(r"^hf[-_]hub:", "", name)
     if not _HUB_ID.fullmatch(repository):
         return None
-    found = Checkpoint(repository, None, "hub", repository)
-    return replace(found, on_disk=downloads.is_cached(found))
+    checkpoint = Checkpoint(repository, None, "hub", repository)
+    return replace(checkpoint, on_disk=downloads.is_cached(checkpoint))
 
 
 def in_words(tag: str) -> str:
@@ -192,8 +192,8 @@ def in_words(tag: str) -> str:
     ('ImageNet-21k, then ImageNet-1k', 'ImageNet-22k, then ImageNet-1k', '')
     """
     places = ((re.search(rf"(?:^|_){name}(?=_|$)", tag or ""), words) for name, words in _DATA.items())
-    found = {words: match.start() for match, words in places if match}
-    return ", then ".join(sorted(found, key=found.__getitem__))
+    positions = {words: match.start() for match, words in places if match}
+    return ", then ".join(sorted(positions, key=positions.__getitem__))
 
 
 def weights_folder(folder: str | PathLike | None = None) -> Path:
@@ -258,10 +258,10 @@ def _input_size(config: dict[str, Any]) -> tuple[int, int, int] | None:
     """Return channels, height, width from model_args, pretrained_cfg or transformers' keys of a config."""
     args, nested = config.get("model_args") or {}, config.get("pretrained_cfg") or {}
     channels, *size = nested.get("input_size") or config.get("input_size") or (3,)
-    given = args.get("img_size") or config.get("image_size") or size
-    if not given:
+    side = args.get("img_size") or config.get("image_size") or size
+    if not side:
         return None
-    height, width = (given, given) if isinstance(given, int) else given
+    height, width = (side, side) if isinstance(side, int) else side
     return int(args.get("in_chans") or config.get("num_channels") or channels), int(height), int(width)
 
 

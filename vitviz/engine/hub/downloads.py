@@ -80,11 +80,11 @@ def fetch(location: str, filename: str, progress: OnBytes | None = None, *, stal
     >>> fetch("timm/vit_tiny_patch16_224.augreg_in21k", "model.safetensors")  # doctest: +SKIP
     PosixPath('…/model.safetensors')
     """
-    if found := cached(location, filename):
-        return found
-    wanted = (*_split(location), filename)
-    told = _answer(*wanted)
-    return _downloaded(wanted, told.size or 0, _require_hash(told.etag), progress, stall)
+    if path := cached(location, filename):
+        return path
+    file = (*_split(location), filename)
+    metadata = _answer(*file)
+    return _downloaded(file, metadata.size or 0, _require_hash(metadata.etag), progress, stall)
 
 
 def fetch_weights(location: str, filename: str, progress: OnBytes | None = None) -> Path:
@@ -119,10 +119,10 @@ def cached(location: str, filename: str) -> Path | None:
     """Return a file's path in the hub's cache on this machine; None if it is not cached."""
     repo, revision = _split(location)
     try:
-        found = try_to_load_from_cache(repo, filename, revision=revision)
+        path = try_to_load_from_cache(repo, filename, revision=revision)
     except errors.HFValidationError:  # no repository can have this name; the download will say so
         return None
-    return Path(found) if isinstance(found, str) else None
+    return Path(path) if isinstance(path, str) else None
 
 
 def cached_weights(location: str) -> Path | None:

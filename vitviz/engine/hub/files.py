@@ -45,8 +45,8 @@ def files_of(checkpoint: Checkpoint, progress: downloads.OnBytes | None = None) 
                 f" ending in {', '.join(SUFFIXES)}. Put it back, or choose another checkpoint."
             )
         beside = (weights.with_name(name) for name in PREPROCESSORS)
-        told = _preprocessor(folder.read_json(path) if path.is_file() else None for path in beside)
-        return CheckpointFiles(weights, folder.config_beside(weights), told)
+        preprocessor = _preprocessor(folder.read_json(path) if path.is_file() else None for path in beside)
+        return CheckpointFiles(weights, folder.config_beside(weights), preprocessor)
 
 
 def weights_of(checkpoint: Checkpoint) -> Path | None:
@@ -135,8 +135,8 @@ def unchanged(checkpoint: Checkpoint) -> bool:
 
 def _stamps(checkpoint: Checkpoint) -> tuple[tuple[str | int, ...], ...]:
     """Return each file's path, size, times and inode; the change time cannot be set back."""
-    found = [(str(path), os.stat(path)) for path in _files(checkpoint)]
-    return tuple((path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for path, s in found)
+    stats = [(str(path), os.stat(path)) for path in _files(checkpoint)]
+    return tuple((path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for path, s in stats)
 
 
 def _files(checkpoint: Checkpoint) -> list[Path]:

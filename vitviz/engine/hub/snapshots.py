@@ -42,14 +42,14 @@ def frames(checkpoint: Checkpoint) -> list[Snapshot]:
 
     Empty without snapshots. `checkpoint` may be one of its own snapshots.
     """
-    kept, name = snapshots(checkpoint), checkpoint.name.partition("@")[0]
-    if not kept:
+    steps, name = snapshots(checkpoint), checkpoint.name.partition("@")[0]
+    if not steps:
         return []
     rows = _rows(_root(checkpoint) / "film.csv")
     last = rows.get("model.safetensors", {})
     step_of = _number(last.get("step"))
-    found = [_frame(f"{name}@{step}", step, rows.get(f"snapshots/{path.name}", {})) for step, path in kept]
-    return [*found, _frame(name, None if step_of is None else int(step_of), last)]
+    listed = [_frame(f"{name}@{step}", step, rows.get(f"snapshots/{path.name}", {})) for step, path in steps]
+    return [*listed, _frame(name, None if step_of is None else int(step_of), last)]
 
 
 def snapshots(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
@@ -68,12 +68,12 @@ def snapshots(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
 
 def snapshot(checkpoint: Checkpoint, step: int) -> Checkpoint:
     """Return the snapshot of one step as a checkpoint; CheckpointError for a step that was not saved."""
-    kept = dict(snapshots(checkpoint))
-    if step not in kept:
-        steps = ", ".join(map(str, kept)) or "none"
+    paths = dict(snapshots(checkpoint))
+    if step not in paths:
+        steps = ", ".join(map(str, paths)) or "none"
         raise CheckpointError(f"{checkpoint.name} has no snapshot of step {step}; kept are: {steps}.")
     note = LocalizedText("After {step} steps of training.", step=f"{step:,}")
-    return replace(checkpoint, name=f"{checkpoint.name}@{step}", location=str(kept[step]), note=note)
+    return replace(checkpoint, name=f"{checkpoint.name}@{step}", location=str(paths[step]), note=note)
 
 
 def kept_tensors(checkpoint: Checkpoint, *names: str) -> list[Tensor]:
@@ -81,13 +81,13 @@ def kept_tensors(checkpoint: Checkpoint, *names: str) -> list[Tensor]:
 
     The list is empty without snapshots.
     """
-    kept = [path for _, path in snapshots(checkpoint)]
-    found = []
-    for path in [*kept, *([_root(checkpoint) / "model.safetensors"] if kept else [])]:
+    paths = [path for _, path in snapshots(checkpoint)]
+    tensors = []
+    for path in [*paths, *([_root(checkpoint) / "model.safetensors"] if paths else [])]:
         if path.is_file():
             with safe_open(path, framework="pt") as file:
-                found += [file.get_tensor(name) for name in file.keys() if name.endswith(names)]
-    return found
+                tensors += [file.get_tensor(name) for name in file.keys() if name.endswith(names)]
+    return tensors
 
 
 def folder_of(checkpoint: Checkpoint) -> Path:

@@ -109,8 +109,8 @@ def mark_edited(pixels: Pixels, strokes: ImageEdits) -> Image.Image:
 
 def strokes_on(image: Image.Image) -> ImageEdits:
     """Return the strokes applied to an image by vitviz; none for any other image, whatever its file says."""
-    found = image.info.get(MARK)
-    return found if isinstance(found, ImageEdits) else NONE
+    mark = image.info.get(MARK)
+    return mark if isinstance(mark, ImageEdits) else NONE
 
 
 def _mean(pixels: Pixels) -> tuple[int, ...]:

@@ -112,8 +112,10 @@ def _array_of(tensor: Any) -> Shaped[np.ndarray, "height width *channel"]:
             " 0 to 255. Give the image as it was before mean and deviation were applied."
         )
     if 1 + OVERSHOOT < high <= 255 + OVERSHOOT:
-        said = f"The tensor of {tensor.dtype} has values up to {high:.4g}; the range 0 to 255 was assumed."
-        warnings.warn(f"{said} Give uint8, or values from 0 to 1.", AssumedWarning, stacklevel=3)
+        assumption = (
+            f"The tensor of {tensor.dtype} has values up to {high:.4g}; the range 0 to 255 was assumed."
+        )
+        warnings.warn(f"{assumption} Give uint8, or values from 0 to 1.", AssumedWarning, stacklevel=3)
         values = values / 255
     return values.numpy()
 
@@ -271,18 +273,18 @@ def scans(data: bytes) -> int:
     >>> scans(bytes.fromhex("ffd8 ffda0002 00ff00 ffd0 12 ffda0002 34 ffd9 ffda0002"))
     2
     """
-    found, place = 0, 0
-    while found <= MAX_SCANS:
+    count, place = 0, 0
+    while count <= MAX_SCANS:
         marker = _MARKER.search(data, place)
         if marker is None or marker[1][0] == _END:
             break
         place = marker.end()
         if marker[1][0] in _ALONE:
             continue
-        found += marker[1][0] == _SCAN
+        count += marker[1][0] == _SCAN
         length = int.from_bytes(data[place : place + 2], "big")
         place += max(length, 2)  # skip the segment: a thumbnail in it is not counted
-    return found
+    return count
 
 
 def require_few_scans(name: str, data: bytes, size: tuple[int, int]) -> None:

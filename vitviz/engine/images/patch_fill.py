@@ -35,11 +35,11 @@ def painted(
     new = instead(prepared.tensor[None], preprocessing, grid, how)[0]
     mean, std = preprocessing.scale()
     values, exact = (new * std + mean).permute(1, 2, 0).numpy(), prepared.view.exact
-    shown = (255 * values).round().clip(0, 255).astype(np.uint8)
+    pixels = (255 * values).round().clip(0, 255).astype(np.uint8)
     exact = None if exact is None else np.where(over[..., None], values, exact)
     return Prepared(
         torch.where(torch.from_numpy(over), new, prepared.tensor),
-        replace(prepared.view, picture=np.where(over[..., None], shown, picture), exact=exact),
+        replace(prepared.view, picture=np.where(over[..., None], pixels, picture), exact=exact),
     )
 
 

@@ -123,8 +123,8 @@ def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
     if preprocessing.processor is not None:
         return _processed(image, preprocessing, preprocessing.processor)
     names = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
-    told = {name: getattr(preprocessing, name) for name in names}
-    steps = create_transform(input_size=(3, *preprocessing.size), **told)
+    parameters = {name: getattr(preprocessing, name) for name in names}
+    steps = create_transform(input_size=(3, *preprocessing.size), **parameters)
     resize, crop, to_tensor, normalise = steps.transforms
     resized = resize(image)
     picture = crop(resized)
@@ -159,13 +159,13 @@ def fitted_size(upload: tuple[int, int], tokens: int, patch: tuple[int, int]) ->
     """
     if tokens < 1:
         raise ValueError(f"A picture needs at least 1 patch, but {tokens} were given.")
-    wanted = upload[0] / patch[1] / (upload[1] / patch[0])  # columns to rows
-    rows, cols = sqrt(tokens / wanted), sqrt(tokens * wanted)
+    ratio = upload[0] / patch[1] / (upload[1] / patch[0])  # columns to rows
+    rows, cols = sqrt(tokens / ratio), sqrt(tokens * ratio)
     # larger first, because min takes the first of equals
     around = product((ceil(rows), floor(rows)), (ceil(cols), floor(cols)))
     inside = [(max(1, min(r, tokens)), max(1, min(c, tokens))) for r, c in around]
     fitting = [(r, c) for r, c in inside if r * c <= tokens]
-    rows, cols = min(fitting, key=lambda grid: abs(log(grid[1] / grid[0] / wanted)))  # the least distorted
+    rows, cols = min(fitting, key=lambda grid: abs(log(grid[1] / grid[0] / ratio)))  # the least distorted
     return rows * patch[0], cols * patch[1]
 
 

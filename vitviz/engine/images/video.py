@@ -66,7 +66,7 @@ def frames_of(
     large or elongated; TooMuch for a video of `most_seconds` or more than `most_frames` frames.
     """
     name, form = _kind(source)
-    given, first = 0, 0
+    count, first = 0, 0
     decoded = (_animated if form in ("GIF", "WEBP") else _decoded)(Path(source), name, form, glance)
     with closing(decoded):
         for number, (seconds, picture) in enumerate(decoded):
@@ -75,8 +75,8 @@ def frames_of(
                 continue
             if stop is not None and seconds >= stop:
                 break
-            given += (number - first) % step == 0
-            if seconds >= start + most_seconds or given > most_frames:
+            count += (number - first) % step == 0
+            if seconds >= start + most_seconds or count > most_frames:
                 raise TooMuch(
                     f"{name} goes on beyond {most_seconds:g} s or {most_frames:,} frames: expected a shorter"
                     " video, a stop before that, a larger step (every so many frames), or larger limits."
@@ -84,7 +84,7 @@ def frames_of(
             if (number - first) % step == 0:
                 check_size(name, picture.shape[1::-1])
                 yield number, seconds, picture
-    if not given:
+    if not count:
         raise ImageError(f"{name} has no frame from {start:g} s on: expected a start before its end.")
 
 

@@ -118,8 +118,8 @@ def attention_score_attribution(
     (True, torch.Size([2, 2]))
     """
     ledger = balanced_ledger(inspector, trace)
-    found = formulas.score_of(ledger, record_stream(inspector, trace), layer, head, query, key, against)
-    return _sound(found, trace, found.matrix.abs().max().item())
+    attributed = formulas.score_of(ledger, record_stream(inspector, trace), layer, head, query, key, against)
+    return _sound(attributed, trace, attributed.matrix.abs().max().item())
 
 
 def attribution_paths(
@@ -214,10 +214,10 @@ def edge_ablation(
     some = sampled(every, count, seed)
     effects, shares = torch.full((2, len(some)), float("nan"), dtype=torch.float64)
     for first in range(0, len(some), batch):
-        asked = some[first : first + batch]
-        lost = losses_of(inspector, trace, asked, parts_as)
-        effects[first : first + len(asked)] = score_of(lost, classes)
-        if progress is not None and progress(first + len(asked), len(some)) is False:
+        edges_at_once = some[first : first + batch]
+        lost = losses_of(inspector, trace, edges_at_once, parts_as)
+        effects[first : first + len(edges_at_once)] = score_of(lost, classes)
+        if progress is not None and progress(first + len(edges_at_once), len(some)) is False:
             break
     if into == "value":
         lines = {
@@ -239,8 +239,8 @@ def losses_of(
     ledger, stream = balanced_ledger(inspector, trace), record_stream(inspector, trace)
     removals = [{}, *({edge.reader: [edge.writer]} for edge in edges)]
     usual = _usual(inspector, ledger, stream, parts_as)
-    found = without_edges(inspector, ledger, stream, removals, usual).double()
-    return found[0] - found[1:]
+    logits = without_edges(inspector, ledger, stream, removals, usual).double()
+    return logits[0] - logits[1:]
 
 
 def sufficient_edges(
@@ -296,9 +296,9 @@ def sufficient_edges(
         return margins_of(inspector, trace, target, [[edges[i] for i in row] for row in rows], parts_as)
 
     for column, count in enumerate(counts):
-        found = iter(keep_edges([row[:count] for rows in orders.values() for row in rows]))
+        logits = iter(keep_edges([row[:count] for rows in orders.values() for row in rows]))
         for table in margins.values():
-            table[:, column] = torch.tensor([next(found) for _ in table])
+            table[:, column] = torch.tensor([next(logits) for _ in table])
         if progress is not None and progress(column + 1, len(counts)) is False:
             break
     curve = {size: one for size, one in zip(counts, margins["share"][0].tolist(), strict=True) if one == one}
@@ -351,7 +351,7 @@ def margins_of(
     edges = edge_subsets.every_edge(len(trace.layers), heads, positions and usual is None)
     writers = 2 + len(trace.layers) * (heads + 1)
     batch = min(8, max(1, ROOM // (writers * stream.embedding.nbytes)))
-    found = []
+    margins = []
     for first in range(0, len(kept), batch):
         removals = []
         for some in map(set, kept[first : first + batch]):
@@ -360,21 +360,21 @@ def margins_of(
                 if edge not in some:
                     removals[-1][edge.reader].append(edge.writer)
         logits = without_edges(inspector, ledger, stream, removals, usual)
-        found += edge_subsets.margin_of(logits.double(), classes, side).tolist()
-    return found
+        margins += edge_subsets.margin_of(logits.double(), classes, side).tolist()
+    return margins
 
 
 def record_stream(inspector: Inspector, trace: Trace) -> Stream:
     """Return the recording of all writers' outputs in a trace's pass; the last few recordings are cached."""
     with _lock:
-        found = _streams.get(trace)
-    if found is None:
-        found = stream_of(inspector, trace)
+        stream = _streams.get(trace)
+    if stream is None:
+        stream = stream_of(inspector, trace)
         with _lock:
             for old in list(_streams)[: 1 - KEPT]:
                 _streams.pop(old, None)
-            _streams[trace] = found
-    return found
+            _streams[trace] = stream
+    return stream
 
 
 def _usual(inspector: Inspector, ledger: LogitTerms, stream: Stream, parts_as: str) -> Stream | None:
@@ -387,8 +387,8 @@ def _resolve_target(
     inspector: Inspector, trace: Trace, target: TargetLike, relative: bool
 ) -> tuple[LogitTerms, object]:
     ledger = balanced_ledger(inspector, trace)
-    asked = target_of(ledger.trace, ledger.readout, target, relative)
-    return ledger, directions(ledger, asked.direction)[0]
+    resolved = target_of(ledger.trace, ledger.readout, target, relative)
+    return ledger, directions(ledger, resolved.direction)[0]
 
 
 def _sound(found, trace: Trace, largest: float | None = None):

@@ -72,8 +72,8 @@ def others_of(inspector: Inspector, trace: Trace, images: Mapping[Any, Any] | No
     seen = trace.view.picture
     preprocessing = inspector.preprocessing.with_size(seen.shape[:2])
     images = {sample.title: sample_image(sample.name) for sample in samples()} if images is None else images
-    found = {name: prepare(open_image(image), preprocessing).view.picture for name, image in images.items()}
-    return {name: pixels for name, pixels in found.items() if not np.array_equal(pixels, seen)}
+    inputs = {name: prepare(open_image(image), preprocessing).view.picture for name, image in images.items()}
+    return {name: pixels for name, pixels in inputs.items() if not np.array_equal(pixels, seen)}
 
 
 def perturbation(
@@ -130,8 +130,8 @@ def perturbation(
         raise VitvizError(f"Given others of {type(others).__name__}; expected a list of pictures.")
     images = None if others is None else dict(enumerate(others))
     seconds = [*others_of(inspector, trace, images).values()] if kind in ("ground", "texture") else []
-    asked = partial(answers, inspector, trace, draws=draws, others=seconds)
-    return experiment_of(trace, kind, asked, progress)
+    logits_of = partial(answers, inspector, trace, draws=draws, others=seconds)
+    return experiment_of(trace, kind, logits_of, progress)
 
 
 def answers(
@@ -153,11 +153,11 @@ def answers(
         draws = len(pictures)
     if step == 0:
         return trace.logits.expand(draws, -1)  # no change: the trace's own logits, bit for bit
-    asked = PerturbedLogits(inspector, trace)
+    perturbed = PerturbedLogits(inspector, trace)
     if way in CHANGES:
-        return asked.to(pictures)
+        return perturbed.to(pictures)
     if way == "shuffled":
-        return asked.in_order(torch.from_numpy(orders_of(trace.grid, "shuffle", draws)[step]))
+        return perturbed.in_order(torch.from_numpy(orders_of(trace.grid, "shuffle", draws)[step]))
     seeds = range(1, draws + 1) if SHARES[step] < 100 else (1,)  # an image without patches has one draw
     kept = [torch.from_numpy(patches_kept(trace.grid, SHARES[step], seed)) for seed in seeds]
-    return asked.kept(torch.stack(kept), way).expand(draws, -1)
+    return perturbed.kept(torch.stack(kept), way).expand(draws, -1)

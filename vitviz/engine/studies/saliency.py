@@ -145,11 +145,11 @@ def class_sensitivity(
     """
     first = explained(inspector, image, one, size=size)
     second = explained(inspector, first.trace, other)
-    found = {}
+    correlations = {}
     for method in methods:
         with suppress(UnsupportedModel):
-            found[method] = spearman(relevance_of(first, method).map, relevance_of(second, method).map)
-    return found
+            correlations[method] = spearman(relevance_of(first, method).map, relevance_of(second, method).map)
+    return correlations
 
 
 def parameter_randomisation(
@@ -175,13 +175,13 @@ def parameter_randomisation(
     """
     own = explained(inspector, image, target, size=size)
     maps = {method: relevance_of(own, method).map for method in methods}
-    found: dict[str, list[list[float | None]]] = {method: [[] for _ in blocks] for method in maps}
+    correlations: dict[str, list[list[float | None]]] = {method: [[] for _ in blocks] for method in maps}
     for row, count in enumerate(blocks):
         for seed in seeds:
-            drawn = explained(randomised(inspector, count, seed), own.trace.view, own.target)
-            for method, given in maps.items():
-                found[method][row].append(spearman(given, relevance_of(drawn, method).map))
-    return found
+            variant = explained(randomised(inspector, count, seed), own.trace.view, own.target)
+            for method, own_map in maps.items():
+                correlations[method][row].append(spearman(own_map, relevance_of(variant, method).map))
+    return correlations
 
 
 HEADS = ("head", "head_dist", "fc_norm", "norm", "attn_pool")  # all parts after the last block
@@ -205,11 +205,11 @@ def randomised(inspector: Inspector, blocks: int, seed: int) -> Inspector:
     parts += capture.transformer_blocks(twin.model)[count - blocks :]
     generator = torch.Generator().manual_seed(seed)
     for module in [module for part in parts if isinstance(part, nn.Module) for module in part.modules()]:
-        for name, given in list(module.named_parameters(recurse=False)):
-            value = given.detach().float().cpu()
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            value = parameter.detach().float().cpu()
             deviation = value.std().item() if value.numel() > 1 else 0.0
-            drawn = value.mean() + deviation * torch.randn(value.shape, generator=generator)
+            values = value.mean() + deviation * torch.randn(value.shape, generator=generator)
             # a new Parameter, since the old one is shared with the given inspector
-            setattr(module, name, nn.Parameter(drawn.to(given), requires_grad=False))
+            setattr(module, name, nn.Parameter(values.to(parameter), requires_grad=False))
     twin.model.eval()
     return twin

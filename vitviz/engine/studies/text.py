@@ -84,14 +84,14 @@ def text(
         raise VitvizError(f"Given sentences={quoted(sentences)}; expected texts, none of them empty.")
     if not all(isinstance(template, str) and "{}" in template for template in templates):
         raise VitvizError(f"Given templates={quoted(templates)}; expected texts with {{}} for a sentence.")
-    for one in (*labels, *templates):
-        require_unicode(one, "the sentence")
+    for entry in (*labels, *templates):
+        require_unicode(entry, "the sentence")
     name = plain(inspector.checkpoint.name)
     with memory_guard(inspector.device, f"The text tower of {name}"):
         tower, tokenizer = tower_of(inspector, progress)
         written = [template.replace("{}", label) for label in labels for template in templates]
-        for one in written:
-            _require_short(tokenizer, one, name)
+        for entry in written:
+            _require_short(tokenizer, entry, name)
         parts = (written[first : first + AT_ONCE] for first in range(0, len(written), AT_ONCE))
         vectors = torch.cat([_embedded(tower, tokenizer, part) for part in parts])
     means = vectors.unflatten(0, (len(labels), len(templates))).mean(dim=1)
@@ -106,9 +106,9 @@ def asked_about(
 ) -> Inspector:  # fmt: skip
     """Return the inspector with sentences as its classes and a name that carries them; raises as `text`."""
     name = with_text(inspector.checkpoint.name, sentences, templates)
-    asked = inspector.with_classes(text(inspector, sentences, templates, progress))
-    asked.placed.checkpoint = replace(asked.checkpoint, name=name)
-    return asked
+    answering = inspector.with_classes(text(inspector, sentences, templates, progress))
+    answering.placed.checkpoint = replace(answering.checkpoint, name=name)
+    return answering
 
 
 def reads_text(checkpoint: Checkpoint) -> bool:
@@ -210,5 +210,5 @@ def _from_hub(location: str, progress: Callable | None) -> tuple[Path | None, Pa
         # only the first file reports an unreachable hub
         with suppress(HubError if number else downloads.NoSuchFile):
             downloads.fetch(location, name)
-    found = (if_there(location, name, progress) for name in TOWERS)
-    return config, next(filter(None, found), None)
+    paths = (if_there(location, name, progress) for name in TOWERS)
+    return config, next(filter(None, paths), None)
