@@ -43,10 +43,10 @@ def bundled(sources: Mapping[str, str], wanted: Iterable[str], also: Iterable[st
     Raises:
         ValueError: For an unknown module, circular imports or unsupported syntax.
     """
-    found: dict[str, str] = {}
+    modules: dict[str, str] = {}
     for path in (*also, *wanted):
-        _gather(path, sources, found, ())
-    functions = ",\n".join(f"{json.dumps(path)}: {text}" for path, text in found.items())
+        _gather(path, sources, modules, ())
+    functions = ",\n".join(f"{json.dumps(path)}: {text}" for path, text in modules.items())
     return f"'use strict';\nconst $modules = {{\n{functions}\n}};\n{LOADER}"
 
 

@@ -144,7 +144,7 @@ def _page(slug: str, data: dict[str, Any], language: str) -> str:
     paths = ("frontend/standalone_html.js", scripts.script_of(slug))
     script = bundled(sources, paths, also=(spoken,))
     style = "\n".join([*scripts.files(".css").values(), STYLE])
-    told = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    content = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     begun = (
         f"Object.defineProperty(navigator, 'language', {{ value: '{language}' }});\n"
         f"Promise.all(['{paths[0]}', '{paths[1]}'].map($load))\n"
@@ -155,7 +155,7 @@ def _page(slug: str, data: dict[str, Any], language: str) -> str:
         f'<!doctype html><html lang="{language}"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><title>vitviz: {slug}</title>'
         f"<style>{style}</style></head><body>"
-        f'<script type="application/json" id="data">{told}</script>'
+        f'<script type="application/json" id="data">{content}</script>'
         f"<script>(() => {{\n{script}\n{begun}\n}})();</script></body></html>\n"
     )
 
@@ -194,15 +194,15 @@ def _parts(
     view: View, subject: ViewContext, given: SettingTexts, domains: Domains
 ) -> dict[str, dict[str, Any]]:
     """Return, for every address that the script can request, the array or the error message."""
-    found = {}
+    parts = {}
     for item in _drawn_items(view, subject, given):
         for values in product(*(domains.get(name, (given[name],)) for name in item.depends)):
             asked = dict(zip(item.depends, values, strict=True))
             query = "&".join(f"{name}={value}" for name, value in asked.items())
             array = _array(view, subject, item, {**given, **asked})
             # the key must match frontend/standalone_html.js
-            found[f"cell/{view.slug}/{item.name}?{query}"] = _encode_array(array)
-    return found
+            parts[f"cell/{view.slug}/{item.name}?{query}"] = _encode_array(array)
+    return parts
 
 
 def pictures(subject: ViewContext, image: Any) -> tuple[dict[str, dict[str, Any]], ViewContext]:
@@ -241,8 +241,8 @@ def _fitting(
     cost = {}
     for item in _drawn_items(view, subject, given):
         begun = time.monotonic()
-        found = _array(view, subject, item, given)
-        size = found.nbytes if isinstance(found, np.ndarray) else 0
+        array = _array(view, subject, item, given)
+        size = array.nbytes if isinstance(array, np.ndarray) else 0
         cost[item] = np.array([size, time.monotonic() - begun])
     while domains:
         whole = sum(

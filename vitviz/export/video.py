@@ -108,16 +108,18 @@ def video(
     from vitviz.engine.images.opening import for_drawing
     from vitviz.engine.images.video import frames_of
 
-    found = view_called(view)
-    if found.needs is not Needs.RUN or not found.printable:
-        raise VitvizError(found.unprinted or f"{found.title} is not of one picture: no video moves in it.")
+    shown_view = view_called(view)
+    if shown_view.needs is not Needs.RUN or not shown_view.printable:
+        raise VitvizError(
+            shown_view.unprinted or f"{shown_view.title} is not of one picture: no video moves in it."
+        )
     if not (start >= 0 and (stop is None or stop > start) and step >= 1 and step == int(step)):
         raise VitvizError(
             f"Given start={start}, stop={stop}, step={step}: expected seconds from 0, an end after the start,"
             " and a whole number of frames from 1."
         )
-    settings = {**found.video_defaults, **settings}
-    asked = read(found, ViewContext(inspector), settings)  # reports invalid settings before decoding
+    settings = {**shown_view.video_defaults, **settings}
+    asked = read(shown_view, ViewContext(inspector), settings)  # reports invalid settings before decoding
     frames = partial(frames_of, source, start, stop, int(step), most_seconds, most_frames)
     trace_of = partial(inspector.trace, size=size, ablation=ablation)
     for _ in frames(glance=True):
@@ -140,7 +142,7 @@ def video(
             _, subject = looked_at(view, inspector, trace)
             subject.fitted = fit_once
             wanted = PrintStyle(detail, for_drawing(picture), written_out(Path(source).stem), dark, language)
-            figure = printed(found, subject, read(found, subject, settings), wanted)
+            figure = printed(shown_view, subject, read(shown_view, subject, settings), wanted)
             if before is not None:  # its figure has the widest scale of all earlier frames
                 figure = replace(figure, spec=steady([before.figure.spec, figure.spec])[-1])
             over, values = map_of(figure)

@@ -50,9 +50,9 @@ class NamedTensor(NotebookChart, NotebookTable, Tensor):
     @classmethod
     def wrap(cls, tensor: Tensor, name: TensorName) -> NamedTensor:
         """Return a named view of the tensor that shares its memory."""
-        found = tensor.as_subclass(cls)
-        found.what = name
-        return found
+        named = tensor.as_subclass(cls)
+        named.what = name
+        return named
 
     def plain(self) -> Tensor:
         """Return the tensor without its description."""

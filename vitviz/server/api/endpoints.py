@@ -147,9 +147,9 @@ class Endpoints:
         layer = whole(layer, "layer", 1, len(trace.layers))
         head = whole(head, "head", 1, trace.layers[layer - 1].heads)
         query = str(query)  # Python converts no strings of thousands of digits
-        asked = int(query) if query.isdecimal() and len(query) < 10 else query
+        token = int(query) if query.isdecimal() and len(query) < 10 else query
         of = analyses.attends_to if direction == "attends to" else analyses.attended_by
-        weights = of(trace, layer - 1, asked)[head - 1].numpy()
+        weights = of(trace, layer - 1, token)[head - 1].numpy()
         grid = trace.grid
         return {
             **_origin(trace),
@@ -169,8 +169,8 @@ class Endpoints:
             shares of the whole}
         """
         inspector = self._inspector(checkpoint)
-        found = attribution.embedding_filters(inspector, whole(count, "count", 1, 100_000))
-        told = {"pictures": plain(found.pictures), "variance": plain(found.variance)}
+        components = attribution.embedding_filters(inspector, whole(count, "count", 1, 100_000))
+        told = {"pictures": plain(components.pictures), "variance": plain(components.variance)}
         return {"checkpoint": inspector.checkpoint.name, **told}
 
     def position_similarity(self, checkpoint: str = "", patch: int | None = None) -> dict:
@@ -183,11 +183,11 @@ class Endpoints:
             {checkpoint, similarity: rows x cols x rows x cols, or rows x cols of the one patch, from -1 to 1}
         """
         inspector = self._inspector(checkpoint)
-        found = attribution.position_similarity(inspector)
+        similarity = attribution.position_similarity(inspector)
         if patch is not None:
-            rows, cols = found.shape[:2]
-            found = found[divmod(whole(patch, "patch", 0, rows * cols - 1), cols)]
-        return {"checkpoint": inspector.checkpoint.name, "similarity": plain(found)}
+            rows, cols = similarity.shape[:2]
+            similarity = similarity[divmod(whole(patch, "patch", 0, rows * cols - 1), cols)]
+        return {"checkpoint": inspector.checkpoint.name, "similarity": plain(similarity)}
 
     def without(self, image: ImageInput, without: str, checkpoint: str = "", count: int = 5) -> dict:
         """Return the prediction before and after heads, MLPs or patches are ablated.
@@ -199,11 +199,11 @@ class Endpoints:
             {checkpoint, dtype, without, before: [{label, probability}], after: [{label, probability}]},
             or value for probability
         """
-        count, asked = whole(count, "count", 1, 100_000), Ablation.parse(str(without))
+        count, ablation = whole(count, "count", 1, 100_000), Ablation.parse(str(without))
         name = self._name(checkpoint)
-        before, after = self._subject(image, name).trace, self._subject(image, name, asked.text()).trace
+        before, after = self._subject(image, name).trace, self._subject(image, name, ablation.text()).trace
         told = {"before": _top(before, count), "after": _top(after, count)}
-        return {**_origin(after), "without": asked.text(), **told}
+        return {**_origin(after), "without": ablation.text(), **told}
 
     def lens(
         self, image: ImageInput, checkpoint: str = "", target: int = -1, form: Literal["now", "share"] = "now"
@@ -224,8 +224,8 @@ class Endpoints:
         asked = whole(target, "target", -1, subject.trace.logits.numel() - 1)
         asked = int(subject.trace.logits.argmax()) if asked < 0 else asked
         with self._service.work.reading(subject):
-            found = attribution.logit_lens(subject.inspector, subject.trace, form=str(form))[:, asked]
-        return {**_origin(subject.trace), "target": asked, "logits": plain(found)}
+            logits = attribution.logit_lens(subject.inspector, subject.trace, form=str(form))[:, asked]
+        return {**_origin(subject.trace), "target": asked, "logits": plain(logits)}
 
     def writers(
         self, image: ImageInput, checkpoint: str = "", layer: int = 1, head: int = 1, target: str = "top",
@@ -265,11 +265,11 @@ class Endpoints:
         given = {"layer": layer, "head": head, "key": key, "against": against}
         given["token"] = sequential(str(query), self._subject(image, checkpoint).grid)
         view, subject, settings = self._asked("explorer", image, checkpoint, given)
-        found, tokens = self._service.read(subject, lambda: score.account(view, subject, settings))
-        four = found.content_position
+        attributed, tokens = self._service.read(subject, lambda: score.account(view, subject, settings))
+        four = attributed.content_position
         names = ("score", "total", "rest", "matrix", "relative", "relative_rest")
-        told = {name: plain(getattr(found, name)) for name in names}
-        told |= {"writers": [_writer(writer) for writer in found.writers], "tokens": tokens}
+        told = {name: plain(getattr(attributed, name)) for name in names}
+        told |= {"writers": [_writer(writer) for writer in attributed.writers], "tokens": tokens}
         return {**_origin(subject.trace), **told, "content_position": None if four is None else plain(four)}
 
     def figure(
@@ -449,8 +449,8 @@ def answering() -> tuple[View, ...]:
 
 def endpoint(view: View, endpoints: Endpoints) -> Callable:
     """Return the function of a view's derived endpoint, with signature and docstring for Gradio."""
-    taken = [item for item in view.items if item.in_export]
-    asked = {name for item in taken for name in item.depends}
+    items_exported = [item for item in view.items if item.in_export]
+    asked = {name for item in items_exported for name in item.depends}
     controls = [control for control in view.controls if control.name in asked and control is not DIFFERENCE]
     tokens = {control.name for control in controls if isinstance(control, IntSetting) and control.tokens}
 
@@ -474,7 +474,7 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
         if reason := view.refused(subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
         with endpoints._service.work.reading(subject):
-            numbers = {item.name: plain(view.array(subject, item.name, settings)) for item in taken}
+            numbers = {item.name: plain(view.array(subject, item.name, settings)) for item in items_exported}
         precision = {} if subject.trace is None else {"dtype": subject.trace.dtype}
         return {"checkpoint": subject.checkpoint, **precision, **numbers, "grid": cells(subject.grid)}
 
@@ -492,7 +492,9 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
         for control in controls
         if control.name != "token"
     ]
-    items = ", ".join(f"{item.name}: {' x '.join(item.axes.split())}, {item.description}" for item in taken)
+    items = ", ".join(
+        f"{item.name}: {' x '.join(item.axes.split())}, {item.description}" for item in items_exported
+    )
     args, returns = f"Args:\n{''.join(told)}", f"Returns:\n    {{checkpoint, dtype, {items}; grid}}"
     answer.__doc__ = f"{view.words.what}\n\n{args}\n{returns}"
     return answer

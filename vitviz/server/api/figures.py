@@ -83,13 +83,13 @@ def split_by_prefix(given: QueryTexts, prefix: str) -> tuple[dict[str, str], dic
 
 def settings_of(text: str) -> dict[str, str]:
     """Parse settings such as "fusion=max discard=0.9". Raises WrongSetting for a part without a name."""
-    found = {}
+    settings = {}
     for part in text.split():
         name, sign, value = part.partition("=")
         if not sign or not name:
             raise WrongSetting(f"settings holds {quoted(part)}; expected name=value, such as fusion=max.")
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings
 
 
 class FigureRequest:

@@ -280,10 +280,10 @@ def _read(file: BinaryIO) -> Lesson:
 def offered(folder: Path) -> dict[str, Path]:
     """Return the lessons in a folder by name; empty without a folder."""
     try:
-        found = sorted(one for one in folder.iterdir() if one.suffix.lower() == ".zip" and one.is_file())
+        paths = sorted(one for one in folder.iterdir() if one.suffix.lower() == ".zip" and one.is_file())
     except OSError:
         return {}
-    named = {path.stem: path for path in found if path.stem.isprintable() and not path.name.startswith(".")}
+    named = {path.stem: path for path in paths if path.stem.isprintable() and not path.name.startswith(".")}
     return dict(list(named.items())[:MOST_OFFERED])
 
 

@@ -89,11 +89,11 @@ def _edits(kind: type[Ablation | ImageEdits], text: str, most: int | None = None
 
 def fitting(view: View, query: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings in a query that a view accepts, as far as can be checked without a model."""
-    found = {}
+    settings = {}
     for control in view.controls:
         text = query.get(control.name)
         if isinstance(text, str) and re.fullmatch(control.pattern, text, re.ASCII):
             with suppress(WrongSetting):
                 control.parse(text)
-                found[control.name] = text
-    return found
+                settings[control.name] = text
+    return settings

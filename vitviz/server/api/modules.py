@@ -20,10 +20,10 @@ script_of = scripts.script_of
 
 def source(path: str) -> str:
     """Return a module's text. Raises Unknown for any other path."""
-    found = _sources().get(path)
-    if found is None:
+    text = _sources().get(path)
+    if text is None:
         raise Unknown(f"There is no script {quoted(path)}.")
-    return found
+    return text
 
 
 @cache

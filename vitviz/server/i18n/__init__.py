@@ -79,8 +79,8 @@ def _preferred(header: str) -> list[str]:
     """
 
     def weight(part: str) -> float:
-        found = re.search(r";\s*q=([01](\.\d+)?)", part)
-        return float(found[1]) if found else 1.0
+        match = re.search(r";\s*q=([01](\.\d+)?)", part)
+        return float(match[1]) if match else 1.0
 
     parts = sorted(filter(str.strip, header.split(",")), key=weight, reverse=True)
     return [part.partition(";")[0].strip() for part in parts]

@@ -239,9 +239,9 @@ def decoded(service: AnalysisService, asked: Any) -> dict[str, Any]:
         video (key), frames (number, seconds), step, and `most`, the frame limit of an exported video.
     """
     key = service.videos.keep(asked.get("path") if isinstance(asked, dict) else None)
-    found = service.videos.of(key)
-    frames = [{"number": number, "seconds": seconds} for number, seconds, _ in found.frames]
-    return {"video": key, "frames": frames, "step": found.step, "most": videos.FRAMES}
+    video = service.videos.of(key)
+    frames = [{"number": number, "seconds": seconds} for number, seconds, _ in video.frames]
+    return {"video": key, "frames": frames, "step": video.step, "most": videos.FRAMES}
 
 
 def live_page(service: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
@@ -318,15 +318,15 @@ def _row(service: AnalysisService, photo: str, key: str, first: int | None, aske
     """
     trace = service.subject(key).trace
     answer, score = (trace.top(1) or [(None, None)])[0]
-    found = {"answer": answer, "probability": None, "flicker": None}
-    found[trace.quantity] = score and float(score)
+    row = {"answer": answer, "probability": None, "flicker": None}
+    row[trace.quantity] = score and float(score)
     if (heads := str(asked.get("heads"))) in HEADS:
         slug, name, given = HEADS[heads]
         try:
             target = {one: str(first) for one in given if first is not None}
-            found["heads"] = service.item(key, slug, name, target).astype(float).ravel().tolist()
+            row["heads"] = service.item(key, slug, name, target).astype(float).ravel().tolist()
         except VitvizError as error:  # quantities that a model lacks
-            found["refused"] = told_of(error)
+            row["refused"] = told_of(error)
     view = None
     match asked.get("flickers"):
         case [str(slug), dict(given)]:
@@ -342,8 +342,8 @@ def _row(service: AnalysisService, photo: str, key: str, first: int | None, aske
         before = maps.peek((question, at - 1))
         if values is not None:
             maps.get((question, at), lambda: values)
-            found["flicker"] = None if before is None else flicker(before, values)
-    return found
+            row["flicker"] = None if before is None else flicker(before, values)
+    return row
 
 
 @cache

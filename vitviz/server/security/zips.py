@@ -43,7 +43,7 @@ def files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
     >>> files(held, {"a.txt": 10, "c.txt": 10})
     {'a.txt': b'one'}
     """
-    names, found = {name.encode(): name for name in wanted}, {}
+    names, contents = {name.encode(): name for name in wanted}, {}
     try:
         last = _read(file, max(0, file.seek(0, os.SEEK_END) - _END.size - _COMMENT), _END.size + _COMMENT)
         end = last.rfind(b"PK\x05\x06")
@@ -56,7 +56,7 @@ def files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
             entry = _ENTRY.unpack(_read(file, at, _ENTRY.size))
             sign, *about, name_size, extra, comment, _, _, _, start = entry
             name = names.get(file.read(name_size))
-            if sign != b"PK\x01\x02" or name in found:
+            if sign != b"PK\x01\x02" or name in contents:
                 raise NoZip(DAMAGED)
             if name is not None:
                 _, _, flags, method, _, _, check, packed, size = about
@@ -65,11 +65,11 @@ def files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
                     raise NoZip(LocalizedText(TOO_LARGE, name=name, size=written))
                 if flags & 1 or method not in (STORED, DEFLATED):
                     raise NoZip(DAMAGED)
-                found[name] = _whole(_entry_bytes(file, start, packed), method, size, check)
+                contents[name] = _whole(_entry_bytes(file, start, packed), method, size, check)
             at += _ENTRY.size + name_size + extra + comment
     except struct.error:
         raise NoZip(DAMAGED) from None
-    return found
+    return contents
 
 
 def _entry_bytes(file: BinaryIO, start: int, size: int) -> bytes:

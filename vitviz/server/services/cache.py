@@ -86,9 +86,9 @@ class Cache(Generic[T]):
 
     def within(self, around: Callable[[], AbstractContextManager], key: Hashable, make: Callable[[], T]) -> T:
         """Return the entry; if missing, wait for it or compute it within `around()`."""
-        found = self.peek(key)
-        if found is not None:
-            return found
+        value = self.peek(key)
+        if value is not None:
+            return value
         with around():
             return self.get(key, make)
 

@@ -68,14 +68,14 @@ class CheckpointStore:
         Names of checkpoints on the hub are not completed: an incomplete name may be valid there.
         """
         names = [one.name for one in self.offered() if one.source != "hub"]
-        found = [name for name in names if text and text.lower() in name.lower()]
-        return text if text in names or len(found) != 1 else found[0]
+        matches = [name for name in names if text and text.lower() in name.lower()]
+        return text if text in names or len(matches) != 1 else matches[0]
 
     def film(self, checkpoint: str) -> dict[str, Any]:
         """Return the training history of a loaded checkpoint and its position there, or {}."""
-        found = [vars(frame) for frame in self.moments(checkpoint)]
-        here = any(frame["name"] == checkpoint for frame in found)
-        return {"at": checkpoint, "frames": found} if here else {}
+        moments = [vars(frame) for frame in self.moments(checkpoint)]
+        here = any(frame["name"] == checkpoint for frame in moments)
+        return {"at": checkpoint, "frames": moments} if here else {}
 
     def moments(self, checkpoint: str) -> list[Snapshot]:
         """Return the snapshots of that training in order; [] if there are none."""
