@@ -6,12 +6,10 @@ import json
 import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
-from safetensors.torch import save
 
 import vitviz
+from tests.helpers import HALF, npz, tensors
 from tests.security.stranger import picture
 from vitviz import cli
 from vitviz.engine.formats.folder import read_json
@@ -26,7 +24,6 @@ from vitviz.traces.text_classes import with_text
 from vitviz.traces.unicode import parse_json
 
 ROOT = Path(vitviz.__file__).parent
-HALF = "\ud83d"
 ERRORS = {name for name, one in vars(vitviz.errors).items() if isinstance(one, type)} | {"NoLesson", "NoZip"}
 
 
@@ -84,21 +81,6 @@ def test_no_endpoint_repeats_more_than_200_characters(endpoints):
                         parameter,
                         str(error)[:300],
                     )
-
-
-def npz(labels, **more) -> bytes:
-    file = io.BytesIO()
-    np.savez(file, labels=np.array(labels), vectors=np.eye(len(labels), 192), **more)
-    return file.getvalue()
-
-
-def tensors(labels, **more) -> bytes:
-    """Return a safetensors file whose JSON header contains an escaped lone surrogate."""
-    data = save({"vectors": torch.eye(len(labels), 192)}, {"labels": "LABELS", **more})
-    length = int.from_bytes(data[:8], "little")
-    header = data[8 : 8 + length].decode().replace('"LABELS"', json.dumps(json.dumps(labels)))
-    header += " " * (-len(header) % 8)
-    return len(header).to_bytes(8, "little") + header.encode() + data[8 + length :]
 
 
 def zipped(**lesson) -> bytes:

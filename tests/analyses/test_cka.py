@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.analyses.helpers import by_loops
 from vitviz import Grid
 from vitviz.analyses import cka, cka_error, grams_of, hsic
 from vitviz.analyses.example import example_trace
@@ -19,17 +20,6 @@ GRID = Grid(2, 3, (4, 4), ("class", "register 1"))
 def gram(count: int, features: int = 5, seed: int = 0) -> torch.Tensor:
     rows = np.random.default_rng(seed).normal(size=(count, features))
     return torch.from_numpy(rows @ rows.T)[None]
-
-
-def by_loops(K, L) -> float:
-    """Nguyen et al. 2021, equation 3, number by number."""
-    n = len(K)
-    off = [[(i != j) for j in range(n)] for i in range(n)]
-    K, L = ([[float(M[i][j]) * off[i][j] for j in range(n)] for i in range(n)] for M in (K, L))
-    trace = sum(K[i][j] * L[j][i] for i in range(n) for j in range(n))
-    sums = sum(map(sum, K)) * sum(map(sum, L)) / ((n - 1) * (n - 2))
-    cross = sum(K[i][j] * L[j][k] for i in range(n) for j in range(n) for k in range(n)) * 2 / (n - 2)
-    return (trace + sums - cross) / (n * (n - 3))
 
 
 def by_quadruples(K, L) -> float:

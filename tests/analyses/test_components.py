@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA
 
 import vitviz
 from tests.analyses import oracle
-from tests.analyses.test_tokens import TALL, WIDE, random_tokens, with_tokens
+from tests.analyses.helpers import TALL, WIDE, random_tokens, with_tokens
 from vitviz import analyses
 from vitviz.analyses.example import example_trace
 from vitviz.errors import VitvizError

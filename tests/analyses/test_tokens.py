@@ -3,7 +3,7 @@ scikit-learn.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,24 +12,10 @@ from sklearn.decomposition import PCA
 
 import vitviz
 from tests.analyses import oracle
+from tests.analyses.helpers import TALL, WIDE, random_tokens, with_tokens
 from vitviz import analyses
-from vitviz.analyses.example import example_trace
 from vitviz.errors import VitvizError
-from vitviz.traces.grid import Grid
 from vitviz.traces.trace import Trace
-
-WIDE = Grid(2, 3, (4, 6))  # fewer patches than numbers in one
-TALL = Grid(6, 7, (4, 4), ("class", "register 1"))
-
-
-def with_tokens(grid: Grid, *depths: np.ndarray) -> Trace:
-    tokens = tuple(torch.tensor(one).float() for one in depths)
-    return replace(example_trace(grid), tokens=tokens, patch_embedding=tokens[0][grid.prefix :])
-
-
-def random_tokens(grid: Grid, width: int = 9, seed: int = 0, depths: int = 3) -> Trace:
-    random = np.random.default_rng(seed)
-    return with_tokens(grid, *(random.normal(size=(grid.tokens, width)) + 2 for _ in range(depths)))
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:

@@ -31,7 +31,7 @@ from playwright.sync_api import sync_playwright
 
 import vitviz
 from tests.browser.conftest import FLAGS, Server, chromium, open_tab
-from tests.browser.test_camera import CAMERA, filmed, opened
+from tests.browser.helpers import CAMERA, filmed, opened
 
 VIEWS = ("Attention", "Rollout", "Attribution")
 COUNT = "() => (document.documentElement.dataset.camera || '0').split(' ').map(Number)"

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Server, ready, shipped, walked
-from tests.browser.test_links import until_asked
+from tests.browser.helpers import until_asked
 from vitviz.views import VIEWS
 
 WORDS = {

@@ -13,28 +13,12 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from tests.browser.conftest import FLAGS, chromium, open_tab, ready, sample
-from tests.browser.test_navigation_history import kept
+from tests.browser.helpers import CAMERA, SIDE, filmed, opened
 
-SIDE, FRAMES = 112, 48
-CAMERA = "--use-fake-device-for-media-stream"
 FRAME = """() => { const each = [...window.vitviz.views].filter((one) =>
   one.name === 'stage' || (one.key && one.root.closest('.tabitem')?.checkVisibility()));
   return each.map((one) => [one.name, one.root.dataset.ready?.split('/')[0], one.key]); }"""
 ON = "() => Number(document.documentElement.dataset.camera?.split(' ')[0]) > {}"
-
-
-def filmed(path, rate: int = 10):
-    """A camera's film as Y4M, so many frames a second: frame `n` is grey, with one white patch of 8 pixels at
-    place `n` of 14 x 14.
-    """
-    with path.open("wb") as file:
-        file.write(f"YUV4MPEG2 W{SIDE} H{SIDE} F{rate}:1 Ip A1:1 C420jpeg\n".encode())
-        for number in range(FRAMES):
-            grey = np.full((SIDE, SIDE), 60, np.uint8)
-            row, col = 2 + number // 8, 2 + number % 8
-            grey[8 * row : 8 * row + 8, 8 * col : 8 * col + 8] = 250
-            file.write(b"FRAME\n" + grey.tobytes() + bytes([128]) * (SIDE * SIDE // 2))
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -54,22 +38,6 @@ def cameras(browser, film):
     yield launched
     for one in launched:
         one.close()
-
-
-def opened(launched, url: str, path: str = "?sample=coffee&tab=rollout", view: str = "rollout", **options):
-    context = launched.new_context(viewport={"width": 1280, "height": 720}, **options)
-    # every stream that the page is given, for the lamp
-    context.add_init_script(
-        """window.streams = []; const { mediaDevices } = navigator;
-        if (mediaDevices) { const real = mediaDevices.getUserMedia.bind(mediaDevices);
-          mediaDevices.getUserMedia = async (asked) => {
-            const stream = await real(asked); window.streams.push(stream); return stream; }; }"""
-    )
-    page = context.new_page()
-    page.goto(url + path)
-    ready(page, view)
-    kept(page, f"moment.tab === '{view}'")
-    return page
 
 
 def lit(page) -> bool:

@@ -13,8 +13,8 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from tests.browser.conftest import give_a_set, open_tab, pick, ready, sample, shipped
+from tests.browser.helpers import notice, painted
 from tests.browser.house import RunningApp, until
-from tests.browser.test_page import painted
 from vitviz import engine
 from vitviz.errors import CheckpointError
 from vitviz.server.security.request_context import PageClosed
@@ -44,10 +44,6 @@ def pictures(tmp_path_factory):
     for file in files:
         Image.fromarray(chance.integers(0, 255, (20, 30, 3), dtype=np.uint8)).save(file)
     return files
-
-
-def notice(page):
-    return page.locator("#vitviz-notice .vv-notice")
 
 
 def redrawn(page, before: str):

@@ -5,8 +5,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import open_tab, ready
 from tests.browser.held import Held
-from tests.browser.test_navigation_history import kept
-from tests.browser.test_upload_preview import SIZES
+from tests.browser.helpers import SIZES, kept
 
 
 def take(page, *heads: str) -> None:

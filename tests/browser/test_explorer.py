@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.browser.conftest import open_tab, ready
+from tests.browser.helpers import cell
 
 VIEW = "[...window.vitviz.views].find((view) => view.name === 'explorer' && view.root.isConnected)"
 
@@ -37,17 +38,6 @@ def settled(page, **settings) -> None:
             f"() => /[/&]{name}={value}(&|$)/.test(document.querySelector('#vitviz-explorer"
             " [data-ready]').dataset.ready)"
         )
-
-
-def cell(page, trace, patch: int, heat: str = "#vitviz-explorer .vv-heat") -> tuple[float, float]:
-    """The middle of a patch on the screen."""
-    page.locator(heat).first.scroll_into_view_if_needed()
-    box, grid = page.locator(heat).first.bounding_box(), trace.grid
-    row, col = divmod(patch, grid.cols)
-    return (
-        box["x"] + (col + 0.5) * box["width"] / grid.cols,
-        box["y"] + (row + 0.5) * box["height"] / grid.rows,
-    )
 
 
 def same(values: np.ndarray, expected) -> None:

@@ -6,8 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import open_tab, ready, sample
-from tests.browser.test_navigation_history import kept
-from tests.browser.test_upload_preview import SIZES
+from tests.browser.helpers import SIZES, kept
 
 PAINTED = "brush.mean_90.250.100.100.40.-60.80 move_300.150.80.60.-200.40"
 
@@ -188,7 +187,7 @@ def test_a_link_opens_the_same_and_so_do_a_reload_and_back(open_page):
 def test_a_photograph_of_ones_own_is_painted_again_after_a_reload_and_another_one_is_clean(
     open_page, tmp_path
 ):
-    from tests.browser.test_navigation_history import upload
+    from tests.browser.helpers import upload
 
     page = open_page("?tab=rollout", wait=False)
     ready(page, "rollout")

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import ready, sample, walked
+from tests.browser.helpers import DRAWN_SMALL
 from vitviz.views import VIEWS
 
 ALIKE = "vitviz-tiny@0"
@@ -25,17 +26,6 @@ SMALLEST = """() => {
     }
   }
   return small;
-}"""
-
-DRAWN_SMALL = """() => {
-  const set = Object.getOwnPropertyDescriptor(CanvasRenderingContext2D.prototype, 'font').set;
-  const fill = CanvasRenderingContext2D.prototype.fillText;
-  window.small = [];
-  CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
-    const size = parseFloat(/([\\d.]+)px/.exec(this.font)[1]);
-    if (size < 18) window.small.push(`${text} ${size}`);
-    return fill.call(this, text, ...rest);
-  };
 }"""
 
 

@@ -4,9 +4,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import ready
-from tests.browser.test_lecture import DRAWN_SMALL
-from tests.browser.test_tour import arrived
-from tests.views.test_tour import NAMES as STEPS
+from tests.browser.helpers import DRAWN_SMALL, arrived
+from tests.views.helpers import NAMES as STEPS
 
 # Texts and labels below their size, and what of a slide is cut, scrolls, or stands outside of the window.
 FAULTS = """([text, label]) => {

@@ -1,6 +1,5 @@
 """A lesson in a browser: the zip of everything, dropped back onto a page, restores what was seen."""
 
-import base64
 import json
 import re
 import zipfile
@@ -9,34 +8,10 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Server, open_tab, ready
-from tests.browser.test_links import drawn, until_asked
-from tests.browser.test_page import write_picture
+from tests.browser.helpers import drawn, dropped, taken_home, until_asked, write_picture
 
 EDITS = "heads=2.3"
 SEEN = f"?checkpoint=vitviz-tiny@30&second=vitviz-tiny&size=96x96&tab=rollout&fusion=max&without={EDITS}"
-
-
-def dropped(page, path, onto: str = "body") -> None:
-    """Drops a file onto the page, as a hand does."""
-    data = base64.b64encode(path.read_bytes()).decode()
-    held = page.evaluate_handle(
-        """([data, name]) => {
-            const bytes = Uint8Array.from(atob(data), (one) => one.charCodeAt(0));
-            const held = new DataTransfer();
-            held.items.add(new File([bytes], name));
-            return held;
-        }""",
-        [data, path.name],
-    )
-    for event in ("dragenter", "dragover", "drop"):
-        page.dispatch_event(onto, event, {"dataTransfer": held})
-
-
-def taken_home(page, path):
-    with page.expect_download() as download:
-        page.locator(".vv-everything").click()
-    download.value.save_as(path)
-    return path
 
 
 def refused(page, said: str) -> None:

@@ -9,35 +9,13 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.browser.conftest import open_tab, ready, sample
-from tests.browser.test_page import write_picture
+from tests.browser.helpers import drawn, size, until_asked, write_picture
 from vitviz.server.page.handlers import FIRST_SAMPLE
 from vitviz.views.rollout import RolloutView
 
 
-def size(sample: str) -> str:
-    """A sample's width and height as the page says them."""
-    return "{} × {}".format(*vitviz.sample_image(sample).size)
-
-
-def drawn(page, panel: str) -> dict[str, list[str]]:
-    """The settings with which a view has been drawn."""
-    ready(page, panel)
-    return parse_qs(
-        page.locator(f"#vitviz-{panel} [data-ready]").get_attribute("data-ready").split("/", 1)[1],
-        keep_blank_values=True,
-    )
-
-
 def asked(page) -> dict[str, str]:
     return {name: value for name, (value,) in parse_qs(urlsplit(page.url).query).items()}
-
-
-def until_asked(page, **wanted: str | None) -> None:
-    page.wait_for_function(
-        "(wanted) => { const now = new URLSearchParams(location.search); return"
-        " Object.entries(wanted).every(([k, v]) => now.get(k) === v); }",
-        arg=wanted,
-    )
 
 
 def copied(page) -> str:

@@ -6,24 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Server, give_a_set, open_tab, pick, ready, sample
-from tests.browser.test_links import drawn, size, until_asked
-from tests.browser.test_page import write_picture
-from tests.browser.test_soon import resize
-
-OWN = "300 × 200"
-
-
-def upload(page, path) -> None:
-    page.set_input_files("#vitviz-upload input[type=file]", write_picture(path))
-    expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
-    kept(page, "moment.picture && !moment.sample")
-
-
-def kept(page, condition: str) -> None:
-    """Waits until the entry in view of the browser's history says so."""
-    page.wait_for_function(
-        f"() => {{ const moment = history.state?.vitviz; return moment && ({condition}); }}"
-    )
+from tests.browser.helpers import OWN, drawn, kept, resize, size, until_asked, upload, write_picture
 
 
 def entries(page) -> int:

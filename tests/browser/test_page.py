@@ -8,30 +8,9 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.browser.conftest import give_a_set, open_tab, ready, walked
+from tests.browser.helpers import painted, write_picture
 from vitviz.views import VIEWS, ViewContext
 from vitviz.views.controls import DIFFERENCE
-
-
-def painted(page, panel: str) -> bool:
-    """Whether a view's largest canvas in sight holds more than one colour, or its chart a dot for each of
-    several points, or a line.
-    """
-    return page.evaluate(
-        """(id) => {
-        const area = (one) => one.width * one.height;
-        const all = [...document.querySelectorAll(`#vitviz-${id} canvas`)]
-          .filter((one) => one.getClientRects().length).sort((a, b) => area(b) - area(a));
-        const drawn = (what) => document.querySelectorAll(`#vitviz-${id} svg ${what}`).length;
-        if (!all.length) return drawn(':is(circle, .point)') >= 9 || drawn(':is(polyline, .js-line)') >= 2;
-        const { data } = all[0].getContext('2d').getImageData(0, 0, all[0].width, all[0].height);
-        const colours = new Set();
-        const step = 4 * Math.min(97, Math.ceil(data.length / 4 / 99));  // a map of 14 × 14 too
-        for (let i = 0; i < data.length && colours.size < 9; i += step)
-          colours.add(data.slice(i, i + 4).join());
-        return colours.size >= 9;
-    }""",
-        panel,
-    )
 
 
 def until(condition, page, seconds: float = 30) -> None:
@@ -39,15 +18,6 @@ def until(condition, page, seconds: float = 30) -> None:
     while not condition():
         assert time.monotonic() < end, "a view stayed empty"
         page.wait_for_timeout(50)
-
-
-def write_picture(path, size=(300, 200)):
-    import numpy as np
-    from PIL import Image
-
-    rows, cols = np.mgrid[0 : size[1], 0 : size[0]]
-    Image.fromarray(np.stack([rows % 256, cols % 256, (rows * cols) % 256], -1).astype("uint8")).save(path)
-    return path
 
 
 @pytest.mark.visit

@@ -3,8 +3,7 @@
 from playwright.sync_api import expect
 
 from tests.browser.conftest import ready
-from tests.browser.test_links import until_asked
-from tests.browser.test_navigation_history import upload
+from tests.browser.helpers import until_asked, upload
 
 
 def tiles(page):

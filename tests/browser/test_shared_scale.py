@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 import vitviz
 from tests.browser.conftest import ready
 from tests.browser.held import Held
-from tests.browser.test_training_film import at, came_to, stepping
+from tests.browser.helpers import at, came_to, stepping
 
 STEPS = ("vitviz-tiny@0", "vitviz-tiny@3000", "vitviz-tiny")
 SCALES = """(name) => [...document.querySelectorAll(`#vitviz-${name} .vv-figure .vv-bar-ticks`)]

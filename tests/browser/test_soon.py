@@ -6,17 +6,14 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import open_tab, ready, sample
+from tests.browser.helpers import WAITS, drawn, dropped, painted, resize, stands, taken_home, until_asked
 from tests.browser.house import RunningApp, until
-from tests.browser.test_lessons import dropped, taken_home
-from tests.browser.test_links import drawn, until_asked
-from tests.browser.test_page import painted
 from vitviz.server import options
 from vitviz.traces.samples import samples
 from vitviz.views import VIEWS
 
 LAYERS = 8
 pytestmark = pytest.mark.usefixtures("expensive")
-WAITS = "This view needs the whole forward pass"
 
 
 @pytest.fixture(scope="module")
@@ -39,24 +36,6 @@ def held(server):
         yield came, free
         free.set()
         until(lambda: server.idle)
-
-
-def resize(page, size: str) -> None:
-    if not page.locator("#vitviz-size input").is_visible():
-        page.get_by_text("Comparison and input size").click()
-    field = page.locator("#vitviz-size input")
-    field.fill(size)
-    field.press("Enter")
-
-
-def stands(page, view: str, before: str) -> str:
-    """Waits until a view has been drawn for another key, and returns that."""
-    page.wait_for_function(
-        "([view, key]) => { const mark = document.querySelector(`#vitviz-${view} [data-ready]`);"
-        " return mark && !mark.dataset.ready.startsWith(key); }",
-        arg=[view, before],
-    )
-    return ready(page, view)
 
 
 def test_picture_grid_filters_and_positions_stand_at_once_and_the_rest_says_how_far_it_is(open_page, held):

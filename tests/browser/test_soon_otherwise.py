@@ -6,10 +6,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import open_tab, ready, sample
+from tests.browser.helpers import WAITS, notice, resize, stands, until_asked
 from tests.browser.house import RunningApp, until
-from tests.browser.test_classroom import notice
-from tests.browser.test_links import until_asked
-from tests.browser.test_soon import WAITS, resize, stands
 from vitviz.errors import OutOfMemory
 from vitviz.server import options
 from vitviz.traces.samples import samples

@@ -16,10 +16,9 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.browser.conftest import ROOT, Server, open_tab, ready
+from tests.browser.helpers import painted, violations
 from tests.browser.stranger.entropies import Entropies
 from tests.browser.stranger.weighted import Weighted
-from tests.browser.test_accessible import violations
-from tests.browser.test_page import painted
 
 HERE = Path(__file__).parent / "stranger"
 VIEWS = (Weighted(), Entropies())

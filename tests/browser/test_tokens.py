@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.browser.conftest import open_tab, ready, sample
-from tests.browser.test_explorer import cell
+from tests.browser.helpers import cell
 from vitviz.traces.samples import samples
 
 VIEW = "[...window.vitviz.views].find((view) => view.name === 'tokens' && view.root.isConnected)"

@@ -7,19 +7,14 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import open_tab, ready
-from tests.views.test_tour import NAMES as STEPS
+from tests.browser.helpers import arrived
+from tests.views.helpers import NAMES as STEPS
 
 
 def begin(page):
     open_tab(page, "Tour")
     ready(page, "tour")
     arrived(page, "picture")
-
-
-def arrived(page, name: str):
-    page.wait_for_function(
-        "(name) => document.querySelector('#vitviz-tour .vv-tour').dataset.step === name", arg=name
-    )
 
 
 def go_to(page, number: int):

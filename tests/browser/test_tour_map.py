@@ -4,9 +4,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Server, pick, ready, shipped
-from tests.browser.test_tour import arrived
-from tests.browser.test_upload_preview import SIZES
-from tests.views.test_tour import NAMES as STEPS
+from tests.browser.helpers import SIZES, arrived
+from tests.views.helpers import NAMES as STEPS
 
 MAP = "#vitviz-tour .vv-map"
 TINY = {"img_size": 112, "patch_size": 8, "embed_dim": 64, "depth": 2, "num_heads": 2}

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Server, open_tab, ready, shipped
+from tests.browser.helpers import at, came_to, stepping
 from vitviz.views import VIEWS
 
 STEPS = (0, 30, 3000)
@@ -44,28 +45,6 @@ def weights(tmp_path_factory):
 def server(weights):
     with Server("--weights", str(weights)) as running:
         yield running
-
-
-def at(page, name: str):
-    expect(page.locator("#vitviz-film .vv-film")).to_have_attribute("data-at", name, timeout=15_000)
-
-
-def stepping(page) -> None:
-    """From now on the steps that the film comes to are kept, however short each stands there."""
-    page.evaluate(
-        "() => { const film = document.querySelector('#vitviz-film .vv-film'); window.steps = [];"
-        " new MutationObserver(() => window.steps.push(film.dataset.at))"
-        ".observe(film, { attributeFilter: ['data-at'] }); }"
-    )
-
-
-def came_to(page, *names: str) -> None:
-    """Waits until these steps have followed each other."""
-    page.wait_for_function(
-        "(names) => ` ${window.steps.join(' ')} `.includes(` ${names.join(' ')} `)",
-        arg=list(names),
-        timeout=20_000,
-    )
 
 
 def test_a_snapshot_that_is_gone_is_told_and_the_slider_goes_back(open_page, weights):

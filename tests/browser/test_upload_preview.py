@@ -7,9 +7,9 @@ import time
 import pytest
 
 from tests.browser.conftest import open_tab, ready
+from tests.browser.helpers import SIZES
 from vitviz.views import GROUPS, VIEWS
 
-SIZES = [(1280, 720), (1440, 900), (1920, 1080)]
 DRAWN = [view.slug for view in VIEWS if view.slug != "tour"]  # the tour is a text with figures
 LEAST = 0.16  # of the window, all panels of the drawing together
 ALIKE = "vitviz-tiny@0"  # the same model before its training

@@ -5,7 +5,7 @@ import base64
 from playwright.sync_api import expect
 
 from tests.browser.conftest import open_tab, ready
-from tests.server.test_videos import COUNT, moving
+from tests.server.helpers import COUNT, moving
 
 DROP = """([name, type, data]) => {
   const bytes = Uint8Array.from(atob(data), (one) => one.charCodeAt(0));

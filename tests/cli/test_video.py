@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import vitviz
-from tests.export.test_animation import of_gif, of_mp4
+from tests.export.helpers import of_gif, of_mp4
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import torch
 
 import vitviz
 from tests.diagnostics import faults
-from tests.notebook.test_cards import Reader
+from tests.notebook.helpers import Reader
 from vitviz.analyses.depth import token_norms
 from vitviz.diagnostics import check, head, inputs, subject, weights
 from vitviz.diagnostics.finding import Finding, Report, judged

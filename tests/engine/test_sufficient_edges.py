@@ -11,7 +11,7 @@ import torch
 
 import vitviz
 from tests.engine.accounts import pixels_for
-from tests.engine.test_upstream import WEIGHTS, looked
+from tests.engine.helpers import WEIGHTS, looked
 from tests.shared import shared
 from vitviz.analyses import sufficient_edges
 from vitviz.analyses.logit_account import account_of

@@ -10,42 +10,19 @@ from safetensors.torch import load_file
 from torch.overrides import TorchFunctionMode
 
 import vitviz
-from tests.engine.accounts import CONSTRUCTIONS, QUICK, eva, pixels_for, small_model, traced, vit
+from tests.engine.accounts import CONSTRUCTIONS, QUICK, pixels_for
+from tests.engine.helpers import MORE, WEIGHTS, looked
 from tests.shared import shared
 from tests.tiers import sweep
-from vitviz import analyses
 from vitviz.analyses.effects import SIDES
-from vitviz.analyses.logit_account import account_of, directions
+from vitviz.analyses.logit_account import account_of
 from vitviz.analyses.paths import paths_of
-from vitviz.analyses.target import target_of
 from vitviz.analyses.upstream import Writer, score_of, writers_of
-from vitviz.engine.forward.edges import edged, recorded_stream
+from vitviz.engine.forward.edges import edged
 from vitviz.engine.forward.shuffling import as_seen
 from vitviz.engine.studies import circuits
 
 EXACT = 1e-11
-WEIGHTS = "weights/deit_tiny_patch16_224.safetensors"
-MORE = {
-    "norm before the blocks": lambda: vit(pre_norm=True),
-    "norms of queries and keys": lambda: vit(qk_norm=True),
-    "rotary": lambda: eva(use_rot_pos_emb=True, num_reg_tokens=2),
-    "rotary of every head": lambda: eva(use_rot_pos_emb=True, rope_type="mixed"),
-    "rotary in halves": lambda: eva(use_rot_pos_emb=True, rope_rotate_half=True, qkv_fused=False),
-}
-
-
-def looked(construction):
-    if construction in MORE:
-        CONSTRUCTIONS[construction] = MORE[construction]
-    try:
-        model = small_model(construction)
-    finally:
-        if construction in MORE:
-            del CONSTRUCTIONS[construction]
-    trace, tail = traced(model, pixels_for(model))
-    ledger = analyses.ledger_of(trace, tail)
-    stream = recorded_stream(model, pixels_for(model), trace)
-    return model, ledger, stream, directions(ledger, target_of(trace, tail, 1).direction)[0]
 
 
 class Run(TorchFunctionMode):

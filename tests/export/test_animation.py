@@ -7,10 +7,10 @@ from dataclasses import replace
 import cv2
 import numpy as np
 import pytest
-from imageio_ffmpeg import read_frames
 from PIL import Image
 
 import vitviz
+from tests.export.helpers import of_gif, of_mp4
 from tests.export.reading import middles, picture, texts, values
 from tests.tiers import sweep
 from vitviz.charts.chart import Chart
@@ -36,26 +36,6 @@ def films(inspector, photo):
         return kept[name]
 
     return film
-
-
-def of_mp4(data: bytes, path) -> tuple[list[np.ndarray], float]:
-    """The pictures of a film, read by ffmpeg, and how many there are a second."""
-    path.write_bytes(data)
-    reader = read_frames(str(path))
-    known = next(reader)
-    wide, tall = known["size"]
-    return [np.frombuffer(one, np.uint8).reshape(tall, wide, 3) for one in reader], known["fps"]
-
-
-def of_gif(data: bytes) -> tuple[list[np.ndarray], list[int]]:
-    """The frames of a film, and how many milliseconds each stands."""
-    film = Image.open(io.BytesIO(data))
-    frames, times = [], []
-    for number in range(film.n_frames):
-        film.seek(number)
-        times.append(film.info["duration"])
-        frames.append(np.asarray(film.convert("RGB")))
-    return frames, times
 
 
 def apart(one: np.ndarray, other: np.ndarray) -> float:

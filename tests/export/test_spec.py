@@ -7,12 +7,9 @@ import pytest
 import torch
 
 import vitviz
+from tests.export.helpers import close
 from tests.export.reading import panels
 from vitviz import analyses
-
-
-def close(found, expected, atol=1e-4):
-    np.testing.assert_allclose(np.asarray(found, float), np.asarray(expected, float), atol=atol)
 
 
 def test_distance_by_depth_and_sorted(made, trace):

@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 
 import vitviz
-from tests.export.test_spec import close, panels
+from tests.export.helpers import close
+from tests.export.reading import panels
 from tests.tiers import sweep
 from vitviz import analyses
 

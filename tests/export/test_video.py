@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.decomposition import PCA
 
 import vitviz
-from tests.export.test_animation import of_gif, of_mp4
+from tests.export.helpers import of_gif, of_mp4
 from tests.tiers import sweep
 from vitviz.charts.mpl.spec import Map
 from vitviz.errors import TooMuch, VitvizError

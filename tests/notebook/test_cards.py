@@ -1,56 +1,19 @@
 """What results look like in a notebook, read as a reader of HTML and of pixels would."""
 
-import base64
-import io
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import vitviz
+from tests.notebook.helpers import Reader
 from vitviz.charts.colormaps import TABLES
 from vitviz.notebook import html
 
 # public names that give no card: errors, constants, plain tensors, what is no picture of a model
 NOTHING = {"METHODS", "AssumedWarning", "VitvizError", "keep_freed_memory", "sample_image", "edit_image"}
 NOTHING |= {"patch_scores"}
-VOID = {"img", "circle", "line", "polyline", "br", "path"}
-
-
-class Reader(HTMLParser):
-    """Tags, attributes, pictures and text; fails where a tag is not closed."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tags, self.given, self.text = [], [], [], []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append(tag)
-        self.given += attributes
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-    @property
-    def pictures(self):
-        """As pixels, in order."""
-        found = [value.partition("base64,")[2] for name, value in self.given if name == "src"]
-        return [np.asarray(Image.open(io.BytesIO(base64.b64decode(one)))) for one in found]
-
-    @property
-    def said(self):
-        return " ".join(" ".join(self.text).split())
 
 
 def test_every_public_result_is_shown(results):

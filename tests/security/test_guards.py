@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 
 from tests import loops
 from tests.security.stranger import MARK
-from tests.server.test_scheduler import until
+from tests.server.helpers import until
 from vitviz.server.i18n import translated
 from vitviz.server.security import uploads
 from vitviz.server.security.middleware import (

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.helpers import HALF, npz, tensors
 from tests.security.hostile_calls import VALUES
 from tests.security.hostile_zips import zipped
 from tests.security.stranger import MARK, listener, sent
-from tests.test_quotes import HALF, npz, tensors
 
 FIELDS = ("frame", "second", "last", "views", "items", "at", "video", "heads", "flickers")
 

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.server.test_export import numbers, opened
+from tests.server.helpers import numbers, opened
 from vitviz.errors import VitvizError
 from vitviz.server.api import lessons
 from vitviz.server.api.endpoints import Endpoints, endpoint

@@ -3,7 +3,6 @@ import csv
 import io
 import json
 import re
-import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -11,22 +10,13 @@ import pytest
 from PIL import Image
 
 import vitviz
+from tests.server.helpers import numbers, opened
 from tests.tiers import sweep
 from vitviz.server.api import lessons
 from vitviz.views import VIEWS, ViewContext
 from vitviz.views.positions import PositionsView
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-
-
-def opened(data: bytes) -> zipfile.ZipFile:
-    archive = zipfile.ZipFile(io.BytesIO(data))
-    assert archive.testzip() is None
-    return archive
-
-
-def numbers(archive: zipfile.ZipFile, slug: str):
-    return np.load(io.BytesIO(archive.read(f"numbers/{slug}.npz")))
 
 
 def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(service, key, trace):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import vitviz
-from tests.server.test_export import numbers, opened
+from tests.server.helpers import numbers, opened
 from vitviz.server.api import lessons
 
 pytestmark = pytest.mark.usefixtures("undrawn")

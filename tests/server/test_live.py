@@ -1,7 +1,6 @@
 """A camera's frame on the server: looked at as the photograph is, bounded, and gone without a trace."""
 
 import base64
-import io
 import json
 import threading
 
@@ -10,9 +9,8 @@ import pytest
 import torch
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from PIL import Image
 
-import vitviz
+from tests.server.helpers import jpeg
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import ImageError, Unknown
 from vitviz.server.page import routes as live
@@ -22,13 +20,6 @@ from vitviz.traces.runs import Ablation
 from vitviz.views import VIEWS
 
 WITHOUT = Ablation(heads=[(1, 1)])
-
-
-def jpeg(shade: int = 0) -> bytes:
-    file = io.BytesIO()
-    picture = vitviz.sample_image("rocket").convert("RGB").resize((112, 112))
-    Image.fromarray(np.roll(np.asarray(picture), shade, 1)).save(file, "JPEG")
-    return file.getvalue()
 
 
 def ask(service, key: str, data: bytes | None = None, **more) -> dict:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gradio.context import LocalContext
 
+from tests.server.helpers import until
 from vitviz.errors import Stopped, TooMuch
 from vitviz.server.options import Limits
 from vitviz.server.security import request_context
@@ -17,13 +18,6 @@ from vitviz.server.security.scheduler import CHEAP, EXPENSIVE, READING, FairSche
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.server.services.cache import Cache, aside
 from vitviz.traces import cancellation
-
-
-def until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.01)
 
 
 def _kind(expensive: bool) -> str:

@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 import vitviz
-from tests.server.test_scheduler import until
+from tests.server.helpers import until
 from tests.tiers import sweep
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import TooMuch, Unknown

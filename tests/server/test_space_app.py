@@ -14,8 +14,7 @@ import pytest
 import vitviz
 from tests.benchmarks.load import Visitor, upload_function
 from tests.server.fork import ROOT, SPACE
-from tests.server.test_live import jpeg
-from tests.server.test_videos import moving
+from tests.server.helpers import jpeg, moving
 from vitviz.traces.samples import sample_image
 
 

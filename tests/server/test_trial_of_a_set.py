@@ -14,7 +14,7 @@ from gradio.utils import get_upload_folder
 
 import vitviz
 from tests.server.conftest import sent
-from tests.server.test_scheduler import until
+from tests.server.helpers import until
 from vitviz.engine.images.opening import open_image
 from vitviz.server.api import lessons
 from vitviz.server.options import Limits

@@ -16,8 +16,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from tests.security.hostile_calls import VALUES
-from tests.server.test_live import jpeg
-from tests.server.test_scheduler import until
+from tests.server.helpers import jpeg, until
 from vitviz.errors import TooMuch, Unknown
 from vitviz.server.api import endpoints, lessons
 from vitviz.server.options import Limits

@@ -1,26 +1,21 @@
 """A video on the server: its frames are looked at as uploads are, bounded, and gone with who leaves it."""
 
 import io
-import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from gradio.utils import get_upload_folder
 from PIL import Image
 from sklearn.decomposition import PCA
 
-import vitviz
-from tests.export.test_animation import of_gif
+from tests.export.helpers import of_gif
+from tests.server.helpers import COUNT, moving
 from vitviz.errors import ImageError, TooMuch, VitvizError
 from vitviz.server.api import figures, videos
 from vitviz.server.page.routes import decoded, live_page
 from vitviz.server.services import frames
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.views.printing import ALONE, PrintStyle
-
-COUNT = 9
 
 
 @pytest.fixture(autouse=True)
@@ -29,17 +24,6 @@ def however_long_a_frame_is_looked_at(monkeypatch):
     takes longer from one question to the next than a visitor's page does.
     """
     monkeypatch.setattr(frames, "LASTS", 3_600.0)
-
-
-def moving(count: int = COUNT, milliseconds: int = 100) -> Path:
-    """A GIF among the uploads: a photograph that moves by a patch a frame."""
-    place = Path(get_upload_folder()) / f"test-{time.time_ns()}"
-    place.mkdir(parents=True)
-    picture = np.asarray(vitviz.sample_image("rocket").convert("RGB").resize((112, 112)))
-    first, *rest = (Image.fromarray(np.roll(picture, 8 * one, 1)) for one in range(count))
-    how = {"save_all": True, "append_images": rest, "duration": milliseconds, "loop": 0}
-    first.save(place / "moving.gif", **how)
-    return place / "moving.gif"
 
 
 def opened(service, **more) -> dict:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.analyses.test_cka import by_loops
+from tests.analyses.helpers import by_loops
 from vitviz.errors import VitvizError
 
 

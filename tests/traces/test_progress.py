@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engine.forward.test_capture import inspect, noise
+from tests.engine.looking import inspect, noise
 from tests.engine.small import small
 from vitviz.traces import progress
 

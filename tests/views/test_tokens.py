@@ -9,9 +9,7 @@ import torch
 import vitviz
 from tests.engine.small import small
 from tests.shared import shared
-from vitviz.engine.checkpoint import Checkpoint, Loaded
-from vitviz.engine.images.preprocess import Preprocessing
-from vitviz.engine.inspector import Inspector
+from tests.views.helpers import of_model
 from vitviz.errors import UnsupportedModel, VitvizError, WrongSetting
 from vitviz.views import ViewContext
 from vitviz.views import tokens as view_of_tokens
@@ -19,13 +17,6 @@ from vitviz.views.tokens import RepresentationsView
 
 VIEW = RepresentationsView()
 SHOWN = ("similarity", "components", "norms", "heads")
-
-
-def of_model(model, name="small") -> Inspector:
-    return Inspector(
-        Loaded(Checkpoint(name, name, "local", ""), model, Preprocessing((32, 32), (0.5,) * 3, (0.5,) * 3)),
-        "cpu",
-    )
 
 
 def kept() -> dict:

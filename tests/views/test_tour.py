@@ -2,7 +2,6 @@
 reason.
 """
 
-import json
 import math
 
 import numpy as np
@@ -10,60 +9,18 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.forward.test_capture import inspect, noise, perturbed
+from tests.engine.looking import noise, perturbed
 from tests.engine.small import small
+from tests.views.helpers import TOUR, item, spoken, subject, unpacked
 from vitviz.engine.forward.shuffling import as_seen
 from vitviz.errors import Unknown, UnsupportedModel, WrongSetting
 from vitviz.traces.runs import Ablation
 from vitviz.views import ViewContext
-from vitviz.views.tour import TourView
-
-TOUR = TourView()
-NAMES = [
-    "picture",
-    "patches",
-    "flatten",
-    "embedding",
-    "token",
-    "positions",
-    "attention",
-    "layers",
-    "readout",
-    "probabilities",
-    "sum",
-    "without",
-    "path",
-]
-
-
-def subject(model) -> ViewContext:
-    inspector = inspect(model)
-    return ViewContext(inspector, inspector.trace(noise()))
 
 
 @pytest.fixture(scope="module")
 def plain():
     return subject(small())
-
-
-def item(of: ViewContext, name: str, **given):
-    return TOUR.item(of, name, TOUR.settings({key: str(value) for key, value in given.items()}, of.about))
-
-
-def unpacked(of: ViewContext, name: str, **given):
-    return json.loads(item(of, name, **given).tobytes())
-
-
-def spoken(of: ViewContext) -> dict[str, str]:
-    """What each step says, with its values filled in."""
-    steps = TOUR.summary(of)["steps"]
-    assert [step["name"] for step in steps] == NAMES
-    said = {}
-    for step in steps:
-        parts = [text.format(**step["values"]) for text in (*step["said"], *step["shapes"], step["attempt"])]
-        assert all(parts) and "None" not in " ".join(parts) and 1 <= len(step["said"]) <= 4
-        said[step["name"]] = " ".join([step["title"], *parts, *step["formulas"]])
-    return said
 
 
 def test_the_numbers_of_a_plain_model_stand_in_its_equations(plain):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.engine.forward.test_capture import perturbed
+from tests.engine.looking import perturbed
 from tests.engine.small import small
-from tests.views.test_tour import NAMES, TOUR, subject
+from tests.views.helpers import NAMES, TOUR, subject
 
 
 def drawn(of) -> dict[str, tuple[str, str, bool]]:

@@ -6,9 +6,9 @@ import re
 import pytest
 import torch
 
-from tests.engine.forward.test_capture import perturbed
+from tests.engine.looking import perturbed
 from tests.engine.small import SMALL, small
-from tests.views.test_tour import TOUR, spoken, subject, unpacked
+from tests.views.helpers import TOUR, spoken, subject, unpacked
 from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.views.tour.steps import texts
 

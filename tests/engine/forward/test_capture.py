@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from einops import rearrange
 
 import vitviz
+from tests.engine.forward.helpers import ARCHITECTURES, QUICK
 from tests.engine.looking import inspect, noise, perturbed
 from tests.tiers import sweep
 from vitviz.analyses.query import query_weights
@@ -16,27 +17,6 @@ from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import Preprocessing, prepare
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import UnsupportedModel
-
-# One of each kind: plain, distilled, LayerScale, registers, no class token, CLIP's norm before the blocks,
-# relative bias per layer and shared, rotary embedding, rotary with registers, query-key norm, pooling, hybrid
-# stem.
-ARCHITECTURES = [
-    "vit_tiny_patch16_224",
-    "deit_tiny_distilled_patch16_224",
-    "deit3_small_patch16_224",
-    "vit_small_patch14_reg4_dinov2",
-    "vit_small_patch16_dinov3",
-    "vit_base_patch32_clip_224",
-    "beit_base_patch16_224",
-    "beitv2_base_patch16_224",
-    "vit_relpos_small_patch16_224",
-    "vit_srelpos_small_patch16_224",
-    "eva02_tiny_patch14_224",
-    "vit_small_patch16_rope_224",
-    "vit_base_patch16_siglip_224",
-    "vit_tiny_r_s16_p8_224",
-]
-QUICK = ("vit_tiny_patch16_224", "vit_srelpos_small_patch16_224", "eva02_tiny_patch14_224")
 
 
 def unfused(model: torch.nn.Module, pixels: torch.Tensor) -> list[torch.Tensor]:

@@ -14,6 +14,7 @@ from torch.testing import assert_close
 import vitviz
 from tests.engine.accounts import QUICK
 from tests.engine.forward.ablation_oracle import FAMILIES, handed, hidden, inspector_of, pixels_of
+from tests.engine.forward.helpers import HEADS, MLPS, near
 from tests.engine.looking import noise
 from tests.tiers import sweep
 from vitviz import Ablation
@@ -23,8 +24,6 @@ from vitviz.errors import Stopped, UnsupportedModel, VitvizError
 from vitviz.traces import cancellation
 
 GONE = (0, 3, 4, 7, 11)
-HEADS, MLPS = [(0, 1), (2, 0), (2, 2)], [1]
-near = {"rtol": 1e-5, "atol": 1e-5}
 
 
 @pytest.fixture

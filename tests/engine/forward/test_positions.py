@@ -6,8 +6,8 @@ import torch.nn.functional as F
 
 import vitviz
 from tests.engine.looking import inspect, noise
-from tests.engine.models.test_huggingface import transformers_models
-from tests.engine.models.test_huggingface_kin import BIASES, beit, dinov3, mae
+from tests.engine.models.transformers_classes import transformers_models
+from tests.engine.models.transformers_kin import BIASES, beit, dinov3, mae
 from tests.engine.small import perturbed, small
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import CheckpointError, UnsupportedModel

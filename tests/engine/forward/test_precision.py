@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.forward.test_capture import ARCHITECTURES, QUICK
+from tests.engine.forward.helpers import ARCHITECTURES, QUICK
 from tests.engine.looking import noise, perturbed
 from tests.tiers import sweep
 from vitviz.engine.checkpoint import Checkpoint, Loaded

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 import vitviz
 from tests.engine.accounts import QUICK
 from tests.engine.forward.ablation_oracle import FAMILIES, handed, inspector_of, pixels_of, put
-from tests.engine.forward.test_interventions import HEADS, MLPS, near
+from tests.engine.forward.helpers import HEADS, MLPS, near
 from tests.engine.looking import noise
 from tests.tiers import sweep
 from vitviz import Ablation

@@ -1,0 +1,34 @@
+"""Helpers that several test files share."""
+
+from __future__ import annotations
+
+from tests.engine.accounts import CONSTRUCTIONS, eva, pixels_for, small_model, traced, vit
+from vitviz import analyses
+from vitviz.analyses.logit_account import directions
+from vitviz.analyses.target import target_of
+from vitviz.engine.forward.edges import recorded_stream
+
+WEIGHTS = "weights/deit_tiny_patch16_224.safetensors"
+
+
+MORE = {
+    "norm before the blocks": lambda: vit(pre_norm=True),
+    "norms of queries and keys": lambda: vit(qk_norm=True),
+    "rotary": lambda: eva(use_rot_pos_emb=True, num_reg_tokens=2),
+    "rotary of every head": lambda: eva(use_rot_pos_emb=True, rope_type="mixed"),
+    "rotary in halves": lambda: eva(use_rot_pos_emb=True, rope_rotate_half=True, qkv_fused=False),
+}
+
+
+def looked(construction):
+    if construction in MORE:
+        CONSTRUCTIONS[construction] = MORE[construction]
+    try:
+        model = small_model(construction)
+    finally:
+        if construction in MORE:
+            del CONSTRUCTIONS[construction]
+    trace, tail = traced(model, pixels_for(model))
+    ledger = analyses.ledger_of(trace, tail)
+    stream = recorded_stream(model, pixels_for(model), trace)
+    return model, ledger, stream, directions(ledger, target_of(trace, tail, 1).direction)[0]
