@@ -45,7 +45,7 @@ os.environ["GRADIO_TEMP_DIR"] = uploads.name
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-QUICK = "not browser and not processes and not sweep and not slow"
+QUICK = "not browser and not processes and not sweep and not long and not slow"
 
 
 def pytest_configure(config) -> None:

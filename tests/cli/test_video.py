@@ -36,6 +36,7 @@ def test_a_table_has_a_row_a_frame(said, clip, tmp_path):
     assert float(rows[2]["flicker"]) == pytest.approx(np.abs(expected[2].map - expected[1].map).mean())
 
 
+@pytest.mark.long
 def test_films_have_every_frame_that_is_asked_for(said, clip, tmp_path):
     assert said("video", clip, "--step", "2", "--width", "320", "-o", "clip.mp4")[0] == 0
     seen, rate = of_mp4((tmp_path / "clip.mp4").read_bytes(), tmp_path / "again.mp4")

@@ -41,6 +41,7 @@ def short(monkeypatch):
     monkeypatch.setattr(check, "CHECKS", kept)
 
 
+@pytest.mark.long
 def test_the_healthy_model_has_no_serious_finding(inspector, samples, short):
     found = list(check.findings(inspector, samples))
     assert [one.name for one in found if one.severity == "serious"] == []

@@ -30,6 +30,7 @@ def rough(photo):
     return half, half.trace(photo)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", list(WAYS))
 def test_it_is_what_the_page_shows(inspector, photo, found, kind):
     view, subject = PerturbationsView(), ViewContext(inspector, inspector.trace(photo))

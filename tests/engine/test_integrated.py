@@ -65,6 +65,7 @@ def test_given_steps_are_taken_once_and_nothing_is_claimed_of_more():
     assert relevance_of(one, "frozen").convergence == ""
 
 
+@pytest.mark.long
 def test_the_converged_map_is_that_of_a_thousand_steps():
     model = small_model("class")
     with torch.no_grad():
@@ -120,6 +121,7 @@ def small(inspector):
     return inspector.trace(vitviz.sample_image("coffee"), size=64)
 
 
+@pytest.mark.long
 def test_trial_survey_view_and_notebook_take_the_steps_and_say_what_came_of_them(inspector, small):
     from vitviz.notebook.cards import html
     from vitviz.views import ViewContext

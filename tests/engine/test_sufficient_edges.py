@@ -148,6 +148,7 @@ def tuple_of(edge):
     return edge.writer, edge.layer, edge.head, edge.into
 
 
+@pytest.mark.long
 def test_genuine_weights_answer_by_a_part():
     inspector = vitviz.load(shared(WEIGHTS), architecture="deit_tiny_patch16_224", device="cpu")
     trace = inspector.trace(shared("data/both.png"))
@@ -193,6 +194,7 @@ def test_genuine_weights_answer_by_a_part():
     assert stopped.margins["effect"].isfinite().sum() == 1 and stopped.tried == 1
 
 
+@pytest.mark.long
 def test_sizes_that_preserve_the_prediction_are_said_of_those_that_were_tried(inspector):
     """Here more edges lose the prediction again: no size can be claimed from which on it is preserved."""
     trace = inspector.trace(vitviz.sample_image("chelsea"))

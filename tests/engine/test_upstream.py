@@ -378,6 +378,7 @@ def test_edges_taken_out_by_passes(construction):
     assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
 
 
+@pytest.mark.long
 def test_twenty_edges_of_genuine_weights_against_hooks(genuine):
     inspector, trace = genuine
     found = vitviz.edge_ablation(inspector, trace, 243, 9, 1, parts_as="zero", count=20, seed=1)

@@ -53,6 +53,7 @@ def nearest(seen: np.ndarray, drawn: list[np.ndarray]) -> int:
     return int(np.argmin([apart(seen, one) for one in drawn]))
 
 
+@pytest.mark.long
 def test_an_mp4_has_every_frame_in_its_order_and_its_time(films, tmp_path):
     film = films("rollout", "layers")
     seen, rate = of_mp4(film.mp4(WIDTH, SECONDS), path := tmp_path / "film.mp4")
@@ -66,6 +67,7 @@ def test_an_mp4_has_every_frame_in_its_order_and_its_time(films, tmp_path):
     assert other.get(cv2.CAP_PROP_FRAME_WIDTH) == WIDTH and other.get(cv2.CAP_PROP_FRAME_HEIGHT) % 2 == 0
 
 
+@pytest.mark.long
 def test_a_gif_has_every_frame_in_its_order_and_its_time(films):
     film = films("evidence", "layers")
     data = film.gif(WIDTH, SECONDS)
@@ -76,6 +78,7 @@ def test_a_gif_has_every_frame_in_its_order_and_its_time(films):
     assert Image.open(io.BytesIO(data)).info["loop"] == 0
 
 
+@pytest.mark.long
 def test_each_frame_of_a_training_is_that_steps_figure_under_one_scale(films, photo):
     film = films("rollout", "training", smooth="off")
     maps = [
@@ -91,6 +94,7 @@ def test_each_frame_of_a_training_is_that_steps_figure_under_one_scale(films, ph
     assert "Training step 3,000" in film.labels[2] and "accuracy" in film.labels[2]
 
 
+@pytest.mark.long
 def test_rollout_grows_to_the_whole(films, trace):
     film = films("rollout", "layers", smooth="off", fusion="max")
     maps = [vitviz.rollout(trace, fusion="max", layers=(0, last)).numpy() for last in range(8)]
@@ -116,6 +120,7 @@ def test_evidence_grows_by_each_layers_heads_to_the_whole_account(films, inspect
     }
 
 
+@pytest.mark.long
 @sweep("view", [view.slug for view in VIEWS if view.printable], quick=["rollout", "distance"])
 def test_scales_axes_and_places_stand_still_in_every_view(inspector, photo, view, few):
     """What lies in all frames alike is found there: nothing but numbers, notes and labels has moved."""
@@ -190,6 +195,7 @@ def test_what_does_not_apply_is_a_sentence(inspector, photo, films, tmp_path):
             film.file(*asked)
 
 
+@pytest.mark.long
 def test_without_an_encoder_mp4_is_a_sentence_and_gif_goes_on(films, monkeypatch, tmp_path):
     film = films("rollout", "layers")
     with monkeypatch.context() as patched:
@@ -217,6 +223,7 @@ def test_a_film_that_nobody_waits_for_ends(films):
     assert told == [(1, 8), (2, 8)]
 
 
+@pytest.mark.long
 def test_the_same_film_is_the_same_bytes(films):
     film = films("rollout", "layers", layers=(6, 8))
     assert film.mp4(WIDTH) == film.mp4(WIDTH) and film.gif(WIDTH) == film.gif(WIDTH)

@@ -72,6 +72,7 @@ def panels(figure):
     return [panel for row in figure.spec.rows for panel in row]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("against", ["own", "beside"])
 def test_its_squares_are_cka_by_plain_loops(figures, traced, against):
     figure = figures(against=against)
@@ -128,6 +129,7 @@ CURVES = [
 ]
 
 
+@pytest.mark.long
 @sweep("asked, name, said", CURVES, quick=1)
 def test_each_curve_is_the_one_that_was_chosen(figures, surveys, asked, name, said):
     _, chart = panels(figures(detail=True, **asked))
@@ -142,6 +144,7 @@ def test_each_curve_is_the_one_that_was_chosen(figures, surveys, asked, name, sa
     assert str(chart.title).endswith(said), asked
 
 
+@pytest.mark.long
 def test_of_a_training_each_depth_stands_at_every_step(inspector, traced, monkeypatch):
     from vitviz.engine.hub import snapshots
 

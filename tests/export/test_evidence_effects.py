@@ -24,6 +24,7 @@ def of(made, **settings):
     return made("evidence", True, target=str(CLASS), show="effects", **settings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", ["heads", "mlps"])
 def test_a_dot_lies_at_its_share_and_its_loss(made, effects, account, part):
     found = dots(of(made, part=part))

@@ -36,6 +36,7 @@ def test_every_view_but_the_tour_has_a_figure(inspector, trace):
             vitviz.figure(slug, inspector, trace)
 
 
+@pytest.mark.long
 @sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
 def test_in_every_format_text_is_text_and_the_scale_has_its_name(made, view, few):
     for detail in (False, True):
@@ -272,6 +273,7 @@ def test_a_patch_that_was_left_out_has_no_colour(inspector, photo):
     assert "patches=1.18" in vitviz.figure("tokens", inspector, trace).caption
 
 
+@pytest.mark.long
 @sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
 def test_what_has_no_number_is_never_written_as_one(inspector, photo, view, few):
     trace = inspector.trace(photo, ablation=vitviz.Ablation(patches=[0, 17], patches_as="dropped"))

@@ -78,6 +78,7 @@ def test_how_widely_heads_look_and_how_alike_they_are(made, trace, measure, alik
     assert likeness.scale.colours == ("viridis" if alike == "cosine" else "magma")
 
 
+@pytest.mark.long
 @sweep("score", ["probability", "kept"], quick=1)
 @sweep("kind", ["drop", "shuffle"], quick=["shuffle"])
 def test_the_experiment_has_its_means_and_bands_by_step(made, inspector, trace, kind, score):

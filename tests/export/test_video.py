@@ -85,6 +85,7 @@ def test_a_still_as_a_video_is_what_the_picture_is(inspector, still, tmp_path, f
         assert len({one.scale for one in found}) == 1
 
 
+@pytest.mark.long
 @sweep("form", [*LOSSLESS, *LOSSY, *OTHERS], quick=["avi", "mp4", "gif"])
 def test_every_result_belongs_to_the_number_that_its_frame_shows(inspector, tmp_path, form):
     path = filmed(tmp_path / f"bars.{form}", bars(20))
@@ -171,6 +172,7 @@ def test_memory_does_not_grow_with_the_frames(inspector, tmp_path):
     assert tensors[60] <= tensors[30] and peaks[60] <= 1.05 * peaks[30] + 1e5, (tensors, peaks)
 
 
+@pytest.mark.long
 def test_a_film_has_every_frame_at_the_videos_pace_under_one_scale(inspector, tmp_path):
     path = filmed(tmp_path / "bars.avi", bars(5), rate=8)
     film = film_of(vitviz.video(path, inspector, size=64))

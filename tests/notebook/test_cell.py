@@ -48,6 +48,7 @@ def test_the_settings_begin_as_given(explorer):
     assert (controls["layer"]["default"], controls["head"]["default"]) == (3, 1)
 
 
+@pytest.mark.long
 def test_rollout_is_held_for_the_settings_that_were_asked_for(inspector, trace, image):
     cell = vitviz.show(
         "rollout", inspector, trace, image=image, live=["fusion", "discard"], residual=0.25, layers=(2, 5)
@@ -81,6 +82,7 @@ def test_less_is_live_where_there_is_less_room(inspector, trace):
     assert set(nothing.fixed) >= {"layer", "token", "direction"}
 
 
+@pytest.mark.long
 def test_evidence_holds_every_head_and_class_that_can_be_clicked(inspector, trace):
     cell = vitviz.show("evidence", inspector, trace, live=["chosen", "target"])
     parts, best = held(cell)["parts"], int(trace.logits.argmax())
@@ -133,6 +135,7 @@ def test_another_picture_than_was_traced_is_refused(inspector, trace):
         vitviz.show("rollout", inspector, trace, image=vitviz.sample_image("coffee"))
 
 
+@pytest.mark.long
 def test_a_label_ends_no_script(inspector, trace):
     from dataclasses import replace
 

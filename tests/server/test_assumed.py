@@ -40,6 +40,7 @@ def small_service(tmp_path):
     return AnalysisService(ServiceSettings(device="cpu", weights=tmp_path, keeps=True))
 
 
+@pytest.mark.long
 def test_every_choice_has_the_answer_that_it_would_give(service):
     key = service.look(service.pictures.sample("chelsea"), "mine.safetensors")
     form = assumed.answered(service, {"key": key})
@@ -57,6 +58,7 @@ def test_every_choice_has_the_answer_that_it_would_give(service):
     assert json.dumps(form)
 
 
+@pytest.mark.long
 def test_what_is_said_is_asked_no_more_and_stands_in_link_and_files(small_service):
     service = small_service
     name = assumed.name_with(

@@ -16,6 +16,7 @@ from vitviz.views.tokens import RepresentationsView
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
+@pytest.mark.long
 def test_tokens_are_told_by_name_or_as_patches_from_0(service, key):
     given = {"explorer.token": "1", "explorer.pins": "0.196", "tour.token": "0"}
     archive = opened(lessons.everything(service, key, given))

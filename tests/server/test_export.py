@@ -19,6 +19,7 @@ from vitviz.views.positions import PositionsView
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
+@pytest.mark.long
 def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(service, key, trace):
     archive = opened(
         lessons.everything(

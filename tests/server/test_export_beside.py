@@ -14,6 +14,7 @@ from vitviz.server.api import lessons
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
+@pytest.mark.long
 def test_an_average_on_the_screen_is_the_one_in_the_files(service, key, two):
     survey, measured = list(service.sets.surveying(key, two))[-1]
     archive = opened(lessons.everything(service, key, {"survey.distance": survey}))
@@ -41,6 +42,7 @@ def test_an_average_is_made_at_the_input_size_in_view(service, key, tmp_path):
     )
 
 
+@pytest.mark.long
 def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(service, key):
     beside = service.look(service.pictures.sample("coffee"), "vitviz-tiny@0")
     archive = opened(
@@ -57,6 +59,7 @@ def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(servi
     assert len([name for name in archive.namelist() if name.startswith("second/")]) >= 8
 
 
+@pytest.mark.long
 def test_what_is_of_both_checkpoints_is_of_both_in_the_zip_too(service, key):
     beside = service.look(service.pictures.sample("coffee"), "vitviz-tiny@300")
     both = {"tokens.show": "components", "tokens.basis": "beside", "compared.against": "beside"}

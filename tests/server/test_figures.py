@@ -92,6 +92,7 @@ def test_the_endpoint_gives_the_file_and_its_caption(service, expected):
         Endpoints(service).figure("coffee", settings="max")
 
 
+@pytest.mark.long
 def test_the_zip_holds_every_views_figure_that_is_at_hand_with_its_caption(service, key, expected):
     with zipfile.ZipFile(io.BytesIO(lessons.everything(service, key, {"rollout.fusion": "max"}))) as archive:
         names = [name for name in archive.namelist() if name.startswith("figures/")]
@@ -134,6 +135,7 @@ def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
         figures.asked_for(service, edited, slug, "svg", given)
 
 
+@pytest.mark.long
 def test_a_program_gets_what_takes_long_made(service, few):
     found = Endpoints(service).figure("coffee", "trial", settings="patches_as=black", detail=True)
     said = texts(base64.b64decode(found["data"]))
@@ -141,6 +143,7 @@ def test_a_program_gets_what_takes_long_made(service, few):
     assert found["name"] == "vitviz-trial_coffee_vitviz-tiny_detail_patches-as-black.svg"
 
 
+@pytest.mark.long
 def test_a_trial_over_a_set_has_its_figure(service, key, two, monkeypatch):
     from vitviz.server.services import image_sets
     from vitviz.surveys.measures.trial import FaithfulnessMeasure

@@ -31,6 +31,7 @@ def expected(inspector):
     return vitviz.figure("compared", inspector, second=vitviz.load(EARLY, device="cpu"), **BOTH)
 
 
+@pytest.mark.long
 def test_an_address_gives_what_python_gives(service, key, pair, inspector, expected):
     data, name = figures.asked_for(service, pair, "compared", "svg", BOTH)
     assert data == expected.svg() and name == f"{NAME}.svg"
@@ -85,6 +86,7 @@ def test_the_zip_has_it_of_both_and_looks_at_the_pictures_once(monkeypatch, expe
     assert sorted(asked) == ["vitviz-tiny", EARLY], "what its numbers are made from, and nothing more"
 
 
+@pytest.mark.long
 def test_its_film_over_a_training_keeps_the_second_checkpoint_beside_it(service, pair, expected, monkeypatch):
     monkeypatch.setattr(videos, "MOST", 3)
     film = videos.film(service, pair, "compared", BOTH)

@@ -112,6 +112,7 @@ def test_a_link_holds_them_and_passes_over_what_is_none():
     assert links.link_state(state)["strokes"] == TEXT and "strokes" in vars(links.Link())
 
 
+@pytest.mark.long
 def test_the_zip_says_so_and_is_a_lesson_of_it(service, key, painted):
     data = lessons.everything(service, painted, {"tab": "rollout"})
     with zipfile.ZipFile(io.BytesIO(data)) as archive:

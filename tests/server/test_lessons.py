@@ -73,6 +73,7 @@ def test_a_picture_of_ones_own_in_a_setting_is_no_part_of_a_lesson(service, key,
     assert told["settings"]["tokens"] == {"other": "chelsea"}, "a sample is on every page"
 
 
+@pytest.mark.long
 def test_a_sample_is_named_and_so_the_same_to_the_pixel(service, key):
     found = lessons.read(lessons.everything(service, key, GIVEN))
     assert found.seen == Link("vitviz-tiny", "coffee", "rollout") and found.picture is None

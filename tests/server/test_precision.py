@@ -79,6 +79,7 @@ def test_every_view_exists_and_its_numbers_say_the_precision(rough, key, view, f
         assert str(file["dtype"]) == "bfloat16"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("undrawn")
 def test_the_archive_and_the_table_say_it_too(rough, key, tmp_path):
     with zipfile.ZipFile(io.BytesIO(lessons.everything(rough, key, {}))) as archive:

@@ -132,6 +132,7 @@ def test_what_is_at_hand_is_answered_without_a_change_of_threads(service, key, m
             page.get(f"{address}?discard={other}")
 
 
+@pytest.mark.long
 def test_a_visitor_who_asks_for_all_effects_lets_another_in_between(service, key, monkeypatch):
     """Both get what Python gets alone."""
     who, order, held, go = threading.local(), [], threading.Event(), threading.Event()

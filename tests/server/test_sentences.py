@@ -128,6 +128,7 @@ def a_file(**changes) -> bytes:
     return held.getvalue()
 
 
+@pytest.mark.long
 def test_a_file_of_vectors_is_the_classes_wherever_the_name_goes_and_in_a_lesson(service, weights, tmp_path):
     data = a_file(model="my-clip")
     name = service.checkpoints.vectors.name_with("my-clip?text=a cat", data, "mine.npz")

@@ -60,6 +60,7 @@ def figure(page):
     return page[1 + 2 * [view.slug for view in AVERAGED].index("trial")]
 
 
+@pytest.mark.long
 def test_it_grows_picture_by_picture_and_is_what_python_says(service, state, paths):
     pages = list(ImageSetPanel(service).survey(state, sent(view="trial", way="black")))
     assert [figure(page)["summary"]["pictures"] for page in pages] == [1, 2]

@@ -130,6 +130,7 @@ def test_more_views_than_there_are_end_a_frame_before_its_pass(page, service, ke
         assert answer.json()["text"] == f"Given {len(views)} views; expected each of at most {most} once."
 
 
+@pytest.mark.long
 def test_a_posted_question_with_values_of_other_types_is_a_refusal(page, key):
     fields = ("frame", "second", "last", "views", "items", "at", "video", "heads", "flickers")
     rng, frame = random.Random(0), base64.b64encode(jpeg()).decode()

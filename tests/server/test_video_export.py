@@ -21,6 +21,7 @@ def expected(inspector, photo):
     return vitviz.animation("rollout", inspector, photo, over="layers", fusion="max")
 
 
+@pytest.mark.long
 def test_an_address_and_the_endpoint_give_what_python_gives(service, key, expected):
     asked = {**ASKED, "fusion": "max", "film.seconds": "0.4"}
     data, name = videos.asked_for(service, key, "rollout", "gif", asked)
@@ -38,6 +39,7 @@ def test_an_address_and_the_endpoint_give_what_python_gives(service, key, expect
     assert found["frames"] == [str(label) for label in expected.labels]
 
 
+@pytest.mark.long
 def test_a_training_is_looked_at_step_by_step_with_what_was_taken_away(service):
     without = vitviz.Ablation(patches=[0, 17], patches_as="dropped")
     key = service.look(service.pictures.sample("coffee"), "vitviz-tiny", without=without)

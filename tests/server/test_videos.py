@@ -80,6 +80,7 @@ def test_a_visitor_has_one_video_and_no_other_file(service, key):
     assert service.videos.of(second)  # what is refused takes nothing away
 
 
+@pytest.mark.long
 def test_components_have_one_basis_for_the_whole_video(service, key, inspector):
     """scikit-learn's, of the tokens of all sampled frames at once; the same for every frame."""
     found, depth = opened(service, count=21), 3
@@ -111,6 +112,7 @@ def test_components_have_one_basis_for_the_whole_video(service, key, inspector):
     assert len(service.frames._standing) == 1, "what was looked at for the basis is gone"
 
 
+@pytest.mark.long
 def test_what_a_view_shows_of_a_video_is_a_film(service, key):
     """Frame by frame the figure of that frame, at its own pace; how far it is, is told under its ticket."""
     video, counted = opened(service)["video"], service.counted(key, "abc")

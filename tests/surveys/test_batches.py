@@ -164,6 +164,7 @@ def gpu():
         return vitviz.load("vitviz-tiny", device="cuda:0")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("measures", "bound"), [(["distance"], 3), (["distance", "prefix_mass", "entropy"], 3.5)], ids=str
 )
@@ -187,6 +188,7 @@ def test_a_survey_makes_few_launches_and_seldom_waits(gpu, measures, bound):
         np.testing.assert_allclose(found.sums[name].mean, moments.mean, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", [1, 5])
 def test_a_survey_does_not_depend_on_the_size_of_batches(gpu, batch):
     images = parts_of_samples()[:5]

@@ -32,6 +32,7 @@ def features(inspector, pictures, depth: int) -> np.ndarray:
     return np.stack([inspector.trace(one).tokens[depth][1:].double().mean(0).numpy() for one in pictures])
 
 
+@pytest.mark.long
 def test_it_is_the_definition_over_the_models_own_tokens(surveys, two, pictures):
     found = vitviz.cka(*surveys)
     assert found.shape == (9, 9) and found.dtype == torch.float64 and surveys[0].images == 11
@@ -54,6 +55,7 @@ def test_one_survey_alone_is_compared_with_itself(surveys):
     )
 
 
+@pytest.mark.long
 def test_ended_and_gone_on_from_parts_it_is_the_same_to_the_last_bit(pictures, two, tmp_path):
     asked = {"measures": ["similarity", "skip"], "batch": 4, "part": 4}
     whole = vitviz.survey(pictures, two[0], **asked)

@@ -58,6 +58,7 @@ def same(one, other):
     assert one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ended", [1, 6, 13, 27])
 def test_stopped_anywhere_it_goes_on_to_the_same_numbers(pictures, inspector, tmp_path, ended):
     whole = ask(pictures, inspector, tmp_path / "whole")
@@ -134,6 +135,7 @@ def test_pictures_that_none_can_read_end_it(inspector, tmp_path):
         vitviz.survey([], inspector)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fails", ["savez", "savez_compressed", "writerow"])
 def test_a_full_disk_is_a_sentence_and_the_same_call_goes_on(
     pictures, inspector, tmp_path, monkeypatch, fails

@@ -44,6 +44,7 @@ def close(found, expected):
     np.testing.assert_allclose(found, np.asarray(expected), rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tokens", ["patches", "class", "all"])
 def test_the_matrix_of_one_checkpoint_is_that_of_a_survey(service, keys, surveys, tokens):
     found = service.item(keys[0], "compared", "cka", {"tokens": tokens})
@@ -52,6 +53,7 @@ def test_the_matrix_of_one_checkpoint_is_that_of_a_survey(service, keys, surveys
     assert service.item(keys[0], "compared", "error", {"tokens": tokens}).shape == (9, 9)
 
 
+@pytest.mark.long
 def test_two_checkpoints_beside_each_other_and_the_other_way_round(service, keys, surveys):
     there, back = service.runs.pair(*keys), service.runs.pair(*keys[::-1])
     found = service.item(there, "compared", "cka", {"against": "beside"})
@@ -67,6 +69,7 @@ def test_two_checkpoints_beside_each_other_and_the_other_way_round(service, keys
     assert not np.allclose(found, np.eye(9), atol=0.2)
 
 
+@pytest.mark.long
 def test_the_film_compares_each_depth_with_itself_at_every_step(service, keys, surveys):
     found = service.item(keys[0], "compared", "cka", {"against": "film"})
     steps = service.item(keys[0], "compared", "steps", {})
@@ -87,6 +90,7 @@ def test_the_curves_are_means_of_a_survey(service, keys, surveys):
         close(found[name], survey.mean(f"skip.{name}"))
 
 
+@pytest.mark.long
 def test_a_set_of_ones_own_by_two_checkpoints_at_once(service, keys, tmp_path):
     random = np.random.default_rng(0)
     from PIL import Image

@@ -139,6 +139,7 @@ def test_effects_are_what_the_logit_loses_when_a_part_is_taken_away_alone(subjec
         assert whole - asked_of(without) == pytest.approx(expected, abs=2e-4)
 
 
+@pytest.mark.long
 def test_their_correlation_with_the_direct_shares_is_that_of_numpy(subject):
     layers = range(1, subject.about.layers + 1)
     effects = np.stack([asked(subject, "effects", layer=str(layer)) for layer in layers])
@@ -153,6 +154,7 @@ def test_their_correlation_with_the_direct_shares_is_that_of_numpy(subject):
     assert -1 <= heads <= 1 and abs(effects[:, :-1] - shares).max() > 0.05, "later layers react"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", ["heads", "mlps"])
 def test_a_chart_of_some_layers_travels_with_their_dots_and_no_correlation(subject, part):
     def of(layer):
@@ -248,6 +250,7 @@ def test_who_wrote_it_follows_a_head_back(subject):
             view.item(subject, "writer_map", {**settings, **wrong})
 
 
+@pytest.mark.long
 def test_edges_of_the_graph_carry_what_flows_along_its_paths(subject):
     settings = VIEW.settings({"show": "paths", "paths": "20"}, subject.about)
     chart = json.loads(VIEW.array(subject, "chart", settings).tobytes())
@@ -299,6 +302,7 @@ def test_the_page_says_which_tried_sizes_preserve_the_prediction():
     assert sufficiency._notes(counts, -margins, 39) == (sufficiency.NONE,)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("into", ["value", "key"])
 def test_edges_held_against_the_truth_are_passes_with_hooks(subject, into):
     model, trace = subject.inspector.model, subject.trace

@@ -142,6 +142,7 @@ def test_pieces_shuffled_are_a_picture_put_together_anew(subject):
     close(found[1], logits[0])
 
 
+@pytest.mark.long
 def test_numbers_and_points_are_the_scores_of_these_answers(subject):
     answer = int(subject.trace.logits.argmax())
     for kind in ("drop", "shuffle", "ground"):
@@ -192,6 +193,7 @@ def test_what_is_stopped_goes_on_where_it_was(subject):
         assert point(fresh, "drop", 4) == known, "what is known costs no pass"
 
 
+@pytest.mark.long
 def test_one_way_that_does_not_exist_leaves_the_other(monkeypatch):
     fresh, reason = looked(), LocalizedText("it pools with positions of its own")
     answers = PerturbedLogits.kept
@@ -217,6 +219,7 @@ def test_where_there_is_no_answer_it_says_so(subject):
     assert "dropped from the sequence" in VIEW.refused(ViewContext(subject.inspector, left_out))
 
 
+@pytest.mark.long
 def test_a_picture_moved_is_what_the_model_says_to_it_and_a_whole_patch_moves_its_rows(subject):
     """By hand: by a patch, the embeddings before positions are the same ones a column further on."""
     inspector, picture, (_, wide) = subject.inspector, subject.trace.view.picture / 255, subject.grid.patch

@@ -37,6 +37,7 @@ def test_the_norms_are_those_of_the_embedding_without_and_with_the_models_own_ta
     assert not np.allclose(without, after, rtol=1e-3), "else the test could not fail"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("short_training")
 def test_the_scale_of_the_positions_holds_every_two_patches_of_the_whole_film_whichever_step_is_in_view(
     short_training,

@@ -72,6 +72,7 @@ def test_each_heads_distance_is_the_cards():
     assert np.shape(said) == (8, 3) and np.abs(found - said).max() < 0.006
 
 
+@pytest.mark.long
 def test_the_summary_of_the_distances_is_the_cards():
     found = measured()[0]
     first, last = re.search(r"first 3 layers ([\d.]+), last 3 layers ([\d.]+)", CARD).groups()

@@ -78,6 +78,7 @@ def label_loss(training) -> float:
     return training.lesson.losses(training.model, training.bridge, batch)["label"].item()
 
 
+@pytest.mark.long
 def test_the_loss_falls(recipe, pictures, tmp_path):
     training = recipe.main(line(pictures, tmp_path, "--stop-at", "0"))
     training.args.stop_at = 10

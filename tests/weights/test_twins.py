@@ -16,6 +16,7 @@ from vitviz.traces.samples import sample_image
 from vitviz.views import ViewContext
 from vitviz.views.positions import PositionsView
 
+pytestmark = pytest.mark.long  # the five runs that the tests share take twelve seconds
 KINDS = ("none", "1d", "2d")
 
 

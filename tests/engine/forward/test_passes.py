@@ -50,6 +50,7 @@ def test_two_passes_meet_in_the_middle_of_one_model(inspector):
     assert same(together[0], alone[0]) and same(together[1], inspector.trace(noise(2)))
 
 
+@pytest.mark.long
 def test_many_threads_with_pictures_sizes_hooks_and_variants_of_their_own_get_the_answers_of_one(inspector):
     def asked(number: int):
         picture, size = noise(number % 5), (None, 48, (96, 64))[number % 3]

@@ -67,6 +67,7 @@ def test_heads_of_genuine_weights_show_and_those_of_random_ones_do_not():
     assert inference.heads_shown(mixed) is None
 
 
+@pytest.mark.long
 def test_the_contrast_is_that_of_plain_loops():
     tensors = small().double().state_dict()
     found = inference.contrasts({key: value.float() for key, value in tensors.items()})[4]
@@ -109,6 +110,7 @@ def test_what_was_assumed_is_said(tmp_path):
     )
 
 
+@pytest.mark.long
 def test_a_family_is_known_by_its_name_or_parts(tmp_path):
     for name, mean in (
         ("my-deit", 0.485), ("dinov2_vits", 0.485), ("clip14-ours", 0.48145466), ("vit.MAE.finetuned", 0.485),
@@ -251,6 +253,7 @@ def test_heads_that_do_not_divide_are_refused(tmp_path):
         vitviz.load(saved(small(), tmp_path / "mine.safetensors"), heads=3)
 
 
+@pytest.mark.long
 def test_each_choice_says_what_it_would_answer(tmp_path):
     path = saved(small(), tmp_path / "mine.safetensors")
     inspector = vitviz.load(path, device="cpu")

@@ -55,6 +55,7 @@ def test_training_goes_on_as_if_nobody_had_looked():
     assert inspector.model.blocks[0].attn.qkv.weight.abs().sum() > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wrap", [torch.nn.DataParallel, torch.compile])
 def test_what_is_put_around_a_model_is_taken_off(wrap):
     assert inspected(wrap(small())).grid().patches == 16
@@ -144,6 +145,7 @@ def test_torchvisions_own_is_understood():
     assert inspector.model.blocks[0].attn.num_heads == 4 and inspector.model.blocks[0].norm1.eps == 1e-6
 
 
+@pytest.mark.long
 def test_norms_behind_attention_are_found_and_others_refused():
     """A file's tensors have the same names and shapes, and are asked about; a module's answers tell."""
     model = perturbed(Scratch(Apart, 4, post=True))

@@ -31,6 +31,7 @@ ARCHITECTURES = [
 SHALLOW = {"depth": 2}
 
 
+@pytest.mark.long
 @sweep("name, options", ARCHITECTURES, quick=1)
 def test_a_naflex_folder_answers_at_any_size_as_timm_does(name, options, tmp_path):
     theirs = perturbed(name, **SHALLOW, **options)
@@ -69,6 +70,7 @@ def test_a_table_in_half_precision_stays_so():
     assert model.pos_embed.dtype == torch.bfloat16 and model.pos_embed.shape == (1, 12, 768)
 
 
+@pytest.mark.long
 def test_a_file_of_a_named_naflex_architecture_is_read(tmp_path, monkeypatch):
     theirs = perturbed("naflexvit_base_patch16_gap", num_classes=4, **SHALLOW)
     path = saved(theirs, tmp_path / "weights.safetensors")
