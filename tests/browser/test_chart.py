@@ -4,17 +4,24 @@ import re
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 import vitviz
 from tests.browser.conftest import ready
 
 MARKS = """() => {
   const plot = document.querySelector('#vitviz-distance .vv-chart');
-  const place = (node, ...names) => names.map((name) => Number(node.getAttribute(name)));
+  const from = plot.getBoundingClientRect();
+  const all = (what) => [...plot.querySelectorAll(what)];
+  const place = (node) => {
+    const { x, y, width, height } = node.getBoundingClientRect();
+    return [x + width / 2 - from.x, y + height / 2 - from.y];
+  };
+  const ends = all('.shapelayer path').filter((line) => !line.style.strokeDasharray);
   return {
-    dots: [...plot.querySelectorAll('circle.vv-dotted')].map((dot) => place(dot, 'cx', 'cy')),
-    lines: [...plot.querySelectorAll('.vv-grid')].map((line) => place(line, 'y1')[0]),
-    texts: [...plot.querySelectorAll('text')].map((text) => [...place(text, 'x', 'y'), text.textContent]),
+    dots: all('.point').map(place),
+    lines: [...all('.ygrid'), ...ends].map((line) => place(line)[1]),
+    texts: all('.xtick text, .ytick text').map((text) => [...place(text), text.textContent]),
   };
 }"""
 
@@ -28,8 +35,9 @@ def distances():
 def test_every_dot_stands_at_its_number_and_its_tooltip_names_its_head(open_page, distances):
     page = open_page("?sample=coffee&tab=distance", 1440, 900, wait=False)
     ready(page, "distance")
-    found = page.evaluate(MARKS)
     layers, heads = distances.shape
+    expect(page.locator("#vitviz-distance .vv-chart .point")).to_have_count(layers * heads)
+    found = page.evaluate(MARKS)
     # the axes, from the ticks alone: what stands beside a grid line, and below the plot
     sides = [(y, float(text.replace("−", "-").rstrip(" px%"))) for x, y, text in found["texts"]
              if re.fullmatch(r"[−\d.]+( px| %)?", text) and x < min(x for x, _ in found["dots"])]  # fmt: skip

@@ -165,7 +165,7 @@ def test_two_charts_side_by_side_have_one_scale(open_page, weights):
     assert abs(highest[0] - highest[1]) > 1, "two charts that differ"
     assert page.evaluate(f"{charts}[0].scale") == pytest.approx([0, 1.08 * max(highest)], rel=1e-4)
     ticks = [
-        page.locator(f"#vitviz-{name} svg.vv-chart text[text-anchor=end]").all_inner_texts()
+        page.locator(f"#vitviz-{name} .vv-chart .ytick").all_inner_texts()
         for name in ("distance", "second-distance")
     ]
     assert ticks[0] == ticks[1] and len(ticks[0]) > 2

@@ -181,7 +181,7 @@ def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(chart, server,
 def test_what_is_chosen_during_a_survey_is_what_the_page_shows(chart, server):
     chart.locator(".vv-set-single").click()
     chart_says(chart, "one image")
-    axis = chart.locator("#vitviz-distance .vv-axis").first
+    axis = chart.locator("#vitviz-distance .annotation-text")
     sorted_heads = chart.get_by_label("Sorted within the layer")
     with server.gate() as gate:
         start(chart)

@@ -43,13 +43,13 @@ def test_every_part_is_taken_away_in_turn_and_stands_beside_its_own_share(open_p
     page.locator("#vitviz-evidence [data-name=show] select").select_option("effects")
     done(page, "all")
     panel = page.locator(PANEL)
-    expect(panel.locator(".vv-dotted")).to_have_count(24)
+    expect(panel.locator(".vv-chart .point")).to_have_count(24)
     found = analyses.agreement(effects, account)
     expect(panel).to_contain_text(correlation(found.heads))
     away = (effects.heads - account.heads).abs()
     layer, head = divmod(int(away.argmax()), 3)
     expect(panel).to_contain_text(f"Layer {layer + 1}, head {head + 1} is furthest from the line")
-    expect(panel.locator("polyline[stroke='var(--vv-orange)']")).to_have_count(3)  # of those furthest away
+    expect(panel.locator(".js-line[style*='rgb(196, 106, 22)']")).to_have_count(3)  # of those furthest away
     panel.locator(".vv-chart").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".vv-tip")).to_contain_text("drop when ablated")
@@ -59,7 +59,7 @@ def test_every_part_is_taken_away_in_turn_and_stands_beside_its_own_share(open_p
         "(chosen) => location.search.includes(`chosen=${chosen}`)", arg=f"{least[0] + 1}.{least[1] + 1}"
     )
     panel.get_by_role("button", name="MLPs").click()
-    expect(panel.locator(".vv-dotted")).to_have_count(8)
+    expect(panel.locator(".vv-chart .point")).to_have_count(8)
     expect(panel).to_contain_text(correlation(found.mlps))
 
 
@@ -87,7 +87,7 @@ def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
     expect(page.locator(PANEL)).to_contain_text("3 of 8 layers")
     page.locator(PANEL).get_by_role("button", name="Stop").click()
     page.unroute_all()
-    expect(page.locator(PANEL).locator(".vv-dotted")).to_have_count(9)
+    expect(page.locator(PANEL).locator(".vv-chart .point")).to_have_count(9)
     page.locator(PANEL).get_by_role("button", name="Continue").click()
     done(page, "all")
     expect(page.locator(PANEL).get_by_role("button", name="Continue")).to_be_hidden()

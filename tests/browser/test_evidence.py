@@ -126,7 +126,7 @@ def test_the_graph_of_paths_tells_its_edges_and_a_head_in_it_opens_its_page(open
     expect(page.locator(".vv-tip")).to_contain_text(
         re.compile(r"^[+−]\d\.\d\d.*from .* to Layer \d, head \d")
     )
-    head = view.locator(".vv-below circle.vv-dotted:visible").last
+    head = view.locator(".vv-below .vv-chart .point:visible").last
     box = head.bounding_box()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.wait_for_function("() => /show=writers/.test(location.search) && /trail=/.test(location.search)")
@@ -143,6 +143,6 @@ def test_the_graph_of_paths_tells_its_edges_and_a_head_in_it_opens_its_page(open
     expect(page.locator(".vv-tip")).to_contain_text(re.compile("drop when ablated .*direct contribution"))
     page.keyboard.press("Enter")
     page.wait_for_function("() => /writer=/.test(location.search)")
-    expect(view.locator("rect.vv-chosen")).to_have_count(1)
+    expect(view.locator(".vv-chart .vv-chosen")).to_have_count(1)
     held.get_by_label("Edge into").select_option("query")  # another question: what is there goes
     expect(held).to_have_attribute("data-done", "0")

@@ -51,7 +51,7 @@ def test_the_chart_and_the_lists_of_the_server_speak_it(open_page):
     page = open_page("?tab=distance", wait=False, locale="zh-CN")
     chart = page.locator("#vitviz-distance")
     ready(page, "distance")
-    expect(chart.locator(".vv-axis").last).to_have_text("平均注意力距离 (px)")
+    expect(chart.locator(".ytitle")).to_have_text("平均注意力距离 (px)")
     expect(chart.locator(".vv-h")).to_have_text("vitviz-tiny，一张图片")
     expect(chart.locator(".vv-legends")).to_contain_text("均匀注意力")
     page.locator(".vv-compare > button").click()

@@ -261,7 +261,7 @@ def test_one_set_of_pictures_is_for_every_view_that_is_averaged(open_page, tmp_p
     expect(go).to_have_text("Stop")
     expect(fold).to_contain_text("this figure uses 12 of them", timeout=60_000)
     expect(go).to_have_text("Average", timeout=60_000)
-    expect(page.locator("#vitviz-distance .vv-error-bar")).to_have_count(24)
+    expect(page.locator("#vitviz-distance .yerror")).to_have_count(24)
     open_tab(page, "Similarity")
     ready(page, "compared")
     expect(fold).to_have_text("Image set · 12 uploaded · this figure uses the samples")

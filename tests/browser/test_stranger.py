@@ -121,7 +121,7 @@ def test_the_map_hovers_without_asking_and_a_click_picks_the_query(open_page, le
 def test_the_chart_hovers_without_asking_and_opens_a_heads_attention(open_page, entropy):
     page = open_page("?tab=entropies&sample=coffee", wait=False)
     ready(page, "entropies")
-    dots = page.locator("#vitviz-entropies circle.vv-dotted")
+    dots = page.locator("#vitviz-entropies .vv-chart .point")
     expect(dots).to_have_count(entropy.size)
     requests = []
     page.on("request", lambda request: requests.append(request.url))

@@ -1,7 +1,6 @@
 // A chart as described by `vitviz/charts/chart.py`: dots, lines, bars and bands over fixed axis ranges, with
 // pointer, touch and keyboard support. Views with a chart and no script of their own use only this module.
 
-import { unpacked } from './data.js';
 import { div, el, say, span, stack, svg } from './elements.js';
 import { headKey, light, relit } from './highlight.js';
 import { t } from './i18n.js';
@@ -249,19 +248,3 @@ export function chartBeside(self, options = {}, make = chart) {
 
 /** The distance between two ticks. */
 const apart = (found) => (found.length > 1 ? found[1][0] - found[0][0] : 1);
-
-export default (slug) => ({
-  title: slug,
-  items: () => ['chart'],
-
-  build(self) {
-    const drawn = chart(self);
-    self.figure.append(drawn.node);
-    return { drawn };
-  },
-
-  draw(self) {
-    this.title = self.value.title;
-    self.ui.drawn.draw(unpacked(self.data.chart));
-  },
-});

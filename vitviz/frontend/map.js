@@ -1,12 +1,12 @@
 // Numbers over the image: the map used by all views without a script, and the base of other maps.
 
-import { chartBeside } from './chart.js';
 import { colourbar, painted, tinted } from './colours.js';
 import { unpacked } from './data.js';
 import { div, el, fit } from './elements.js';
 import { patchName, placeName, t } from './i18n.js';
 import { bounds, number } from './numbers.js';
 import { framing } from './outliers.js';
+import { chartBeside } from './plotly_chart.js';
 import { cells, outline, rowByRow, tip } from './pointer.js';
 import { drawMissing } from './removed_patches.js';
 import { differs, labelled, still } from './shared_scale.js';
@@ -162,7 +162,7 @@ export default (slug) => ({
     const [label, held] = [labelled(self, says), asker(self)?.held ?? -1];
     this.title = self.value.title;
     self.ui.drawn.show({ values, low, high, colours, label, title, held });
-    const width = Math.max(240, self.across - 4);
+    const width = Math.max(160, self.across - 4);
     self.ui.beside?.draw(unpacked(self.data.chart), width, Math.min(0.62 * width, self.tall));
   },
 });

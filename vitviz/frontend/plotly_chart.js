@@ -13,6 +13,7 @@ import {
   ranged,
   told,
 } from './chart.js';
+import { unpacked } from './data.js';
 import { button, div, el, say, stack, svg } from './elements.js';
 import { headKey, light, relit } from './highlight.js';
 import { t } from './i18n.js';
@@ -27,15 +28,24 @@ const GRID = 'rgba(128, 128, 128, 0.24)'; // on light and on dark
 const PAUSE = 300; // ms between two drawings while frames of a camera or video pass
 const TOUCHED = matchMedia('(pointer: coarse)').matches; // a drag scrolls the page
 
+/** A text in two lines of similar length, broken at a space. */
+function halves(text) {
+  const spaces = [...text.matchAll(/ /g)].map(({ index }) => index);
+  const away = (at) => Math.abs(at - text.length / 2);
+  const at = spaces.reduce((best, one) => (away(one) < away(best) ? one : best), 0);
+  return at ? [text.slice(0, at), text.slice(at + 1)] : [text];
+}
+
 /**
  * Makes a chart; parameters and result are those of `chart` in `chart.js`. A series that is `muted` is grey
- * until it is highlighted.
+ * until it is highlighted, and the marks with the key `chosen` are outlined. Without `zooms`, a drag belongs
+ * to the view.
  */
 export function chart(self, options = {}) {
   return available ? drawnByPlotly(self, options) : drawnAsSvg(self, options);
 }
 
-function drawnByPlotly(self, { pick = null }) {
+function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
   const title = el('p', { class: 'vv-h' });
   const legend = el('p', { class: 'vv-legends' });
   const notes = el('p', { class: 'vv-text', hidden: true });
@@ -62,8 +72,9 @@ function drawnByPlotly(self, { pick = null }) {
   });
   const axes = () => [graph._fullLayout?.xaxis, graph._fullLayout?.yaxis];
   const ink = (colour) => {
-    const own = INKS[colour]?.replace(/^var\((.*)\)$/, '$1').replace('currentColor', 'color');
-    return own ? self.colour(own) : colour;
+    const own = INKS[colour] ?? colour;
+    const name = own === 'currentColor' ? 'color' : /^var\((.*)\)$/.exec(own)?.[1];
+    return name ? self.colour(name) : colour;
   };
 
   /** Sets sizes and texts at once, so that the view can be fitted, and draws after the last of such calls. */
@@ -82,7 +93,8 @@ function drawnByPlotly(self, { pick = null }) {
     plot.parentElement.hidden = title.hidden = !figure.series.length && !figure.bars;
     const label = `${t(figure.title)}. ${t(figure.y_label)}, ${t(figure.x_label)}.`;
     plot.setAttribute('aria-label', `${label} ${t('Arrow keys move, Enter picks.')}`);
-    legend.replaceChildren(...legendOf(figure).map((one) => (one.x ? switched(one) : entry(one))));
+    const several = figure.series.filter(({ name }) => name).length > 1;
+    legend.replaceChildren(...legendOf(figure).map((one) => (one.x && several ? switched(one) : entry(one))));
     say(notes, figure.notes.map((one) => t(one)).join(' '));
     soon();
   }
@@ -152,7 +164,7 @@ function drawnByPlotly(self, { pick = null }) {
     const back = { name: 'back', title: t('Reset the zoom'), icon: library.Icons.home, click: reset };
     return {
       displaylogo: false,
-      displayModeBar: TOUCHED ? false : 'hover',
+      displayModeBar: zooms ? 'hover' : false,
       doubleClick: false, // `reset` knows the whole range
       modeBarButtons: [[save('svg'), save('png'), back]],
       showAxisDragHandles: false,
@@ -182,11 +194,14 @@ function drawnByPlotly(self, { pick = null }) {
     const left = Math.max(figure.y_label ? 58 : 46, wide) * size;
     const lines = figure.series.filter(({ key }) => key);
     const beside = figure.keyed && width >= 380 * size ? besides(lines) : 16;
+    const measured = (texts) => (LETTER + 0.5) * size * letters(texts);
+    const whole = t(figure.x_label);
+    const label = measured([whole]) > 1.1 * width ? halves(whole) : [whole];
     const margin = {
       l: left,
       r: beside * size,
       t: 14 * size,
-      b: (figure.x_label ? 46 : 26) * size,
+      b: (label.length > 1 ? 60 : label[0] ? 46 : 26) * size,
       pad: 0,
     };
     const inner = width - margin.l - margin.r;
@@ -201,9 +216,12 @@ function drawnByPlotly(self, { pick = null }) {
     const every = (figure.ticks.length && steps.find((one) => (along.length - 1) % one === 0)) || fewest;
     const shown = along.filter((_, i) => i % every === 0);
     const colour = self.colour('color');
-    const fits = Math.min(1, inner / ((LETTER + 0.5) * size * letters([t(figure.x_label)]) || 1));
+    const wanted = measured(label);
+    const fits = Math.min(1, (width - 4) / (wanted || 1));
+    const half = (fits * wanted) / 2;
+    const x0 = Math.max(half, Math.min(width - half, left + inner / 2));
     const gap = { ticks: 'outside', ticklen: 5 * size, tickcolor: 'transparent' }; // between label and plot
-    const axis = (range, ticks, text, shrunk) => ({
+    const axis = (range, ticks, text) => ({
       range,
       autorange: false,
       tickmode: 'array',
@@ -212,7 +230,7 @@ function drawnByPlotly(self, { pick = null }) {
       tickangle: 0,
       zeroline: false,
       ...gap,
-      title: { text: plain(text), standoff: 8 * size, font: { size: 13.5 * size * shrunk } },
+      title: { text: plain(text), standoff: 8 * size, font: { size: 13.5 * size } },
     });
     const layout = {
       width,
@@ -223,24 +241,47 @@ function drawnByPlotly(self, { pick = null }) {
       font: { family: self.colour('font-family'), size: 12.5 * size, color: colour },
       showlegend: false,
       hovermode: false,
-      dragmode: TOUCHED ? false : 'zoom',
+      dragmode: zooms ? 'zoom' : false,
       barmode: 'overlay',
       modebar: { orientation: 'h', bgcolor: self.colour('--vv-paper'), color: colour, activecolor: colour },
-      xaxis: { ...axis(x, shown, t(figure.x_label), fits), showgrid: false },
+      xaxis: { ...axis(x, shown, ''), showgrid: false },
       yaxis: {
-        ...axis(y, up, upright ? t(figure.y_label) : '', 1),
+        ...axis(y, up, upright ? t(figure.y_label) : ''),
         gridcolor: GRID,
       },
-      shapes: figure.levels.map(({ value, upright, colour }) => ({
-        type: 'line',
-        ...(upright ? { yref: 'paper', y0: 0, y1: 1 } : { xref: 'paper', x0: 0, x1: 1 }),
-        ...(upright ? { x0: value, x1: value } : { y0: value, y1: value }),
-        line: { color: ink(colour), width: 1.6, dash: DASHES.dashed },
-        layer: figure.bars ? 'above' : 'below',
-      })),
+      // Plotly's own label is centred on the axis; this one may use the chart's whole width
+      annotations: [
+        {
+          text: label.map(plain).join('<br>'),
+          font: { size: 13.5 * size * fits },
+          xref: 'paper',
+          yref: 'paper',
+          x: (x0 - left) / inner,
+          y: 0,
+          xanchor: 'center',
+          yanchor: 'top',
+          yshift: -25 * size,
+          showarrow: false,
+        },
+      ],
+      shapes: [
+        ...up.filter(([at]) => y.includes(at)).map(([at]) => edge(at)),
+        ...figure.levels.map((one) => level(one, figure.bars ? 'above' : 'below')),
+      ],
     };
     return { data: traces(figure, full), layout };
   }
+
+  const level = ({ value, upright = false, colour = '' }, layer) => ({
+    type: 'line',
+    ...(upright ? { yref: 'paper', y0: 0, y1: 1 } : { xref: 'paper', x0: 0, x1: 1 }),
+    ...(upright ? { x0: value, x1: value } : { y0: value, y1: value }),
+    line: { color: ink(colour), width: 1.6, dash: DASHES.dashed },
+    layer,
+  });
+
+  /** A grid line at an end of the axis, where Plotly draws none. */
+  const edge = (at) => ({ ...level({ value: at }, 'below'), line: { color: GRID, width: 1 } });
 
   /** Muted lines first, below the others. `meta` says which part of the chart a trace shows. */
   function traces({ bars, series }, full) {
@@ -331,8 +372,10 @@ function drawnByPlotly(self, { pick = null }) {
         if (!(one.dots || one.key || bar) || !within(one.x[i], across)) continue;
         if (!bar && !within(top, upward)) continue;
         const key = pointed(one, i, x(one.x[i]), y(top));
-        const point = marks.get(place);
-        if (point && key) (bar ? point.querySelector('path') : point).dataset.lit = key;
+        const point = bar ? marks.get(place)?.querySelector('path') : marks.get(place);
+        if (!point || !key) continue;
+        point.dataset.lit = key;
+        point.classList.toggle('vv-chosen', key === figure.chosen);
       }
     }
     const parts = [];
@@ -361,3 +404,19 @@ function drawnByPlotly(self, { pick = null }) {
 
 /** As `chartBeside` of `chart.js`, drawn by Plotly. */
 export const chartBeside = (self, options = {}) => besideFigure(self, options, chart);
+
+export default (slug) => ({
+  title: slug,
+  items: () => ['chart'],
+
+  build(self) {
+    const drawn = chart(self);
+    self.figure.append(drawn.node);
+    return { drawn };
+  },
+
+  draw(self) {
+    this.title = self.value.title;
+    self.ui.drawn.draw(unpacked(self.data.chart));
+  },
+});

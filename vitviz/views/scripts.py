@@ -18,7 +18,7 @@ from vitviz.views.languages import worded
 
 PACKAGE = Path(__file__).parents[1]
 ROOMS = ("frontend", "views")
-MAP, CHART = "frontend/map.js", "frontend/chart.js"  # draw every view that has no script of its own
+MAP, CHART = "frontend/map.js", "frontend/plotly_chart.js"  # draw every view that has no script of its own
 
 
 def script_of(slug: str) -> str:

@@ -1,11 +1,11 @@
 // Similarity (CKA) of the layers of one or two checkpoints over an image set, with statistics of heads and
 // branches.
 
-import { chartBeside } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
 import { el, running, stack } from '../../frontend/elements.js';
 import { ofASet, t } from '../../frontend/i18n.js';
 import { matrix } from '../../frontend/matrix.js';
+import { chartBeside } from '../../frontend/plotly_chart.js';
 
 /** True if the requested comparison exists: a second checkpoint, or a training history. */
 const there = (self) => !(self.settings.against in self.summary.missing);
@@ -96,7 +96,7 @@ export default () => ({
       const [one, other] = figure.series;
       [one.colour, other.colour] = [other.colour, one.colour];
     }
-    ui.curve.draw(figure, Math.max(240, self.across - 4), Math.min(420 * self.zoom, most));
+    ui.curve.draw(figure, Math.max(160, self.across - 4), Math.min(420 * self.zoom, most));
   },
 });
 

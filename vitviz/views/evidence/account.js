@@ -1,12 +1,12 @@
 // The panel beside the map: a chart (waterfall or logit lens) and a grid of all heads, layers from left to
 // right, heads from top to bottom, each cell coloured by its contribution in logits.
 
-import { chartBeside } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
 import { el, stack } from '../../frontend/elements.js';
 import { headKey } from '../../frontend/highlight.js';
 import { t } from '../../frontend/i18n.js';
 import { matrix } from '../../frontend/matrix.js';
+import { chartBeside } from '../../frontend/plotly_chart.js';
 import { differs, still } from '../../frontend/shared_scale.js';
 import { asked, either, signed } from './lines.js';
 
@@ -62,7 +62,7 @@ export function drawChart(self, made, tall, said, at = null) {
   made.drawn.node.hidden = false;
   const figure = unpacked(self.data.chart);
   if (at !== null) figure.levels.push({ value: at, upright: true, name: '', colour: '#7d838e' });
-  made.drawn.draw(figure, Math.max(260, self.across), tall);
+  made.drawn.draw(figure, Math.max(160, self.across), tall);
   made.said.textContent = said;
 }
 
@@ -76,7 +76,7 @@ export function drawAccount(self, made) {
   drawChart(self, made, tall, direct);
   const above = () => made.drawn.node.offsetHeight + made.said.offsetHeight;
   const used = self.read('account', above) + 20 + 20 * self.zoom;
-  const [some, width] = [self.settings.patches !== '', Math.max(260, self.across)];
+  const [some, width] = [self.settings.patches !== '', Math.max(160, self.across)];
   drawShares(self, made, { values: self.data.heads.values, some, room: room - used, width });
 }
 

@@ -44,7 +44,7 @@ function draw(self, made) {
   // the result belongs to other settings
   if (settings.show !== 'effects' || made.goal !== `${self.key}/${asked(self)}`) return;
   const { zoom } = self;
-  const width = Math.max(260, self.across);
+  const width = Math.max(160, self.across);
   const room = self.deep || 560;
   const some = settings.part === 'heads';
   const walls = some ? Math.min(300, 44 + 60 * value.heads) * zoom : 0;
@@ -99,7 +99,7 @@ function paint(self, made) {
   if (self.settings.show !== 'smallest') return;
   const tall = Math.max(170, Math.min(420, (self.deep || 620) / self.zoom - 330)) * self.zoom;
   made.drawn.node.hidden = !made.figure;
-  if (made.figure) made.drawn.draw(made.figure, Math.max(260, self.across), tall);
+  if (made.figure) made.drawn.draw(made.figure, Math.max(160, self.across), tall);
   const [done, count] = [made.done, most(self)];
   made.progress(count, done ? t('{done} of {count} steps', { done, count }) : '');
 }

@@ -1,9 +1,9 @@
 // A chart computed step by step, with forward passes for each step: progress, stop, and continue.
 
-import { chartBeside } from '../../frontend/chart.js';
 import { Refusal, unpacked } from '../../frontend/data.js';
 import { button, el } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
+import { chartBeside } from '../../frontend/plotly_chart.js';
 import { asText } from '../../frontend/view_state.js';
 
 /**

@@ -2,10 +2,10 @@
 // sources by layer, and a grid of earlier heads. Check by edge ablation: an edge's contribution against a
 // forward pass without the edge.
 
-import { chartBeside } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, selection, span } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
+import { chartBeside } from '../../frontend/plotly_chart.js';
 import { reach, still } from '../../frontend/shared_scale.js';
 import { drawWall, largest, wall } from './account.js';
 import { asked, shown, signed, sumName } from './lines.js';
@@ -148,10 +148,11 @@ export function drawWriters(self, made) {
   made.steps = unpacked(self.data.trail);
   const last = made.steps.at(-1);
   const [size, room] = [self.zoom, self.deep || 520];
-  const [width, tall] = [Math.max(280, self.across), Math.max(140 * size, Math.min(250 * size, room * 0.36))];
+  const [width, tall] = [Math.max(160, self.across), Math.max(140 * size, Math.min(250 * size, room * 0.36))];
   crumbs(self, made);
-  made.drawn.draw(unpacked(self.data.chart), width, tall);
-  mark(made, self.settings.writer);
+  // the bar of the selected source; for a head, that of the head's layer
+  const chosen = self.settings.writer.replace(/^head\.(\d+).*/, 'heads.$1');
+  made.drawn.draw({ ...unpacked(self.data.chart), chosen }, width, tall);
   const held = drawTruth(self, made.held, width, Math.max(170 * size, room - tall - 240 * size));
   made.drawn.node.classList.toggle('vv-brief', held);
   made.wall.node.hidden = held;
@@ -166,13 +167,6 @@ export function drawWriters(self, made) {
     width,
     chosen: /^head\.(.*)/.exec(self.settings.writer)?.[1] ?? '',
   });
-}
-
-/** Marks the bar of the selected source; for a head, that of the head's layer. */
-function mark({ drawn }, writer) {
-  const line = writer.replace(/^head\.(\d+).*/, 'heads.$1');
-  for (const bar of drawn.plot.querySelectorAll('rect[data-lit]'))
-    bar.classList.toggle('vv-chosen', bar.dataset.lit === line);
 }
 
 /** The trail as buttons, starting with the output, and the button that follows a head. */

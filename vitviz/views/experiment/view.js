@@ -1,10 +1,10 @@
 // Perturbations of the image in steps: curves that grow point by point, and the model's inputs.
 
-import { chart } from '../../frontend/chart.js';
 import { unpacked } from '../../frontend/data.js';
 import { div, el, fit, running, sheet, slider, stack, tops } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { number } from '../../frontend/numbers.js';
+import { chart } from '../../frontend/plotly_chart.js';
 import { pieces } from '../../frontend/removed_patches.js';
 import { asText } from '../../frontend/view_state.js';
 
@@ -157,7 +157,7 @@ export default () => ({
 
   build(self) {
     const far = running(t('Experiment progress'), () => this_.toggle(self));
-    const drawn = chart(self);
+    const drawn = chart(self, { zooms: false });
     const guess = el('p', { class: 'vv-text vv-guess', role: 'status' });
     self.figure.append(stack(far.node, guess, drawn.node));
     drawn.plot.style.touchAction = 'pan-y';

@@ -1,11 +1,11 @@
 // Filters of the patch embedding: principal components as in figure 7, or a grid of all raw filters.
 
-import { chartBeside } from '../../frontend/chart.js';
 import { ramp } from '../../frontend/colours.js';
 import { unpacked } from '../../frontend/data.js';
 import { div, el, fit, say, sheet, stack } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { bounds, number, percent } from '../../frontend/numbers.js';
+import { chartBeside } from '../../frontend/plotly_chart.js';
 import { cells, plotted, rowByRow } from '../../frontend/pointer.js';
 
 /**

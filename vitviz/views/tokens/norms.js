@@ -1,13 +1,13 @@
 // Norms of the tokens: map, histogram with the limit, largest activations, attention sinks; and the small
 // maps of all depths, which the other panels show too.
 
-import { chartBeside } from '../../frontend/chart.js';
 import { tinted } from '../../frontend/colours.js';
 import { unpacked } from '../../frontend/data.js';
 import { div, el, sheet, stack, thumb } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { bounds, number } from '../../frontend/numbers.js';
 import { frames } from '../../frontend/outliers.js';
+import { chartBeside } from '../../frontend/plotly_chart.js';
 import { rowByRow } from '../../frontend/pointer.js';
 import { still } from '../../frontend/shared_scale.js';
 import { showChips } from './likeness.js';
@@ -57,7 +57,7 @@ export function strip(self) {
 
 /** The histogram of the patches' norms at one depth, with the limit, which can be dragged. */
 export function histogram(self) {
-  const drawn = chartBeside(self);
+  const drawn = chartBeside(self, { zooms: false });
   const said = el('p', { class: 'vv-text' });
   const node = div('vv-stack vv-histogram', drawn.node, said);
   let now = null;

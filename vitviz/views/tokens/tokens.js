@@ -62,7 +62,7 @@ export function roomOf(self) {
   const [above, own] = [self.figure, self.below].map((node) => node.getBoundingClientRect().top);
   const beside = Math.abs(above - own) < 8;
   return {
-    width: Math.max(240, self.across - 4),
+    width: Math.max(160, self.across - 4),
     height: !self.room ? 700 : beside ? self.room : window.innerHeight * 0.34,
   };
 }

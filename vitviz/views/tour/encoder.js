@@ -1,11 +1,11 @@
 // Steps 7 and 8: one row of attention in numbers; all heads of a layer, and the growing norms of the tokens.
 
-import { chartBeside } from '../../frontend/chart.js';
 import { tinted } from '../../frontend/colours.js';
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, fit, span, stack, thumb } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { bounds, number } from '../../frontend/numbers.js';
+import { chartBeside } from '../../frontend/plotly_chart.js';
 import { board, strip } from './board.js';
 import {
   beside,

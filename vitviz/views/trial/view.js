@@ -20,7 +20,7 @@ function agreement(self) {
     const figure = alike ?? verdict?.agreement;
     drawn.node.hidden = !figure;
     wait.hidden = Boolean(figure);
-    const width = Math.max(260, self.across) - 4;
+    const width = Math.max(160, self.across) - 4;
     if (figure) drawn.draw(figure, { width, height: Infinity, most: 30 * self.zoom });
   }
 
