@@ -121,6 +121,7 @@ def test_the_graph_of_paths_tells_its_edges_and_a_head_in_it_opens_its_page(open
     expect(view).to_contain_text("The 9 largest paths to the output")
     expect(view).to_contain_text("They are proven to be the largest: no other path exceeds")
     plot = view.locator(".vv-below .vv-chart:visible")
+    expect(plot.locator(".point").first).to_be_visible()
     plot.focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".vv-tip")).to_contain_text(
