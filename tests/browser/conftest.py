@@ -276,6 +276,12 @@ def ready(page, view: str, timeout: float = PATIENCE) -> str:
     return mark.get_attribute("data-ready").split("/")[0]
 
 
+def export(page, view: str, item: str):
+    """Clicks an item, a selector, in the *Export* menu of a view."""
+    page.locator(f"#vitviz-{view} .vv-export").click()
+    page.locator(f"#vitviz-{view} .vv-menu {item}").click()
+
+
 def open_tab(page, name: str):
     """Opens a view's tab, where another question is open by way of its own; in one go, so that the browser's
     history has one entry of it.

@@ -12,7 +12,7 @@ from gradio.utils import get_upload_folder
 from PIL import Image
 from playwright.sync_api import expect
 
-from tests.browser.conftest import give_a_set, open_tab, pick, ready, sample, shipped
+from tests.browser.conftest import export, give_a_set, open_tab, pick, ready, sample, shipped
 from tests.browser.helpers import notice, painted
 from tests.browser.house import RunningApp, until
 from vitviz import engine
@@ -77,7 +77,7 @@ def chart_says(page, text: str):
 def averaged(page) -> int:
     """How many pictures the chart's own download is the mean of."""
     with page.expect_download() as download:
-        page.locator("#vitviz-distance").get_by_text("Numbers (.csv)").click()
+        export(page, "distance", ":text-is('Numbers (.csv)')")
     return int(download.value.path().read_text().splitlines()[1].split(",")[1])
 
 

@@ -8,7 +8,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import drawn_otherwise, give_a_set, middle, ready
+from tests.browser.conftest import drawn_otherwise, export, give_a_set, middle, ready
 from tests.browser.held import Held
 from tests.export.reading import texts
 
@@ -91,7 +91,7 @@ def test_an_average_is_what_the_downloads_and_the_zip_hold(open_page, tmp_path):
 def test_a_figure_for_print_is_the_one_of_python_under_the_settings_in_view(open_page):
     page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
     ready(page, "rollout")
-    page.locator("#vitviz-rollout .vv-print").click()
+    export(page, "rollout", ".vv-print")
     dialog = page.get_by_role("dialog", name="Export the figure for print")
     expect(dialog).to_be_visible()
     expect(dialog.get_by_label("Dots per inch")).to_be_hidden()
@@ -129,7 +129,7 @@ def test_a_figure_for_print_is_the_one_of_python_under_the_settings_in_view(open
 def test_a_figures_film_is_the_one_of_python_under_the_settings_in_view(open_page):
     page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
     ready(page, "rollout")
-    page.locator("#vitviz-rollout .vv-filmed").click()
+    export(page, "rollout", ".vv-filmed")
     dialog = page.get_by_role("dialog", name="Export the figure as a video")
     expect(dialog).to_contain_text(f"{len(vitviz.training_snapshots('vitviz-tiny'))} frames")
     dialog.get_by_label("Video over").select_option("layers")
@@ -155,7 +155,7 @@ def test_a_figures_film_is_the_one_of_python_under_the_settings_in_view(open_pag
 def test_the_page_says_how_far_a_film_is_and_gives_it_up_with_its_dialog(open_page):
     page = open_page("?sample=rocket&tab=filters", wait=False)
     ready(page, "filters")
-    page.locator("#vitviz-filters .vv-filmed").click()
+    export(page, "filters", ".vv-filmed")
     dialog = page.get_by_role("dialog", name="Export the figure as a video")
     dialog.get_by_label("Video over").select_option("layers")
     expect(dialog).to_contain_text("has no video over the layers")

@@ -7,7 +7,7 @@ import re
 import numpy as np
 from playwright.sync_api import expect
 
-from tests.browser.conftest import open_tab, ready, sample
+from tests.browser.conftest import export, open_tab, ready, sample
 from tests.browser.held import Held
 from vitviz.analyses import patches_kept
 from vitviz.traces.grid import Grid
@@ -113,7 +113,7 @@ def test_a_point_is_chosen_on_the_curve_by_keys_and_stands_in_the_link(open_page
     expect(page.locator("#vitviz-experiment .vv-card .vv-top")).to_have_count(6)
     expect(page).to_have_url(re.compile("step=2"))
     with page.expect_download(timeout=60_000) as taken:
-        page.locator("#vitviz-experiment .vv-npz").click()
+        export(page, "experiment", ".vv-npz")
     numbers = np.load(taken.value.path())
     assert numbers["probability"].shape == (2, 11, 10) and str(numbers["setting_kind"]) == "drop"
 

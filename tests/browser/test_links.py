@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import open_tab, ready, sample
+from tests.browser.conftest import export, open_tab, ready, sample
 from tests.browser.helpers import drawn, size, until_asked, write_picture
 from vitviz.server.page.handlers import FIRST_SAMPLE
 from vitviz.views.rollout import RolloutView
@@ -89,7 +89,7 @@ def test_a_link_restores_the_chart_and_its_downloads_are_what_it_shows(open_page
     files = {}
     for name in ("Numbers (.npz)", "Numbers (.csv)", "Figure (HTML)"):
         with page.expect_download() as download:
-            page.locator("#vitviz-distance").get_by_text(name, exact=True).click()
+            export(page, "distance", f":text-is('{name}')")
         download.value.save_as(path := tmp_path / download.value.suggested_filename)
         files[path.suffix] = path
     expected = vitviz.attention_distance(

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import give_a_set, open_tab, ready, walked
+from tests.browser.conftest import export, give_a_set, open_tab, ready, walked
 from tests.browser.helpers import painted, write_picture
 from vitviz.views import VIEWS, ViewContext
 from vitviz.views.controls import DIFFERENCE
@@ -156,7 +156,7 @@ def test_figure_and_numbers_can_be_taken_home(open_page, tmp_path):
     open_tab(page, "Rollout")
     ready(page, "rollout")
     with page.expect_download() as numbers:
-        page.locator("#vitviz-rollout .vv-npz").click()
+        export(page, "rollout", ".vv-npz")
     with np.load(numbers.value.path()) as file:
         assert (
             file["rollout"].ndim == 2
@@ -164,7 +164,7 @@ def test_figure_and_numbers_can_be_taken_home(open_page, tmp_path):
             and str(file["setting_fusion"]) == "mean"
         )
     with page.expect_download() as figure:
-        page.locator("#vitviz-rollout .vv-png").click()
+        export(page, "rollout", ".vv-png")
     assert figure.value.suggested_filename.endswith(".png")
 
 

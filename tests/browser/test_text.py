@@ -8,7 +8,7 @@ import torch
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import Server, ready
+from tests.browser.conftest import Server, export, ready
 from tests.engine.contrastive import towers
 
 CAT, DOG, ODD = "a photo of a cat", "a dog", "50 % tea | قطة & 🐈"
@@ -52,7 +52,7 @@ def test_two_sentences_are_asked_why_one_and_sent(open_page, weights):
     rather.fill(DOG if top[0][0] != DOG else CAT)
     rather.press("Enter")
     expect(page.locator("#vitviz-evidence .vv-balance")).to_contain_text("Difference of logits")
-    page.locator("#vitviz-evidence .vv-print").click()
+    export(page, "evidence", ".vv-print")
     caption = page.get_by_role("dialog").get_by_role("textbox", name="Caption (text)")
     expect(caption).to_have_value(re.compile(rf"my-clip\?text={CAT}\|{DOG}\|"), timeout=60_000)
     page.get_by_role("dialog").get_by_role("button", name="Close").click()

@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import open_tab, ready
+from tests.browser.conftest import export, open_tab, ready
 from tests.browser.helpers import arrived
 from tests.views.helpers import NAMES as STEPS
 
@@ -188,11 +188,11 @@ def test_numbers_and_figure_can_be_taken_home(open_page):
     begin(page)
     go_to(page, 7)
     with page.expect_download() as numbers:
-        page.locator("#vitviz-tour .vv-npz").click()
+        export(page, "tour", ".vv-npz")
     with np.load(numbers.value.path()) as file:
         assert file["attention_row"].sum() == pytest.approx(1) and str(file["setting_step"]) == "7"
     with page.expect_download() as figure:
-        page.locator("#vitviz-tour .vv-png").click()
+        export(page, "tour", ".vv-png")
     assert figure.value.suggested_filename == "vitviz-tour.png"
 
 

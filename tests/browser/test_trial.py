@@ -9,7 +9,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import give_a_set, open_tab, ready
+from tests.browser.conftest import export, give_a_set, open_tab, ready
 from tests.browser.held import Held
 
 MANY = 40  # pictures, of which a stop leaves some
@@ -90,11 +90,11 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
         page.locator(f"#vitviz-trial [data-name=show] input[value={shown}]").check(force=True)
         expect(page.locator(f"#vitviz-trial .vv-below {what}").locator("visible=true").first).to_be_visible()
     with page.expect_download(timeout=60_000) as taken:
-        page.locator("#vitviz-trial .vv-take").click()
+        export(page, "trial", ".vv-take")
     table = list(csv.DictReader(io.StringIO(taken.value.path().read_text())))
     assert table[0]["method"] == best and len(table) == 15
     with page.expect_download(timeout=60_000) as taken:
-        page.locator("#vitviz-trial .vv-npz").click()
+        export(page, "trial", ".vv-npz")
     assert np.load(taken.value.path())["curves"].shape == (15, 2, 3, 11)
     page.set_viewport_size({"width": 1280, "height": 720})
     for asked in ("", "&lang=zh-CN", "&lang=ko", "&present=1", "&lang=ko&present=1"):
@@ -171,7 +171,7 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     expect(view.locator(".vv-ranking th:visible").nth(2)).to_have_text("Most first ↓")
     assert rows.first.inner_text() != before
     with page.expect_download(timeout=60_000) as taken:
-        view.locator(".vv-take").click()
+        export(page, "trial", ".vv-take")
     table = list(csv.DictReader(io.StringIO(taken.value.path().read_text())))
     assert len(table) == 13 and {row["pictures"] for row in table} == {"2"}
     assert {row["patches_as"] for row in table} == {"black"}
@@ -203,7 +203,7 @@ def test_a_set_can_be_stopped_and_keeps_the_pictures_that_were_on_trial(open_pag
     assert 2 <= count < MANY, "all of them would be no stop"
     expect(view.locator(".vv-ranking tbody tr:visible")).to_have_count(13)
     with page.expect_download(timeout=60_000) as taken:
-        view.locator(".vv-take").click()
+        export(page, "trial", ".vv-take")
     table = list(csv.DictReader(io.StringIO(taken.value.path().read_text())))
     assert {row["pictures"] for row in table} == {str(count)}, "figure and table are of the same pictures"
     page.wait_for_timeout(3000)

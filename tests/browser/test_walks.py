@@ -66,13 +66,14 @@ def test_a_figure_of_a_photograph_with_its_caption(open_page, tmp_path):
     expect(page.locator("#vitviz-stage canvas")).to_have_attribute("aria-label", re.compile("320 × 240"))
     page.locator("#vitviz-groups").get_by_role("button", name="Why?").click()  # 2
     ready(page, "evidence")
-    page.locator("#vitviz-evidence").get_by_role("button", name="Export figure").click()  # 3
+    page.locator("#vitviz-evidence").get_by_role("button", name="Export").click()  # 3
+    page.get_by_role("menuitem", name="Figure and caption").click()  # 4
     caption = page.locator(".vv-print-caption")
     page.wait_for_function("() => document.querySelector('.vv-print-caption').value")
     expect(page.locator(".vv-print-preview")).to_have_js_property("complete", True)
     with page.expect_download() as download:
-        page.get_by_role("button", name="Download and copy caption").click()  # 4
+        page.get_by_role("button", name="Download and copy caption").click()  # 5
     assert download.value.suggested_filename.endswith(".svg")
     expect(page.locator(".vv-print-dialog [role=status]")).to_have_text("Saved.")
     assert page.evaluate("navigator.clipboard.readText()") == caption.input_value() != ""
-    assert actions(WALKS[1]) == 4
+    assert actions(WALKS[1]) == 5

@@ -52,7 +52,7 @@ body { margin: 0; padding: 10px 12px; font: 14px/1.5 system-ui, "Noto Sans", san
 h1 { font-size: 16px; margin: 0 0 4px; }
 body > p { margin: 0 0 10px; max-width: 68ch; font-size: 13px; }
 /* what only a server can do */
-.vv .vv-npz, .vv .vv-take, .vv .vv-print, .vv .vv-away { display: none; }
+.vv :is(.vv-npz, .vv-take, .vv-print, .vv-filmed, .vv-paged, .vv-away) { display: none; }
 """
 
 

@@ -46,6 +46,56 @@ export function fold(text, turned = (_open) => {}) {
   return made;
 }
 
+/**
+ * A button and the menu that it opens (WAI-ARIA's menu button); `items` are buttons and links. Arrow keys, Home
+ * and End move; Escape, Tab and a click elsewhere close. The browser's popover lies above all parts that clip.
+ */
+export function menu(text, items, attributes) {
+  const kind = { class: 'vv-menu', role: 'menu', popover: 'auto', 'data-export': 'no' };
+  const list = el('div', { ...kind, 'aria-label': text }, ...items);
+  const closed = { 'aria-haspopup': 'menu', 'aria-expanded': 'false' };
+  const made = button(text, null, { ...attributes, ...closed });
+  let first = 0; // the item that the menu opens at
+  const focus = (at) => {
+    const shown = items.filter((item) => item.getClientRects().length);
+    shown.at(at % shown.length)?.focus();
+  };
+  for (const item of items) [item.role, item.tabIndex] = ['menuitem', -1];
+  made.popoverTargetElement = list;
+  made.addEventListener('keydown', (event) => {
+    if (!['ArrowDown', 'ArrowUp'].includes(event.key)) return;
+    event.preventDefault();
+    first = event.key === 'ArrowUp' ? -1 : 0;
+    list.showPopover({ source: made });
+  });
+  list.addEventListener('beforetoggle', () => {
+    const { top, bottom, left, right } = made.getBoundingClientRect();
+    const { clientWidth: width, clientHeight: height } = document.documentElement;
+    const [above, below] = [top, height - bottom];
+    const across = left + right > width ? { right: `${width - right}px` } : { left: `${left}px` };
+    const along = above > below ? { bottom: `${height - top + 4}px` } : { top: `${bottom + 4}px` };
+    const maxHeight = `${Math.max(above, below) - 12}px`;
+    Object.assign(list.style, { inset: 'auto', ...across, ...along, maxHeight });
+  });
+  list.addEventListener('toggle', () => {
+    const open = list.matches(':popover-open');
+    made.setAttribute('aria-expanded', String(open));
+    if (open) focus(first);
+    first = 0;
+  });
+  list.addEventListener('click', () => list.matches(':popover-open') && list.hidePopover());
+  list.addEventListener('keydown', (event) => {
+    const at = items.filter((item) => item.getClientRects().length).indexOf(origin(event));
+    const next = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 }[event.key];
+    if (event.key === 'Tab') list.hidePopover();
+    if (next === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    focus(next);
+  });
+  return [made, list];
+}
+
 /** Shows a text in a node, or hides the node if the text is empty. */
 export const say = (node, text) => Object.assign(node, { textContent: text, hidden: !text });
 

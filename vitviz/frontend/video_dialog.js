@@ -11,9 +11,9 @@ import { asText } from './view_state.js';
 const LOOKS = 500; // ms between two polls
 const chosen = { form: 'mp4', over: 'training', width: '960', seconds: '0.8', detail: false };
 
-/** The button that opens the dialog; null for a view without a printable figure. */
+/** The menu item that opens the dialog; null for a view without a printable figure. */
 export const filmButton = (self) =>
-  self.value.printable ? button(t('Export video'), () => open(self), { class: 'vv-filmed' }) : null;
+  self.value.printable ? button(t('Video (MP4, GIF)'), () => open(self), { class: 'vv-filmed' }) : null;
 
 async function open(self) {
   const over = choice(chosen, 'over', [

@@ -1,9 +1,8 @@
-// The footer below a view's settings: reset, and downloads of figure and numbers; figures for print through a
-// dialog.
+// The footer below a view's settings: reset, and a menu of all exports; figures for print through a dialog.
 
 import { address, file } from './data.js';
 import { choice, dialog, field, keeping, tick } from './dialog.js';
-import { button, div, el, stack } from './elements.js';
+import { button, div, el, menu, seek, stack } from './elements.js';
 import { portrait, save } from './export.js';
 import { spokenTag, t } from './i18n.js';
 import { spoken } from './settings.js';
@@ -86,21 +85,30 @@ async function shoot(self) {
   save(await portrait(self, title, said), `vitviz-${self.name}.png`);
 }
 
-/** The buttons and links; `reset` is the action of the first button. */
+/** A button for the view's settings and the *Export* menu; `reset` is the action of the button. */
 export function closing(self, reset) {
   const settable = self.value.controls.length > 0 && !self.value.second;
   const taken = (name) => (event) =>
     (event.currentTarget.href = address(self.path(name, asText(self.settings))));
   const file = (text, name, kind) =>
     el('a', { text, download: true, href: '#', onclick: taken(name), ...kind });
-  return [
-    settable && button(t('Reset'), reset, { class: 'vv-reset' }),
+  // the page's header has these two; a standalone document has no header
+  const ofPage = (text, kind) =>
+    button(text, () => seek(`.vv-links .${kind}`)?.click(), { class: 'vv-paged' });
+  const exports = [
+    self.value.printable &&
+      button(t('Figure and caption (SVG, PDF, PNG)'), () => open(self), { class: 'vv-print' }),
+    button(t('Figure (PNG)'), () => shoot(self), { class: 'vv-png' }),
+    filmButton(self),
     ...(self.value.files || []).map(([name, label]) =>
       file(t(label), name, { class: 'vv-take', 'data-name': name }),
     ),
-    button(t('Figure (PNG)'), () => shoot(self), { class: 'vv-png' }),
-    self.value.printable && button(t('Export figure'), () => open(self), { class: 'vv-print' }),
-    filmButton(self),
     file(t('Numbers (.npz)'), 'numbers.npz', { class: 'vv-npz' }),
+    ofPage(t('Copy link'), 'vv-copy'),
+    ofPage(t('Download all'), 'vv-everything'),
+  ].filter(Boolean);
+  return [
+    settable && button(t('Reset'), reset, { class: 'vv-reset' }),
+    ...menu(t('Export'), exports, { class: 'vv-export' }),
   ].filter(Boolean);
 }

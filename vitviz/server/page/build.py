@@ -86,7 +86,7 @@ def _grouped() -> str:
 def _tab(view: View) -> list[Canvas]:
     """Build a view's tab; return its figures, of the first and of the second checkpoint."""
     told = view.words
-    lead = say("{what}\n\n{how}", what=told.what, how=told.how)
+    lead = say("## {title}\n\n{what}\n\n{how}", title=view.title, what=told.what, how=told.how)
     with gr.Tab(say(view.title), id=view.slug, elem_id=f"vitviz-tab-{view.slug}"):
         with gr.Row(elem_classes="vitviz-about"):
             gr.Markdown(lead, elem_classes="vitviz-lead")

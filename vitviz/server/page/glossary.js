@@ -35,7 +35,7 @@ const TERMS = SAID.map((said) => /^(.+?)(?:（.*?）|\(.*?\))?(?:: |：)(.*)$/.e
   .filter(([, term]) => term?.length > 1)
   .sort((one, other) => other[1].length - one[1].length);
 const WHERE = '.vitviz-about [data-testid=markdown]';
-const NOT = '.katex, code, a, button, .vv-term';
+const NOT = '.katex, code, a, button, h2, .vv-term';
 
 /** Finds a term in a text; as a whole word in scripts that separate words by spaces. */
 function found(text, term) {
