@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from vitviz.analyses.distance import Distances, attention_distance, distances
     from vitviz.analyses.distance import pixel_distances, prefix_mass, uniform_distance
     from vitviz.analyses.effects import AblationEffects, agreement
-    from vitviz.analyses.logit_account import Attribution, account_of, logit_attribution
+    from vitviz.analyses.logit_account import Attribution, account_of, account_of_predictions
+    from vitviz.analyses.logit_account import logit_attribution
     from vitviz.analyses.perturbation import mean_and_error, patches_kept, permutation
     from vitviz.analyses.perturbation import piece_sides, shuffled_pieces
     from vitviz.analyses.filters import FilterComponents, display_scaled, principal_filters, raw_filters
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from vitviz.analyses.logit_lens import lens_kind, lens_patches, lens_probabilities, lens_shares
     from vitviz.analyses.one_token import WorkedRow, attended_by, attends_to, attention_received, worked_row
     from vitviz.analyses.redundancy import HeadEntropy, Redundancy
-    from vitviz.analyses.redundancy import attention_entropy, head_entropy, head_redundancy
+    from vitviz.analyses.redundancy import attention_entropy, head_entropy, head_redundancy, head_statistics
     from vitviz.analyses.rollout import mean_attention, rollout, rollout_row
     from vitviz.analyses.similarity import patch_cosines, position_similarity, token_cosines, token_similarity
     from vitviz.analyses.sweep import Sweep, sweep

@@ -38,8 +38,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vitviz.analyses.readout_stage import Projection
+from vitviz.analyses.streaming import by_images
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
-from vitviz.traces.trace import Trace
+from vitviz.traces.trace import Attention, Trace, TraceBatch
 
 
 @runtime_checkable
@@ -218,11 +219,11 @@ def largest_activations(trace: Trace, layer: int, count: int = 3) -> LargestActi
 class SkipRatios:
     """Length of the skip connection divided by length of the branch; infinite if a branch adds nothing."""
 
-    attention: Float[Tensor, "layer token"]
-    mlp: Float[Tensor, "layer token"]
+    attention: Float[Tensor, "*image layer token"]
+    mlp: Float[Tensor, "*image layer token"]
 
 
-def skip_ratios(trace: Trace, projections: Sequence[Projection]) -> SkipRatios:
+def skip_ratios(trace: Trace | TraceBatch, projections: Sequence[Projection]) -> SkipRatios:
     """Return the skip ratio of every token in every layer, for attention and for the MLP.
 
     Args:
@@ -247,13 +248,13 @@ def skip_ratios(trace: Trace, projections: Sequence[Projection]) -> SkipRatios:
             f"{trace.checkpoint}: the ratio of skip and branch is not applicable, because a gate"
             " stands between its heads and the projection, and its values are not recorded for every token."
         )
-    found, handed = [], "head token dim -> token (head dim)"
+    found, handed = [], "... head token dim -> ... token (head dim)"
     blocks = zip(trace.tokens[:-1], trace.tokens[1:], trace.layers, projections, strict=True)
     for entering, leaving, layer, projection in blocks:
         entering, leaving = entering.double(), leaving.double()
-        between = entering + projection(rearrange(layer.output().double(), handed))
+        between = entering + projection(rearrange(by_images(Attention.output, layer).double(), handed))
         skips, branches = (entering, between), (between - entering, leaving - between)
         pairs = zip(skips, branches, strict=True)
         found.append(torch.stack([skip.norm(dim=-1) / branch.norm(dim=-1) for skip, branch in pairs]))
-    attention, mlp = torch.stack(found, dim=1)
+    attention, mlp = torch.stack(found, dim=-2)
     return SkipRatios(attention, mlp)

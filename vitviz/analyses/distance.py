@@ -87,10 +87,19 @@ def distances(trace: Trace | TraceBatch) -> Distances:
         return Distances(**{name: torch.stack([one[name] for one in found]) for name in found[0]})
     if lengths.is_cpu:
         return collect([read_layer(attention, prefix, lengths) for attention in trace.layers], lengths)
+    return Distances(*sums_of(trace))
+
+
+def sums_of(trace: Trace | TraceBatch, entropy: bool = False) -> Float[Tensor, "value *image layer head"]:
+    """Return the values of `Distances`, and then the entropy, on any device but a CPU."""
+    lengths, prefix = token_distances(trace), trace.grid.prefix
     columns = sum_columns(prefix, lengths)
-    sums = [by_images(lambda one: row_sums(one, columns)[0], attention) for attention in trace.layers]
-    totals = totals_of(torch.stack(sums)[..., prefix:, :]) / (trace.length - prefix)
-    return Distances(*totals.movedim(1, -2).to(lengths))
+    layers = [by_images(lambda one: row_sums(one, columns, entropy=entropy)[0], one) for one in trace.layers]
+    sums = torch.stack(layers)
+    found = totals_of(sums[..., prefix:, :3]) / (trace.length - prefix)
+    if entropy:
+        found = torch.cat([found, sums[..., 3].double().mean(dim=-1)[None]])
+    return found.movedim(1, -2).to(lengths)
 
 
 def attention_distance(trace: Trace, renormalise: bool = False) -> Float[Tensor, "layer head"]:

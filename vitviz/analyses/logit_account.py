@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from einops import rearrange
@@ -45,11 +46,13 @@ from torch import Tensor
 
 from vitviz.analyses.logit_attribution import LayerAccount, LogitTerms, handed_values, ledger_of
 from vitviz.analyses.readout_stage import AttentionPooling, Projection, ReadoutStage
-from vitviz.analyses.target import TargetLike, target_of
+from vitviz.analyses.target import Target, TargetLike, target_of, target_of_classes
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.traces.display import NotebookChart, NotebookTable
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.trace import Attention, Trace
+
+Value = float | Float[Tensor, "image"]  # a number, or the number of each image of a batch
 
 
 @dataclass(frozen=True)
@@ -60,38 +63,43 @@ class PoolingContributions:
     term.
     """
 
-    value_bias: float
-    projection_bias: float
-    positions: float
-    mlp: float
-    heads: Float[Tensor, "head token"]
+    value_bias: Value
+    projection_bias: Value
+    positions: Value
+    mlp: Value
+    heads: Float[Tensor, "*image head token"]
 
     @property
-    def total(self) -> float:
+    def total(self) -> Value:
         """Sum of all terms."""
         return self.value_bias + self.projection_bias + self.positions + self.mlp
 
 
 @dataclass(frozen=True)
 class Attribution(NotebookChart, NotebookTable):
-    """Attribution of one logit. All numbers are in logits; layers and heads count from 0."""
+    """Attribution of one logit. All numbers are in logits; layers and heads count from 0.
 
-    logit: float  # the model's own logit
-    start: float  # input of the first block
-    heads: Float[Tensor, "layer head"]
-    sources: Float[Tensor, "layer head token"]  # heads' contributions by source token, prefix tokens first
-    projection_biases: Float[Tensor, " layer"]  # including the biases of norms in or after the branch
-    mlps: Float[Tensor, " layer"]
-    norm_bias: float
-    head_bias: float
+    Of a batch, all have a leading image axis.
+    """
+
+    logit: Value  # the model's own logit
+    start: Value  # input of the first block
+    heads: Float[Tensor, "*image layer head"]
+    # heads' contributions by source token, prefix tokens first
+    sources: Float[Tensor, "*image layer head token"]
+    # including the biases of norms in or after the branch
+    projection_biases: Float[Tensor, "*image layer"]
+    mlps: Float[Tensor, "*image layer"]
+    norm_bias: Value
+    head_bias: Value
     # heads' contributions by source patch, summed over all layers and heads
-    patches: Float[Tensor, "row col"]
-    starts: Float[Tensor, " token"]  # the start by the token that is read
+    patches: Float[Tensor, "*image row col"]
+    starts: Float[Tensor, "*image token"]  # the start by the token that is read
     # each layer's attention output as added: heads and bias, recorded by a separate hook
-    attentions: Float[Tensor, " layer"]
+    attentions: Float[Tensor, "*image layer"]
     pool: PoolingContributions | None = None
     # deviation of the last norm, if a single number applies to everything that is read
-    deviation: float | None = None
+    deviation: Value | None = None
     norm: float = 0.0  # of a difference: effect of the other deviation
 
     def minus(self, before: Attribution, held: bool = True) -> Attribution:
@@ -127,20 +135,21 @@ class Attribution(NotebookChart, NotebookTable):
         return Attribution(**found | {"norm": (1 - ratio) * divided + self.norm - before.norm})
 
     @property
-    def constants(self) -> dict[str, float]:
+    def constants(self) -> dict[str, Value]:
         """Terms that no head contributes, by name; equal for every patch."""
-        found = {"start": self.start, "MLPs": self.mlps.sum().item()}
-        found |= {"projections' biases": self.projection_biases.sum().item(), "norm bias": self.norm_bias}
+        found = {"start": self.start, "MLPs": _value(self.mlps.sum(dim=-1))}
+        found |= {"projections' biases": _value(self.projection_biases.sum(dim=-1))}
+        found |= {"norm bias": self.norm_bias}
         found |= {"head bias": self.head_bias}
         found |= {} if self.pool is None else {"attention pooling": self.pool.total}
         return found | ({"norm": self.norm} if self.norm else {})
 
     @property
-    def total(self) -> float:
-        return self.heads.sum().item() + sum(self.constants.values())
+    def total(self) -> Value:
+        return _value(self.heads.sum(dim=(-2, -1))) + sum(self.constants.values())
 
     @property
-    def gap(self) -> float:
+    def gap(self) -> Value:
         """Unexplained rest: logit - total."""
         return self.logit - self.total
 
@@ -159,6 +168,11 @@ class Attribution(NotebookChart, NotebookTable):
             found.append(row("pooling", self.pool.total))
         found += [row("norm", self.norm)] if self.norm else []
         return [*found, row("norm's bias", self.norm_bias), row("head's bias", self.head_bias)]
+
+
+def _value(value: Any) -> Any:
+    """Return a tensor without axes as a number; other values stay unchanged."""
+    return value.item() if isinstance(value, Tensor) and value.ndim == 0 else value
 
 
 _WHOLE = ("logit", "norm_bias", "head_bias")  # terms that no deviation divides
@@ -216,41 +230,62 @@ def account_of(ledger: LogitTerms, target: TargetLike, relative: bool = False) -
     >>> round(account_of(ledger, (0, 1)).logit - account_of(ledger, 0).logit + account_of(ledger, 1).logit, 9)
     0.0
     """
+    return lines_of(ledger, target_of(ledger.trace, ledger.readout, target, relative))
+
+
+def account_of_predictions(ledger: LogitTerms, relative: bool = False) -> Attribution:
+    """Return the attribution of the largest logit, of each image of a batch its own. See `account_of`.
+
+    >>> from vitviz.analyses.example import example_account
+    >>> ledger = ledger_of(*example_account(seed=1))
+    >>> account_of_predictions(ledger).logit == ledger.trace.logits.max()
+    tensor(True)
+    """
     trace, readout = ledger.trace, ledger.readout
-    asked = target_of(trace, readout, target, relative)
+    return lines_of(ledger, target_of_classes(trace, readout, [trace.logits.argmax(dim=-1)], relative))
+
+
+def lines_of(ledger: LogitTerms, asked: Target) -> Attribution:
+    """Return the attribution of a resolved target."""
+    trace, readout, carried = ledger.trace, ledger.readout, ledger.carried
     basis, norm_bias, pool = directions(ledger, asked.direction)
-    each = zip(ledger.carried.layers, readout.layers, trace.layers, strict=True)
-    layers = [_layer_lines(basis, *one) for one in each]
-    sources = torch.stack([found for found, _ in layers])
-    began = trace.without.at or 0
-    starts = torch.zeros(len(trace.tokens[0]), dtype=sources.dtype, device=sources.device)
-    readers = readout.pooling.readers
-    starts[readers] = (trace.written.weights * (trace.tokens[began][readers] @ basis.mT)).sum(dim=-1)
-    by_token = sources.sum(dim=(0, 1), dtype=torch.float64)
-    return Attribution(
-        logit=asked.logit, start=_dot(basis, ledger.carried.start).item(),
+    each = zip(carried.layers, readout.layers, trace.layers, strict=True)
+    lines = zip(*(_layer_lines(basis, *one) for one in each), strict=True)
+    sources, added, projected = (torch.stack(one, dim=-2) for one in lines)
+    sources = rearrange(sources, "... head layer token -> ... layer head token")
+    constants = (carried.added * added).double() + (carried.projected * projected).double()
+    entered, readers = trace.tokens[trace.without.at or 0], readout.pooling.readers
+    starts = sources.new_zeros(entered.shape[:-1])
+    starts[..., readers] = (trace.written.weights * (entered[..., readers, :] @ basis.mT)).sum(dim=-1)
+    found = dict(
+        logit=asked.logit, start=_dot(basis, carried.start),
         heads=sources.sum(dim=-1, dtype=torch.float64), sources=trace.on_tokens(sources),
-        projection_biases=torch.stack([bias for _, bias in layers]), mlps=_dot(basis, trace.written.mlps),
-        norm_bias=norm_bias, head_bias=asked.bias, patches=trace.on_grid(by_token),
-        starts=trace.on_tokens(starts), attentions=_dot(basis, trace.written.attention), pool=pool,
-        deviation=_deviation(ledger),
+        projection_biases=constants.sum(dim=-1), mlps=_dot(basis.unsqueeze(-3), trace.written.mlps),
+        norm_bias=norm_bias, head_bias=asked.bias,
+        patches=trace.on_grid(sources.sum(dim=(-3, -2), dtype=torch.float64)),
+        starts=trace.on_tokens(starts), attentions=_dot(basis.unsqueeze(-3), trace.written.attention),
+        pool=pool, deviation=_deviation(ledger),
     )  # fmt: skip
+    return Attribution(**{name: _value(value) for name, value in found.items()})
 
 
-def _deviation(ledger: LogitTerms) -> float | None:
+def _deviation(ledger: LogitTerms) -> Float[Tensor, "*image"] | None:
     """Return the last norm's deviation, if a single number divides everything that is read; else None."""
     pooling, weights = ledger.readout.pooling, ledger.trace.written.weights
     if ledger.readout.attention_pooling is not None:
         return None
     if pooling.fc_norm is None:  # the deviation of the single reader, whose weight is 1
-        return 1 / weights.item() if pooling.norm is not None and weights.numel() == 1 else None
-    alone = pooling.norm is None and ledger.carried.deviation.numel() == 1
-    return ledger.carried.deviation.item() if alone else None
+        alone = pooling.norm is not None and weights.shape[-2:] == (1, 1)
+        return 1 / weights[..., 0, 0].double() if alone else None
+    alone = pooling.norm is None and ledger.carried.deviation.shape[-2:] == (1, 1)
+    return ledger.carried.deviation[..., 0, 0] if alone else None
 
 
 def directions(
-    ledger: LogitTerms, direction: Float[Tensor, "slot width"]
-) -> tuple[Float[Tensor, "slot2 width2"], float, PoolingContributions | None]:
+    ledger: LogitTerms, direction: Float[Tensor, "*image slot width"]
+) -> tuple[
+    Float[Tensor, "*image slot2 width2"], Float[Tensor, "*image"] | float, PoolingContributions | None
+]:
     """Return the direction along which each slot reads the tokens, the norms' biases, and pooling's terms.
 
     The directions do not include the weights of the tokens.
@@ -258,37 +293,39 @@ def directions(
     pooling, own = ledger.readout.pooling, ledger.readout.attention_pooling
     norm_bias, pool = 0.0, None
     if pooling.fc_norm is not None:
-        norm_bias += pooling.fc_norm.constant(direction).sum().item()
+        norm_bias = pooling.fc_norm.constant(direction).sum(dim=-1).double()
         direction = pooling.fc_norm.back(direction) / ledger.carried.deviation
     if own is not None:
-        direction, pool = _pool_lines(own, ledger, direction[0])
+        direction, pool = _pool_lines(own, ledger, direction[..., 0, :])
     if pooling.norm is not None:
-        norm_bias += pooling.norm.constant(direction).sum().item()
+        norm_bias = norm_bias + pooling.norm.constant(direction).sum(dim=-1).double()
         direction = pooling.norm.back(direction)
     return direction, norm_bias, pool
 
 
 def _pool_lines(
-    own: AttentionPooling, ledger: LogitTerms, direction: Float[Tensor, " width2"]
-) -> tuple[Float[Tensor, "slot width"], PoolingContributions]:
+    own: AttentionPooling, ledger: LogitTerms, direction: Float[Tensor, "*image width2"]
+) -> tuple[Float[Tensor, "*image slot width"], PoolingContributions]:
     """Return the directions along which attention pooling's heads read the normed tokens, and its terms."""
     trace, pooling = ledger.trace, ledger.readout.pooling
     heads, written = trace.pooling.heads, trace.written
     # at the values of its heads, concatenated
     along = direction if own.projection is None else direction @ own.projection
-    by_head = rearrange(along, "(head dim) -> head dim", head=heads)
-    basis = torch.einsum("hd,hdw->hw", by_head, own.value.unflatten(0, (heads, -1)))
-    shares = pooling.shares(len(trace.tokens[-1]), trace.pooling)
-    read = shares.mT * torch.einsum("hd,hjd->hj", by_head, trace.pooling.v)
-    by_token = read.new_zeros(heads, len(trace.tokens[-1]))
-    by_token[:, pooling.readers] = read
-    return basis, PoolingContributions(
-        value_bias=0.0 if own.value_bias is None else (along @ own.value_bias).item(),
-        projection_bias=0.0 if own.projection_bias is None else (direction @ own.projection_bias).item(),
-        positions=0.0 if own.positions is None else (shares * (own.positions @ basis.mT)).sum().item(),
-        mlp=0.0 if written.pool_mlp is None else (direction @ written.pool_mlp).item(),
-        heads=trace.on_tokens(by_token),
-    )
+    by_head = along.unflatten(-1, (heads, -1))
+    basis = torch.einsum("...hd,hdw->...hw", by_head, own.value.unflatten(0, (heads, -1)))
+    shares = pooling.shares(trace.length, trace.pooling)
+    read = shares.mT * torch.einsum("...hd,...hjd->...hj", by_head, trace.pooling.v)
+    by_token = read.new_zeros(*read.shape[:-1], trace.length)
+    by_token[..., pooling.readers] = read
+    parts = {
+        "value_bias": None if own.value_bias is None else along @ own.value_bias,
+        "projection_bias": None if own.projection_bias is None else direction @ own.projection_bias,
+        "positions": None if own.positions is None else
+        (shares * (own.positions @ basis.mT)).sum(dim=(-2, -1)),
+        "mlp": None if written.pool_mlp is None else (direction * written.pool_mlp).sum(dim=-1),
+    }  # fmt: skip
+    found = {name: 0.0 if part is None else _value(part.double()) for name, part in parts.items()}
+    return basis, PoolingContributions(**found, heads=trace.on_tokens(by_token))
 
 
 def head_direction(
@@ -303,20 +340,23 @@ def head_direction(
 
 
 def _layer_lines(
-    basis: Float[Tensor, "slot width"], account: LayerAccount, projection: Projection, attention: Attention
-) -> tuple[Float[Tensor, "head token"], Float[Tensor, ""]]:
-    """Return one layer's head contributions by source token, and its constants."""
-    along, added, projected = projection.back(basis)
-    constant = (account.added * added).double().sum() + (account.projected * projected).double().sum()
-    by_head = rearrange(along, "slot (head dim) -> head slot dim", head=attention.heads)
+    basis: Float[Tensor, "*image slot width"],
+    account: LayerAccount,
+    projection: Projection,
+    attention: Attention,
+) -> tuple[Float[Tensor, "*image head token"], Float[Tensor, "*image slot"], Float[Tensor, "*image slot"]]:
+    """Return one layer's head contributions by source token, and its constants by slot."""
+    along, *constants = projection.back(basis)
+    by_head, values = along.unflatten(-1, (attention.heads, -1)), handed_values(attention)
     if account.gated is not None:
-        return torch.einsum("hsjd,hjd,hsd->hj", account.gated, handed_values(attention), by_head), constant
-    return (account.carried * (by_head @ handed_values(attention).mT)).sum(dim=1), constant
+        found = torch.einsum("...hsjd,...hjd,...shd->...hj", account.gated, values, by_head)
+        return found, *constants
+    return (account.carried * (by_head.transpose(-3, -2) @ values.mT)).sum(dim=-2), *constants
 
 
 def _dot(
-    basis: Float[Tensor, "slot width"], written: Float[Tensor, "*layer slot width"]
-) -> Float[Tensor, "*layer"]:
+    basis: Float[Tensor, "*#part slot width"], written: Float[Tensor, "*part slot width"]
+) -> Float[Tensor, "*part"]:
     return (written.double() * basis).sum(dim=(-1, -2))
 
 

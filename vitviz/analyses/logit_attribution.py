@@ -19,10 +19,10 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.readout_stage import Projection, ReadoutStage
-from vitviz.analyses.streaming import blocks
+from vitviz.analyses.readout_stage import ReadoutStage
+from vitviz.analyses.streaming import blocks, row_blocks
 from vitviz.errors import UnsupportedModel
-from vitviz.traces.trace import Attention, Trace
+from vitviz.traces.trace import Attention, Trace, TraceBatch, of_images
 
 _FEW = 8  # up to this number of queries, their rows of attention are computed whole
 
@@ -31,35 +31,36 @@ _FEW = 8  # up to this number of queries, their rows of attention are computed w
 class LayerAccount:
     """Terms of one layer, for any direction."""
 
-    carried: Float[Tensor, "head slot token"] | None  # sum_i c_is A_ij
-    gated: Float[Tensor, "head slot token dim"] | None  # the same with the gates, if there are any
-    added: Float[Tensor, " slot"]  # sum_i c_is where the branch is added, after a norm that may follow it
-    projected: Float[Tensor, " slot"]  # the same before that norm, where the projection's bias is added
+    carried: Float[Tensor, "*image head slot token"] | None  # sum_i c_is A_ij
+    gated: Float[Tensor, "*image head slot token dim"] | None  # the same with the gates, if there are any
 
 
 @dataclass(frozen=True)
 class LayerTerms:
-    """Terms of all layers of one trace; keeps neither the trace nor any weights alive."""
+    """Terms of all layers of a trace or a batch; keeps neither the trace nor any weights alive."""
 
     layers: tuple[LayerAccount, ...]
-    start: Float[Tensor, "slot width"]  # input of the first block
-    deviation: Float[Tensor, "row 1"] | None  # deviation of the norm after pooling; None without one
+    # sum_i c_is where a branch is added, after a norm that may follow it
+    added: Float[Tensor, "*image #layer slot"]
+    projected: Float[Tensor, "*image #layer slot"]  # before that norm, where the projection's bias is added
+    start: Float[Tensor, "*image slot width"]  # input of the first block
+    deviation: Float[Tensor, "*image row 1"] | None  # deviation of the norm after pooling; None without one
 
 
 @dataclass(frozen=True)
 class LogitTerms:
-    """A trace, its model's readout, and their class-independent terms."""
+    """A trace or a batch, its model's readout, and their class-independent terms."""
 
-    trace: Trace
+    trace: Trace | TraceBatch
     readout: ReadoutStage
     carried: LayerTerms
 
 
-def ledger_of(trace: Trace, readout: ReadoutStage) -> LogitTerms:
+def ledger_of(trace: Trace | TraceBatch, readout: ReadoutStage) -> LogitTerms:
     """Return the class-independent terms of a trace, for `account_of`.
 
     Args:
-        trace: a trace with recorded residual writes.
+        trace: a trace, or a batch, with recorded residual writes.
         readout: the readout of the same model.
 
     Raises:
@@ -76,15 +77,25 @@ def ledger_of(trace: Trace, readout: ReadoutStage) -> LogitTerms:
             f"The trace of {trace.checkpoint} holds no record of what was written into the tokens that the"
             " classifier reads. Make it anew with the checkpoint that it belongs to."
         )
-    first, _, _ = readout.pooling.readers.indices(len(trace.tokens[-1]))
-    layers = tuple(_layer(trace, projection, layer, first) for layer, projection in enumerate(readout.layers))
-    entered, norm = trace.tokens[trace.without.at or 0], readout.pooling.fc_norm
-    start = written.weights.mT @ entered[readout.pooling.readers]
+    first, _, _ = readout.pooling.readers.indices(trace.length)
+    began, norm = trace.without.at or 0, readout.pooling.fc_norm
+    added = written.weights.unsqueeze(-3)  # for every layer, where a norm does not depend on the layer
+    if began:
+        counts = torch.arange(len(trace.layers), device=added.device) >= began
+        added = added * rearrange(counts, "layer -> layer 1 1").to(added)
+    projected = added if written.post is None else added / written.post.unsqueeze(-1)
+    at_heads = projected if written.inner is None else projected / written.inner.unsqueeze(-1)
+    at_heads = at_heads.expand(*added.shape[:-3], len(trace.layers), -1, -1).unbind(-3)
+    layers = tuple(_layer(trace, weights, layer, first) for layer, weights in enumerate(at_heads))
+    start = written.weights.mT @ trace.tokens[began][..., readout.pooling.readers, :]
     deviation = None if norm is None else norm.deviation(pooled(trace, readout)).unsqueeze(-1)
-    return LogitTerms(trace, readout, LayerTerms(layers, start, deviation))
+    terms = LayerTerms(layers, added.sum(dim=-2), projected.sum(dim=-2), start, deviation)
+    return LogitTerms(trace, readout, terms)
 
 
-def pooled(trace: Trace, readout: ReadoutStage, read: Tensor | None = None) -> Float[Tensor, "slot width"]:
+def pooled(
+    trace: Trace | TraceBatch, readout: ReadoutStage, read: Tensor | None = None
+) -> Float[Tensor, "*image slot width"]:
     """Return the vectors that the classifier reads, before a norm that may follow: (slot, width).
 
     They are read from the last block's output, or given per slot as `read`. Attention pooling has one row.
@@ -93,18 +104,26 @@ def pooled(trace: Trace, readout: ReadoutStage, read: Tensor | None = None) -> F
     read = pooling.read(last, trace.pooling) if read is None else read
     if readout.attention_pooling is None:
         return read
-    found = readout.attention_pooling.pooled(read, pooling.shares(len(last), trace.pooling))
+    found = readout.attention_pooling.pooled(read, pooling.shares(trace.length, trace.pooling))
     mlp = None if trace.written is None else trace.written.pool_mlp
-    return (found if mlp is None else found + mlp)[None]
+    return (found if mlp is None else found + mlp).unsqueeze(-2)
 
 
 def carried_rows(
-    attention: Attention, weights: Float[Tensor, "reader slot"], first: int
-) -> Float[Tensor, "head slot token"]:
-    """Return sum_i c_is A_ij for consecutive readers that start at token `first`: (head, slot, token)."""
-    readers, slots = weights.shape
-    if readers <= _FEW:
-        return weights.mT @ attention.weights(slice(first, first + readers))
+    attention: Attention, weights: Float[Tensor, "*image reader slot"], first: int
+) -> Float[Tensor, "*image head slot token"]:
+    """Return sum_i c_is A_ij for consecutive readers that start at token `first`."""
+    readers, slots = weights.shape[-2:]
+    if readers <= _FEW or not attention.q.is_cpu:
+        weights = weights.mT.unsqueeze(-3)
+        parts = [
+            weights[..., rows.start - first : rows.stop - first] @ attention.weights(rows)
+            for rows in row_blocks(attention, slice(first, first + readers))
+        ]
+        return sum(parts[1:], parts[0])
+    if attention.q.ndim > 3:
+        images = enumerate(weights)
+        return torch.stack([carried_rows(of_images(attention, image), own, first) for image, own in images])
     (heads, queries, _), keys = attention.q.shape, attention.k.shape[1]
     all_rows = weights.new_zeros(queries, slots)
     all_rows[first : first + readers] = weights
@@ -114,42 +133,47 @@ def carried_rows(
     return carried
 
 
-def handed_values(attention: Attention) -> Float[Tensor, "head key dim"]:
+def handed_values(attention: Attention) -> Float[Tensor, "*image head key dim"]:
     """Return the values that each token contributes; for a replaced head, the replacement at each token."""
     if not attention.replaced:
         return attention.v
     values = attention.v.clone()
-    values[list(attention.replaced)] = attention.given
+    values[..., list(attention.replaced), :, :] = attention.given
     return values
 
 
 def gated_rows(
-    attention: Attention, weights: Float[Tensor, "reader slot"], gates: Float[Tensor, "head reader dim"],
-    first: int,
-) -> Float[Tensor, "head slot token dim"]:  # fmt: skip
+    attention: Attention, weights: Float[Tensor, "*image reader slot"],
+    gates: Float[Tensor, "*image head reader dim"], first: int,
+) -> Float[Tensor, "*image head slot token dim"]:  # fmt: skip
     """Return sum_i c_is A_ij g_i, the factors of each source's values before the projection."""
     found = []
-    for rows in range(0, len(weights), 512):
-        some = slice(rows, min(rows + 512, len(weights)))
-        asked = rearrange(weights[some], "reader slot -> slot 1 reader 1") * gates[:, some]
-        found.append(attention.weights(slice(first + some.start, first + some.stop)).mT @ asked)
-    return rearrange(sum(found), "slot head token dim -> head slot token dim")
+    readers = weights.shape[-2]
+    for rows in range(0, readers, 512):
+        some = slice(rows, min(rows + 512, readers))
+        asked = rearrange(weights[..., some, :], "... reader slot -> ... 1 slot reader 1")
+        rows = attention.weights(slice(first + some.start, first + some.stop)).mT.unsqueeze(-3)
+        found.append(rows @ (asked * gates[..., None, some, :]))
+    return sum(found)
 
 
-def _layer(trace: Trace, projection: Projection, layer: int, first: int) -> LayerAccount:
+def _layer(
+    trace: Trace | TraceBatch, at_heads: Float[Tensor, "*image reader slot"], layer: int, first: int
+) -> LayerAccount:
     written, attention = trace.written, trace.layers[layer]
-    added = written.weights if layer >= (trace.without.at or 0) else torch.zeros_like(written.weights)
-    projected = added if projection.post is None else added / written.post[layer].unsqueeze(-1)
-    at_heads = projected if projection.inner is None else projected / written.inner[layer].unsqueeze(-1)
-    carried = gated = None
-    replaced, readers = list(attention.replaced), slice(first, first + len(at_heads))
+    replaced, readers = list(attention.replaced), slice(first, first + at_heads.shape[-2])
+    each_slot = at_heads.mT.unsqueeze(-3)
     if written.gates is None:
         carried = carried_rows(attention, at_heads, first)
-        carried[replaced] = 0
-        carried[replaced, :, readers] = at_heads.mT
-    else:
-        gates = rearrange(written.gates[layer], "reader (head dim) -> head reader dim", head=attention.heads)
-        gated = gated_rows(attention, at_heads, gates, first)
-        gated[replaced] = 0
-        gated[replaced, :, readers] = at_heads.mT[..., None] * gates[replaced][:, None]
-    return LayerAccount(carried, gated, added.sum(dim=0), projected.sum(dim=0))
+        if replaced:
+            carried[..., replaced, :, :] = 0
+            carried[..., replaced, :, readers] = each_slot
+        return LayerAccount(carried, None)
+    gates = rearrange(
+        written.gates[..., layer, :, :], "... reader (head dim) -> ... head reader dim", head=attention.heads
+    )
+    gated = gated_rows(attention, at_heads, gates, first)
+    if replaced:
+        gated[..., replaced, :, :, :] = 0
+        gated[..., replaced, :, readers, :] = each_slot.unsqueeze(-1) * gates[..., replaced, None, :, :]
+    return LayerAccount(None, gated)

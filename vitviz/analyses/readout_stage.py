@@ -111,14 +111,15 @@ class Pooling:
         return shares / self.norm.deviation(tokens[..., self.readers, :]).unsqueeze(-1)
 
     def read(
-        self, tokens: Float[Tensor, "token width"], pooling: Attention | None = None
-    ) -> Float[Tensor, "slot width"]:
+        self, tokens: Float[Tensor, "*image token width"], pooling: Attention | None = None
+    ) -> Float[Tensor, "*image slot width"]:
         """Return y before its norm: what each slot reads.
 
         For attention pooling, these are the normed tokens weighted by each head.
         """
-        read = tokens[self.readers] if self.norm is None else self.norm(tokens[self.readers])
-        return self.shares(len(tokens), pooling).to(tokens).mT @ read
+        read = tokens[..., self.readers, :]
+        read = read if self.norm is None else self.norm(read)
+        return self.shares(tokens.shape[-2], pooling).to(tokens).mT @ read
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class Projection:
     inner: Norm | None = None  # norm over all heads together, before W_O
     post: Norm | None = None  # norm of the whole branch, before it is added
 
-    def __call__(self, handed: Float[Tensor, "token inner"]) -> Float[Tensor, "token width"]:
+    def __call__(self, handed: Float[Tensor, "*image token inner"]) -> Float[Tensor, "*image token width"]:
         """Return the branch's output by token, from its heads' outputs; norms use their own deviations."""
         handed = handed if self.inner is None else self.inner(handed)
         added = handed @ self.weight.to(handed).mT
@@ -140,15 +141,15 @@ class Projection:
         return added if self.post is None else self.post(added)
 
     def back(
-        self, directions: Float[Tensor, "row width"]
-    ) -> tuple[Float[Tensor, "row inner"], Float[Tensor, " row"], Float[Tensor, " row"]]:
+        self, directions: Float[Tensor, "*row width"]
+    ) -> tuple[Float[Tensor, "*row inner"], Float[Tensor, "*row"], Float[Tensor, "*row"]]:
         """Carry directions in the residual stream back to the heads, without the norms' deviations.
 
         Returns:
             The directions at the heads, the constant along each direction where the branch is added, and the
                 constant before the outer norm.
         """
-        added = projected = directions.new_zeros(len(directions))
+        added = projected = directions.new_zeros(directions.shape[:-1])
         if self.post is not None:
             added, directions = self.post.constant(directions), self.post.back(directions)
         if self.scale is not None:
@@ -236,14 +237,14 @@ class AttentionPooling:
     positions: Float[Tensor, "reader width"] | None  # added to the normed tokens
 
     def pooled(
-        self, read: Float[Tensor, "slot width"], shares: Float[Tensor, "reader slot"]
-    ) -> Float[Tensor, " width2"]:
+        self, read: Float[Tensor, "*image slot width"], shares: Float[Tensor, "*image reader slot"]
+    ) -> Float[Tensor, "*image width2"]:
         """Return p, from what each head reads and the heads' weights."""
         read = read if self.positions is None else read + shares.mT @ self.positions
-        value = self.value.unflatten(0, (len(read), -1))
-        values = torch.einsum("sdw,sw->sd", value, read).flatten()
+        value = self.value.unflatten(0, (read.shape[-2], -1))
+        values = torch.einsum("sdw,...sw->...sd", value, read).flatten(-2)
         values = values if self.value_bias is None else values + self.value_bias
-        values = values if self.projection is None else self.projection @ values
+        values = values if self.projection is None else values @ self.projection.mT
         return values if self.projection_bias is None else values + self.projection_bias
 
 

@@ -19,6 +19,7 @@ from einops import rearrange
 from jaxtyping import Float, Float64
 from torch import Tensor
 
+from vitviz.analyses.distance import Distances, distances, sums_of
 from vitviz.analyses.streaming import blocks, by_images
 from vitviz.errors import VitvizError, quoted
 from vitviz.traces.trace import Attention, Trace, TraceBatch
@@ -35,6 +36,26 @@ def attention_entropy(trace: Trace | TraceBatch, layer: int) -> Float[Tensor, "*
     """
     attention = trace.layer(layer)
     return by_images(_entropies, attention).mean(dim=-1).to(attention.q)
+
+
+@dataclass(frozen=True)
+class HeadStatistics(Distances):
+    """`Distances` of every head, and its entropy."""
+
+    entropy: Float[Tensor, "*image layer head"]  # nats, mean over all queries
+
+
+def head_statistics(trace: Trace | TraceBatch) -> HeadStatistics:
+    """Return distances, prefix mass and entropy of every head; on a GPU each attention is made once.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> head_statistics(example_trace()).entropy.shape
+    torch.Size([2, 2])
+    """
+    if not trace.layers[0].q.is_cpu:
+        return HeadStatistics(*sums_of(trace, entropy=True))
+    entropies = [attention_entropy(trace, layer) for layer in range(len(trace.layers))]
+    return HeadStatistics(**vars(distances(trace)), entropy=torch.stack(entropies, dim=-2))
 
 
 def query_information(trace: Trace, layer: int) -> Float[Tensor, " head"]:

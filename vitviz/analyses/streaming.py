@@ -79,7 +79,7 @@ def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
     (heads, queries, _), keys = attention.q.shape[-3:], attention.k.shape[-2]
     if not attention.q.is_cpu:
         ones = attention.q.new_ones(()).expand(attention.q.shape[:-1])
-        for rows in _row_blocks(attention, slice(0, queries)):
+        for rows in row_blocks(attention, slice(0, queries)):
             yield Block(slice(0, heads), rows, attention.weights(rows), ones[..., rows])
         return
     group, height = heads, max(1, min(queries, BLOCK // (heads * keys)))
@@ -229,26 +229,32 @@ def sum_columns(prefix: int, distances: Float[Tensor, "query key"]) -> Float[Ten
 
 def row_sums(
     attention: Attention, columns: Float[Tensor, "query key sum"] | None, rows: slice = slice(None),
-    asking: Float[Tensor, " query"] | None = None,
-) -> tuple[Float[Tensor, "*image head row sum"] | None, Float[Tensor, "*image key"] | None]:  # fmt: skip
+    asking: Float[Tensor, " query"] | None = None, entropy: bool = False,
+) -> tuple[Float[Tensor, "*image head row total"] | None, Float[Tensor, "*image key"] | None]:  # fmt: skip
     """Return the weighted sums of the rows of an attention, and the carried row, on any device but a CPU.
 
-    No number is read. All sums of a query, over all images and heads, are one matrix product.
+    No number is read. All sums of a query, over all images and heads, are one matrix product. With `entropy`
+    the last sum is each row's entropy.
     """
     sums, carried = [], []
-    for some in _row_blocks(attention, slice(*rows.indices(attention.q.shape[-2])[:2])):
+    for some in row_blocks(attention, slice(*rows.indices(attention.q.shape[-2])[:2])):
         weights = attention.weights(some)
-        if columns is not None:
-            by_query = rearrange(weights.flatten(0, -3), "head row key -> row head key")
-            sums.append(rearrange(by_query @ columns[some], "row head sum -> head row sum"))
         if asking is not None:
             carried.append((asking[some] @ weights).sum(dim=-2))
+        if columns is not None:
+            weights = weights.flatten(0, -3)
+            by_query = rearrange(weights, "head row key -> row head key")
+            found = rearrange(by_query @ columns[some], "row head sum -> head row sum")
+            if entropy:
+                own = torch.special.entr(weights).sum(dim=-1, keepdim=True, dtype=torch.float64)
+                found = torch.cat([found, own], dim=-1)
+            sums.append(found)
     whole = torch.cat(sums, dim=1) if len(sums) > 1 else sums[0] if sums else None
     whole = None if whole is None else whole.unflatten(0, attention.q.shape[:-2])
     return whole, sum(carried) if carried else None
 
 
-def _row_blocks(attention: Attention, rows: slice) -> Iterator[slice]:
+def row_blocks(attention: Attention, rows: slice) -> Iterator[slice]:
     """Yield queries of which all heads, and all images, make up a block."""
     height = max(1, BLOCK_ELSEWHERE // (attention.q[..., 0, 0].numel() * attention.k.shape[-2]))
     for first in range(rows.start, rows.stop, height):

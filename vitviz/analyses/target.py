@@ -14,26 +14,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from vitviz.analyses.logit_attribution import pooled
 from vitviz.analyses.readout_stage import ReadoutStage
 from vitviz.errors import VitvizError, quoted, whole_number
-from vitviz.traces.trace import Trace
+from vitviz.traces.trace import Trace, TraceBatch
 
 TargetLike = Any  # int | str | tuple | Tensor; anything else raises an error with an explanation
 
 
 @dataclass(frozen=True)
 class Target:
-    """Direction of a target, by slot of the readout, and its value in the trace."""
+    """Direction of a target, by slot of the readout, and its value in the trace or in each of a batch."""
 
-    direction: Float[Tensor, "slot width"]
-    bias: float
-    logit: float
-    length: Float[Tensor, " 1"] | None = None  # for given classes: |z|, which divides direction and bias
-    added: float = 0.0  # for given classes: the part of their bias that |z| does not divide
+    direction: Float[Tensor, "*image slot width"]
+    bias: Float[Tensor, "*image"] | float
+    logit: Float[Tensor, "*image"]
+    length: Float[Tensor, "*image 1"] | None = None  # for given classes: |z|, divides direction and bias
+    added: Float[Tensor, "*image"] | float = 0.0  # for given classes: the bias that |z| does not divide
 
 
 def target_of(trace: Trace, readout: ReadoutStage, target: TargetLike, relative: bool = False) -> Target:
@@ -49,30 +49,43 @@ def target_of(trace: Trace, readout: ReadoutStage, target: TargetLike, relative:
             f"{trace.checkpoint} has no classifier, so no class can be asked about; hand in a direction"
             f" instead: a tensor of {readout.features} numbers."
         )
-    classes = classes_of(trace, target)
+    return target_of_classes(trace, readout, classes_of(trace, target), relative)
+
+
+def target_of_classes(
+    trace: Trace | TraceBatch, readout: ReadoutStage, classes: Sequence[int | Int[Tensor, "*image"]],
+    relative: bool = False,
+) -> Target:  # fmt: skip
+    """Return the direction of a class, or of the first of two classes rather than the second.
+
+    A class is a number from 0, or an integer tensor with the class of every image. Raises VitvizError for
+    `relative` where a mean of the logits has no meaning.
+    """
     if relative and trace.classes is None and trace.head_type != "softmax":
         raise VitvizError(
             f"Given relative=True for {trace.checkpoint}, each of whose outputs stands by itself (head_type"
             f" {quoted(trace.head_type)}); only a softmax says the same when a mean is taken off. Ask with"
             " relative=False."
         )
-    read = None if readout.head.length is None else features(trace, readout)
-    head = readout.head if read is None else readout.head.held(read)
+    head, length = readout.head, None
+    numbers = [torch.as_tensor(one, device=trace.logits.device) for one in classes]
 
-    def difference(rows: Tensor) -> Tensor:
-        found = rows[classes[0]]
-        if len(classes) == 2:
-            return found - rows[classes[1]]
-        return found - rows.mean(dim=0) if relative else found
+    def difference(rows: Tensor, pick=lambda rows, number: rows[number], over: int = 0) -> Tensor:
+        found = pick(rows, numbers[0])
+        if len(numbers) == 2:
+            return found - pick(rows, numbers[1])
+        return found - rows.mean(dim=over) if relative else found
 
-    direction = torch.stack([difference(weights) for weights in head.weights]) * head.factor
-    return Target(
-        direction.to(trace.tokens[-1]),
-        difference(head.bias.double()).item(),
-        difference(trace.logits.double()).item(),
-        None if read is None else readout.head.length(read),
-        0.0 if read is None else difference(readout.head.length.added.double()).item(),
+    direction = torch.stack([difference(weights) for weights in head.weights], dim=-2)
+    direction, bias, added = direction * head.factor, difference(head.bias.double()), 0.0
+    if head.length is not None:
+        length = head.length(features(trace, readout))
+        added = difference(head.length.added.double())
+        direction, bias = direction / length.unsqueeze(-1), bias / length.squeeze(-1) + added
+    logit = difference(
+        trace.logits.double(), lambda rows, number: rows.gather(-1, number[..., None]).squeeze(-1), -1
     )
+    return Target(direction.to(trace.tokens[-1]), bias, logit, length, added)
 
 
 def classes_of(trace: Trace, target: TargetLike) -> list[int]:
@@ -113,7 +126,7 @@ def class_index(trace: Trace, name: Any) -> int:
     )
 
 
-def features(trace: Trace, readout: ReadoutStage) -> Float[Tensor, "slot width"]:
+def features(trace: Trace | TraceBatch, readout: ReadoutStage) -> Float[Tensor, "*image slot width"]:
     """Return y, the classifier's input, by slot; recomputed from the last block's output."""
     read, norm = pooled(trace, readout), readout.pooling.fc_norm
     return read if norm is None else norm(read)
@@ -131,4 +144,4 @@ def _resolve_direction(trace: Trace, readout: ReadoutStage, direction: Tensor, r
     rows = direction.to(read)
     aside = readout.pooling.kind == "class and average"
     rows = rows.view(len(read), -1) if aside else rows.expand(len(read), -1) / len(read)
-    return Target(rows, 0.0, (rows.double() * read.double()).sum().item())
+    return Target(rows, 0.0, (rows.double() * read.double()).sum())

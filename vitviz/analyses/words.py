@@ -115,7 +115,7 @@ class HeadsInWords(NotebookTable):
         return [one for _, one in sorted(told, key=lambda pair: -pair[0])]
 
 
-def head_features(ledger: LogitTerms) -> Float[Tensor, "layer head feature"]:
+def head_features(ledger: LogitTerms) -> Float[Tensor, "*image layer head feature"]:
     """Return each head's output for one image, as features by slot of the readout: (layer, head, feature).
 
     Norms and |z| are divided out. A model with attention pooling has only its last layers. `maps` carries
@@ -129,16 +129,16 @@ def head_features(ledger: LogitTerms) -> Float[Tensor, "layer head feature"]:
     torch.Size([8, 3, 64])
     """
     trace, readout, found = ledger.trace, ledger.readout, []
-    scale = readout.head.length(features(trace, readout))
+    scale = readout.head.length(features(trace, readout)).unsqueeze(-1)
     scale = scale if readout.pooling.fc_norm is None else scale * ledger.carried.deviation
     first = _first(readout)
     for account, attention in zip(ledger.carried.layers[first:], trace.layers[first:], strict=True):
         if account.gated is None:
             handed = account.carried @ attention.v
         else:
-            handed = torch.einsum("hsjd,hjd->hsd", account.gated, attention.v)
-        found.append((handed / scale).flatten(1))
-    return torch.stack(found)
+            handed = torch.einsum("...hsjd,...hjd->...hsd", account.gated, attention.v)
+        found.append((handed / scale.unsqueeze(-3)).flatten(-2))
+    return torch.stack(found, dim=-3)
 
 
 def maps(readout: ReadoutStage, heads: int, feature: int) -> Float[Tensor, "layer head embedding feature"]:

@@ -190,7 +190,7 @@ class Inspector(NotebookDisplay):
         classes = classes if scale is None else replace(classes, scale=scale)
         return self.with_runner(self.forward.with_classes(classes))
 
-    def answered(self, trace: Trace) -> Trace:
+    def answered(self, trace: Trace | TraceBatch) -> Trace | TraceBatch:
         """Return a trace with this Inspector's logits, computed from the trace's last tokens.
 
         No pass is run. A trace of the same classes is returned itself. Raises VitvizError for a trace of
@@ -202,11 +202,7 @@ class Inspector(NotebookDisplay):
         if found is None or known != self.classes:
             model, reads = self._behind(trace, "head is"), self.classes is not None
             reads = reads or tracing.classifies(model, self.checkpoint)
-            logits = (
-                readout_stages.read_now(model, trace.tokens[-1]).to(trace.tokens[-1].device)
-                if reads
-                else None
-            )
+            logits = readout_stages.read_now(model, trace.tokens[-1]) if reads else None
             answer = {"logits": logits, "labels": self.labels, "classes": self.classes}
             found = replace(trace, checkpoint=self.checkpoint.name, **answer)
             _answered[trace] = self.classes, found
@@ -425,9 +421,9 @@ class Inspector(NotebookDisplay):
             )
 
     def read_now(
-        self, tokens: Float[Tensor, "token width"], size: tuple[int, int]
-    ) -> Float[Tensor, " class"]:
-        """Apply the model's final norm, pooling and head to tokens of any layer; return logits (class,).
+        self, tokens: Float[Tensor, "*image token width"], size: tuple[int, int]
+    ) -> Float[Tensor, "*image class"]:
+        """Apply the model's final norm, pooling and head to tokens of any layer; return the logits.
 
         `tokens` has the shape of the tokens in a pass at `size`, (height, width) in pixels.
         """

@@ -197,15 +197,16 @@ def attention_pooling_of(model: nn.Module) -> AttentionPooling:
 
 
 def read_now(model: nn.Module, tokens: Tensor, pre_logits: bool = False) -> Tensor:
-    """Apply final norm, pooling and head to one image's tokens; return its logits.
+    """Apply final norm, pooling and head to tokens of one or several images; return their logits.
 
-    `pre_logits` returns the head's input instead.
+    `pre_logits` returns the head's input instead. The result is float32 on the tokens' device.
     """
     require_known(model, "its readout")
     weights = next(model.parameters())
     with plainly(weights.device):
-        last = tokens[None].to(weights.device, weights.dtype)
-        return model.forward_head(model.norm(last), pre_logits=pre_logits)[0].float().cpu()
+        last = tokens.reshape(-1, *tokens.shape[-2:]).to(weights.device, weights.dtype)
+        found = model.forward_head(model.norm(last), pre_logits=pre_logits).to(tokens.device, torch.float32)
+        return found.reshape(*tokens.shape[:-2], *found.shape[1:])
 
 
 def norm_of(module: nn.Module | None) -> Norm | None:

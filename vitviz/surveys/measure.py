@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from vitviz.analyses import Grams
@@ -36,7 +38,17 @@ class MeasuredImage:
     label: int | None = None  # true class (from 0), if known
     name: str = ""  # name within the source
     refused: dict[str, str] = field(default_factory=dict, repr=False)  # filled by measures, see `Measure`
+    measures: frozenset[str] = frozenset()  # names of all measures of the survey
     _once: dict[Callable, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def labels(self) -> Int[Tensor, "*image"] | None:
+        """True classes on the device of the trace, -1 where unknown; None if no image has a label."""
+        known = [-1 if one is None else one for one in np.atleast_1d(np.asarray(self.label, object))]
+        if max(known) < 0:
+            return None
+        place = self.trace.tokens[0].device
+        return torch.tensor(known if isinstance(self.label, tuple) else known[0]).to(place, non_blocking=True)
 
     def once(self, make: Callable[[Trace], T]) -> T:
         """Return `make(trace)`, computed once per image and function and shared by all measures."""
@@ -54,9 +66,10 @@ class MeasuredBatch:
     label: tuple[int | None, ...]
     name: tuple[str, ...]
     refused: dict[str, str] = field(default_factory=dict, repr=False)  # for every image of the batch
+    measures: frozenset[str] = frozenset()  # names of all measures of the survey
     _once: dict[Callable, Any] = field(default_factory=dict, repr=False)
 
-    once = MeasuredImage.once
+    once, labels = MeasuredImage.once, MeasuredImage.labels
 
 
 @runtime_checkable

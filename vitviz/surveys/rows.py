@@ -196,7 +196,8 @@ class Measurement:
     def _rows(self, items: Sequence[tuple[int, SourceImage]], batch: TraceBatch) -> list[Row]:
         """Apply the measures: those that are `batched` to all images at once, the others to each image."""
         labels = tuple(self.labels.number(item.label, item.name) for _, item in items)
-        seen = MeasuredBatch(self.inspector, batch, labels, tuple(item.name for _, item in items))
+        names, asked = tuple(item.name for _, item in items), frozenset(one.name for one in self.measures)
+        seen = MeasuredBatch(self.inspector, batch, labels, names, measures=asked)
         batched = [one for one in self.measures if getattr(one, "batched", False)]
         found = {f"{one.name}.{name}": value for one in batched for name, value in one.of(seen).items()}
         found = on_host(found if batch.logits is None else found | {"": batch.logits})
@@ -208,7 +209,7 @@ class Measurement:
             values = {name: value[image] for name, value in found.items() if name not in absent}
             refused = {name: reason for name, reason in seen.refused.items() if name not in absent}
             if len(batched) < len(self.measures):
-                alone = MeasuredImage(self.inspector, batch[image], label, item.name, refused)
+                alone = MeasuredImage(self.inspector, batch[image], label, item.name, refused, asked)
                 for measure in (one for one in self.measures if one not in batched):
                     own = on_host(measure.of(alone))
                     values |= {f"{measure.name}.{name}": value for name, value in own.items()}

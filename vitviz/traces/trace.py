@@ -88,8 +88,11 @@ class Attention(_Pickled):
 
         `rows`: the queries, a slice or indices. `heads`: a slice.
         """
-        with torch.autocast(self.q.device.type, enabled=False):
-            scores = torch.matmul(self.q[..., heads, rows, :] * self.scale, self.k[..., heads, :, :].mT)
+        q, k = self.q[..., heads, rows, :], self.k[..., heads, :, :]
+        with torch.autocast(q.device.type, enabled=False):
+            scores = q.new_empty(q[..., 0, 0].numel(), q.shape[-2], k.shape[-2])
+            scores = scores.baddbmm_(q.flatten(0, -3), k.flatten(0, -3).mT, beta=0, alpha=self.scale)
+            scores = scores.unflatten(0, q.shape[:-2])
             if self.bias is not None:
                 scores = scores + self.bias.rows(rows, heads)
             return torch.softmax(scores, dim=-1)

@@ -13,15 +13,16 @@ from vitviz.analyses.logit_account import Attribution, check_balance
 from vitviz.analyses.logit_attribution import LogitTerms
 from vitviz.analyses.logit_lens import UNREAD, check_form
 from vitviz.analyses.readout_stage import ReadoutStage
+from vitviz.analyses.streaming import BLOCK_ELSEWHERE
 from vitviz.analyses.target import TargetLike
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import VitvizError
-from vitviz.traces.trace import Trace
+from vitviz.traces.trace import Trace, TraceBatch
 
 # readouts whose attribution has been checked against the model's own logits
 _balanced: WeakSet[ReadoutStage] = WeakSet()
 # trace -> (weak reference to its readout, the part of its LogitTerms that needs no readout)
-_carried: WeakKeyDictionary[Trace, tuple] = WeakKeyDictionary()
+_carried: WeakKeyDictionary[Trace | TraceBatch, tuple] = WeakKeyDictionary()
 
 
 def embedding_filters(inspector: Inspector, count: int = 28) -> FilterComponents:
@@ -116,9 +117,9 @@ def logit_attribution(
 
 
 def logit_lens(
-    inspector: Inspector, trace: Trace, form: str = "now", patches: bool = False,
+    inspector: Inspector, trace: Trace | TraceBatch, form: str = "now", patches: bool = False,
     target: TargetLike | None = None
-) -> Float[Tensor, "layer class"] | Float[Tensor, "layer row col"]:  # fmt: skip
+) -> Float[Tensor, "*image layer class"] | Float[Tensor, "layer row col"]:  # fmt: skip
     """Return the logits that the tokens of each layer give when read directly (logit lens).
 
     Row 0 reads the tokens that enter the first block. Patches are a probe if the classifier reads a class
@@ -126,7 +127,7 @@ def logit_lens(
 
     Args:
         inspector: The model.
-        trace: A trace of this model.
+        trace: A trace of this model. For "now" without `patches` also a batch.
         form: "now" applies the final norm anew at each layer; the last row is the model's logits. "share"
             holds the norm at its final values; differences between layers are the terms of
             `logit_attribution`.
@@ -158,7 +159,11 @@ def logit_lens(
     if form == "share":
         return analyses.lens_shares(balanced_ledger(inspector, trace))
     inspector.answered(trace).require_logits(UNREAD)
-    return torch.stack([inspector.read_now(tokens, trace.grid.pixels) for tokens in trace.tokens])
+    count = max(1, BLOCK_ELSEWHERE // trace.tokens[0].numel())  # layers read together
+    stacks = (
+        torch.stack(trace.tokens[first : first + count]) for first in range(0, len(trace.tokens), count)
+    )
+    return torch.cat([inspector.read_now(one, trace.grid.pixels) for one in stacks]).movedim(0, -2)
 
 
 def lens_kind(inspector: Inspector) -> str:
@@ -169,10 +174,11 @@ def lens_kind(inspector: Inspector) -> str:
     return analyses.lens_kind(inspector.tail())
 
 
-def balanced_ledger(inspector: Inspector, trace: Trace) -> LogitTerms:
-    """Return a trace's `LogitTerms`, cached; the first of a checkpoint is checked against the model's logits.
+def balanced_ledger(inspector: Inspector, trace: Trace | TraceBatch) -> LogitTerms:
+    """Return the `LogitTerms` of a trace or a batch, cached.
 
-    Raises UnsupportedModel, with the difference, if the sum is not the logit.
+    The first of a checkpoint is checked against the model's logits. Raises UnsupportedModel, with the
+    difference, if the sum is not the logit.
     """
     trace = inspector.answered(trace)
     readout = inspector.tail(trace.grid.pixels, trace.tokens[0].device)
@@ -181,7 +187,7 @@ def balanced_ledger(inspector: Inspector, trace: Trace) -> LogitTerms:
         return analyses.LogitTerms(trace, readout, carried)
     ledger = analyses.ledger_of(trace, readout)
     if readout not in _balanced:
-        check_balance(ledger)
+        check_balance(analyses.ledger_of(trace[0], readout) if isinstance(trace, TraceBatch) else ledger)
         _balanced.add(readout)
     _carried[trace] = weakref.ref(readout), ledger.carried
     return ledger

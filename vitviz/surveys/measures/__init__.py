@@ -30,7 +30,7 @@ class DistanceMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
-        measured = seen.once(analyses.distances)
+        measured = seen.once(analyses.head_statistics if "entropy" in seen.measures else analyses.distances)
         return {one.name: getattr(measured, one.name) for one in self.quantities}
 
 
@@ -47,6 +47,8 @@ class EntropyMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
+        if seen.measures & {"distance", "prefix_mass"}:  # which read the same attention
+            return {"entropy": seen.once(analyses.head_statistics).entropy}
         layers = [analyses.attention_entropy(seen.trace, layer) for layer in range(len(seen.trace.layers))]
         return {"entropy": torch.stack(layers, dim=-2)}
 
@@ -65,15 +67,17 @@ class SkipMeasure:
         for branch, said in (("attention", "attention"), ("mlp", "MLP"))
     )
 
-    def of(self, seen: MeasuredImage):
+    batched = True
+
+    def of(self, seen: MeasuredImage | MeasuredBatch):
         grid = seen.trace.grid
         tail = seen.inspector.tail(grid.pixels, seen.trace.tokens[0].device)
         found = analyses.skip_ratios(seen.trace, tail.layers)
         ratios = {}
         for branch, ratio in vars(found).items():
-            ratios[f"{branch}_patches"] = ratio[:, grid.prefix :].mean(dim=1).cpu().numpy()
+            ratios[f"{branch}_patches"] = ratio[..., grid.prefix :].mean(dim=-1)
             if "class" in grid.prefix_names:
-                ratios[f"{branch}_class"] = ratio[:, grid.prefix_names.index("class")].cpu().numpy()
+                ratios[f"{branch}_class"] = ratio[..., grid.prefix_names.index("class")]
         return ratios
 
 
@@ -81,8 +85,9 @@ class SimilarityMeasure:
     name = "similarity"
     says = "how alike the pictures are at every depth, for vitviz.cka; four or more in a batch"
     quantities: tuple[Quantity, ...] = ()
+    batched = True
 
-    def of(self, seen: MeasuredImage):
+    def of(self, seen: MeasuredImage | MeasuredBatch):
         return {}
 
     def together(self, traces: TraceBatch, pictures: Sequence[str]):
@@ -109,15 +114,17 @@ class AttributionMeasure:
         Quantity("answer", "", "The answer's logit (of a softmax: less the mean over classes)", "logits"),
     )
 
-    def of(self, seen: MeasuredImage):
+    batched = True
+
+    def of(self, seen: MeasuredImage | MeasuredBatch):
         logits, trace = seen.trace.require_logits("there is no answer to account for"), seen.trace
-        if trace.head_type == "value" and len(logits) > 1:
-            raise VitvizError(f"{trace.checkpoint} gives {len(logits)} values, none of which is its answer.")
+        if trace.head_type == "value" and (outputs := logits.shape[-1]) > 1:
+            raise VitvizError(f"{trace.checkpoint} gives {outputs} values, none of which is its answer.")
         ledger, relative = attribution.balanced_ledger(seen.inspector, trace), trace.head_type == "softmax"
-        account = analyses.account_of(ledger, int(logits.argmax()), relative or trace.classes is not None)
-        lines = {"heads": account.heads.cpu().numpy(), "mlps": account.mlps.cpu().numpy()}
-        rest = account.total - lines["heads"].sum() - lines["mlps"].sum()
-        return {**lines, "rest": np.asarray(rest), "answer": np.asarray(account.logit)}
+        account = analyses.account_of_predictions(ledger, relative or trace.classes is not None)
+        lines = {"heads": account.heads, "mlps": account.mlps}
+        rest = sum(value for name, value in account.constants.items() if name != "MLPs")
+        return {**lines, "rest": rest, "answer": account.logit}
 
 
 class LogitLensMeasure:
@@ -125,45 +132,45 @@ class LogitLensMeasure:
     says = "by depth, how often the lens names the final answer, and where labels are known the true class"
     quantities = (
         Quantity("agrees", "layer", "The lens names the final answer", "share of pictures"),
-        Quantity("correct", "layer", "The lens names the true class", "share of pictures"),
+        Quantity("correct", "layer", "The lens names the true class", "share of pictures", labelled=True),
     )
+    batched = True
 
-    def of(self, seen: MeasuredImage):
+    def of(self, seen: MeasuredImage | MeasuredBatch):
+        head_type = _predicting(seen.trace)
         # layer 0 is the input of the first block
-        named = (
-            predictions_of(attribution.logit_lens(seen.inspector, seen.trace), _predicting(seen.trace))
-            .cpu()
-            .numpy()
-        )
-        found = {"agrees": (named == seen.trace.prediction).astype(np.float64)}
-        if seen.label is not None:
-            found["correct"] = (named == seen.label).astype(np.float64)
-        return found
+        named = predictions_of(attribution.logit_lens(seen.inspector, seen.trace), head_type)
+        found = {"agrees": named == predictions_of(seen.trace.logits, head_type).unsqueeze(-1)}
+        return found if seen.labels is None else found | {"correct": named == seen.labels.unsqueeze(-1)}
 
 
 class AccuracyMeasure:
     name = "accuracy"
     says = "how often the model's answer, or one of its first five, is the true class; needs labels"
     quantities = (
-        Quantity("first", "", "The answer is the true class", "share of pictures"),
-        Quantity("first_five", "", "The true class is among the first five", "share of pictures"),
-        Quantity("loss", "", "Cross-entropy of the true class", "nats"),  # NaN for independent sigmoids
-    )
+        Quantity("first", "", "The answer is the true class", "share of pictures", labelled=True),
+        Quantity("first_five", "", "The true class is among the first five", "share of pictures",
+                 labelled=True),
+        # NaN for independent sigmoids
+        Quantity("loss", "", "Cross-entropy of the true class", "nats", labelled=True),
+    )  # fmt: skip
+    batched = True
 
-    def of(self, seen: MeasuredImage):
-        logits, one_of = seen.trace.require_logits("there is no accuracy").double(), True
+    def of(self, seen: MeasuredImage | MeasuredBatch):
+        logits, labels = seen.trace.require_logits("there is no accuracy").double(), seen.labels
         head_type = _predicting(seen.trace)
-        if seen.label is None:
+        if labels is None:
             return {}
-        if len(logits) == 1 and head_type == "sigmoid":  # binary output as a softmax over "no" and "yes"
-            logits = torch.cat([torch.zeros_like(logits), logits])
-        elif head_type == "sigmoid":
-            one_of, seen.refused["accuracy.loss"] = False, SEVERAL
-        before = int((logits > logits[seen.label]).sum())  # classes ranked above the true class
-        first = seen.trace.prediction == seen.label
-        loss = -torch.log_softmax(logits, dim=-1)[seen.label].item() if one_of else np.nan
-        found = {"first": float(first), "first_five": float(before < 5), "loss": loss}
-        return {name: np.asarray(value) for name, value in found.items()}
+        first, place = predictions_of(logits, head_type) == labels, labels.clamp_min(0).unsqueeze(-1)
+        binary = head_type == "sigmoid" and logits.shape[-1] == 1
+        if binary:  # as a softmax over "no" and "yes"
+            logits = torch.cat([torch.zeros_like(logits), logits], dim=-1)
+        own = logits.gather(-1, place)
+        loss = logits.logsumexp(dim=-1) - own.squeeze(-1)
+        if head_type == "sigmoid" and not binary:
+            seen.refused["accuracy.loss"], loss = SEVERAL, torch.full_like(loss, torch.nan)
+        before = (logits > own).sum(dim=-1)  # classes ranked above the true class
+        return {"first": first, "first_five": before < 5, "loss": loss}
 
 
 SEVERAL = (
@@ -172,7 +179,7 @@ SEVERAL = (
 )
 
 
-def _predicting(trace: Trace) -> HeadType:
+def _predicting(trace: Trace | TraceBatch) -> HeadType:
     """Return the type of a head that predicts a class; raise VitvizError for a head of values."""
     if trace.head_type == "value":
         raise VitvizError(f"{NO_DECISION.format(name=trace.checkpoint)}; leave this measure out.")
@@ -183,15 +190,16 @@ class WordsMeasure:
     name = "words"
     says = "what each head writes, for vitviz.heads_in_words; needs sentences as classes"
     quantities = (Quantity("written", "layer head feature", "What each head writes", "cosine", across=True),)
+    batched = True
 
-    def of(self, seen: MeasuredImage):
+    def of(self, seen: MeasuredImage | MeasuredBatch):
         if seen.inspector.classes is None:
             raise VitvizError(
                 f"{seen.trace.checkpoint} has no words to compare with; survey it with"
                 " inspector.with_classes(vitviz.text(inspector))."
             )
         ledger = attribution.balanced_ledger(seen.inspector, seen.trace)
-        return {"written": analyses.head_features(ledger).cpu().numpy()}
+        return {"written": analyses.head_features(ledger)}
 
 
 _ORDERS = (("share", "by the largest share"), ("random", "at random"))
@@ -271,7 +279,7 @@ PARTS = ((0, 0, 1, 1), (0, 0, 2 / 3, 2 / 3), (1 / 3, 0, 1, 2 / 3), (0, 1 / 3, 2 
 class OptionalSkipMeasure(SkipMeasure):
     """SkipMeasure that returns nothing for a model whose blocks are not supported."""
 
-    def of(self, seen: MeasuredImage):
+    def of(self, seen: MeasuredImage | MeasuredBatch):
         with suppress(UnsupportedModel):
             return super().of(seen)
         return {}
