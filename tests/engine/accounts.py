@@ -18,7 +18,7 @@ from vitviz.engine import readouts
 from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.engine.forward import branches, capture, tracing
 from vitviz.engine.readout_stages import tail_of
-from vitviz.traces.trace import Attention, Bias, ModelInput, Trace, of_images
+from vitviz.traces.trace import Attention, Bias, ModelInput, Trace, TraceBatch
 
 TINY = {"img_size": (12, 16), "patch_size": 4, "embed_dim": 24, "depth": 3, "num_heads": 3, "num_classes": 6}
 vit, eva = partial(VisionTransformer, **TINY), partial(Eva, **TINY, mlp_ratio=2)
@@ -96,6 +96,12 @@ def pixels_for(model: torch.nn.Module, seed: int = 0) -> torch.Tensor:
 
 def traced(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[Trace, ReadoutStage]:
     """The trace that an inspector would make, kept in float64, and the model's readout."""
+    batch, readout = traced_batch(model, pixels)
+    return batch[0], readout
+
+
+def traced_batch(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[TraceBatch, ReadoutStage]:
+    """The record of several images, as of `traced`."""
     with torch.no_grad(), capture.recording(model) as recording:
         logits = model(pixels)
     grid = tracing.grid_of(model)
@@ -104,22 +110,20 @@ def traced(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[Trace, Readout
         bias = None if found.mask is None else Bias(dense=found.mask.reshape(1, -1, *found.mask.shape[-2:]))
         return Attention(found.q, found.k, found.v, found.scale, bias)
 
-    tokens = tuple(one[0] for one in recording.tokens)
     pooled = attention(recording.outside[-1]) if recording.outside else None
     rows, cols = grid.pixels
-    trace = Trace(
+    view = ModelInput(np.zeros((rows, cols, 3), np.uint8), (0.0, 0.0, float(cols), float(rows)), (cols, rows))
+    batch = TraceBatch(
         checkpoint="small",
         grid=grid,
-        view=ModelInput(
-            np.zeros((rows, cols, 3), np.uint8), (0.0, 0.0, float(cols), float(rows)), (cols, rows)
-        ),
-        layers=tuple(of_images(attention(one), 0) for (one,) in recording.calls),
-        tokens=tokens,
-        patch_embedding=recording.patch_embedding[0],
+        view=(view,) * len(pixels),
+        layers=tuple(attention(one) for (one,) in recording.calls),
+        tokens=tuple(recording.tokens),
+        patch_embedding=recording.patch_embedding,
         position_embedded=None,
-        logits=logits[0],
+        logits=logits,
         pool=readouts.readout_of(model, grid, "small").name,
-        pooling=pooled and of_images(pooled, 0),
-        written=of_images(branches.sum_branches(recording.branches, recording.tokens[-1], pooled), 0),
+        pooling=pooled,
+        written=branches.sum_branches(recording.branches, recording.tokens[-1], pooled),
     )
-    return trace, tail_of(model, "small")
+    return batch, tail_of(model, "small")

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from timm.layers import LayerNorm, RmsNorm
 
-from tests.engine.accounts import CONSTRUCTIONS, QUICK, pixels_for, small_model, traced
+from tests.engine.accounts import CONSTRUCTIONS, QUICK, pixels_for, small_model, traced, traced_batch
 from tests.engine.held import Held
 from tests.tiers import sweep
 from vitviz import analyses
@@ -61,6 +61,33 @@ def test_a_line_is_what_the_held_model_loses_without_it(construction):
         for source in (0, tokens // 2, tokens - 1):
             lost = (held.logits - held.without(1, source))[target].item()
             assert account.sources[-1, 1, source].item() == pytest.approx(lost, abs=EXACT * largest(trace))
+
+
+@sweep("construction", CONSTRUCTIONS, quick=QUICK)
+def test_the_account_of_a_batch_is_that_of_each_image_and_what_its_head_adds(construction):
+    model = small_model(construction)
+    pixels = torch.cat([pixels_for(model, seed) for seed in range(3)])
+    batch, readout = traced_batch(model, pixels)
+    together = analyses.account_of_predictions(analyses.ledger_of(batch, readout))
+    for image, trace in enumerate(batch):
+        target = int(trace.logits.argmax())
+        alone = analyses.logit_attribution(trace, readout, target)
+        pairs = [(vars(together), vars(alone))]
+        pairs += [] if alone.pool is None else [(vars(together.pool), vars(alone.pool))]
+        for batched, single in pairs:
+            for name, value in single.items():
+                if name not in ("pool", "norm") and value is not None:
+                    found, value = (
+                        torch.as_tensor(one, dtype=torch.float64) for one in (batched[name], value)
+                    )
+                    found = found[image] if found.ndim > value.ndim else found
+                    near = {"rtol": 1e-12, "atol": 1e-12 * largest(trace), "check_dtype": False}
+                    torch.testing.assert_close(found, value, **near, msg=lambda why, of=name: f"{of}: {why}")
+        assert together.gap[image].abs() < EXACT * largest(trace)
+        held = Held(model, pixels[image : image + 1])
+        for head in range(3):
+            lost = (held.logits - held.without(head))[target].item()
+            assert together.heads[image, -1, head].item() == pytest.approx(lost, abs=EXACT * largest(trace))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

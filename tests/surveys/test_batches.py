@@ -1,5 +1,6 @@
 """Statistics of a batch equal those of each image, whatever the family, and cost few launches on a device."""
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -15,8 +16,11 @@ from vitviz import Ablation, analyses
 from vitviz.analyses import streaming
 from vitviz.analyses.distance import token_distances
 from vitviz.engine import ablation
+from vitviz.errors import UnsupportedModel
 from vitviz.surveys import MEASURES, Quantity
+from vitviz.surveys.measure import MeasuredBatch, MeasuredImage
 from vitviz.surveys.measures import parts_of_samples
+from vitviz.surveys.rows import on_host
 from vitviz.traces.trace import Attention, Bias, ResidualWrites, Trace, TraceBatch, to_device
 
 FAMILIES = {
@@ -139,6 +143,36 @@ def same(found, wanted, name: str) -> None:
         assert found == wanted, name
 
 
+BATCHED = [name for name, measure in MEASURES.items() if getattr(measure, "batched", False)]
+
+
+@pytest.mark.parametrize("name", [name for name in BATCHED if name not in ("similarity", "words")])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_measure_of_a_batch_equals_that_of_each_image(family, name):
+    batch, inspector, labels = recorded(family), inspected(family), (0, 3, None)
+    measure, names = MEASURES[name], ("a", "b", "c")
+    try:
+        here = on_host(measure.of(MeasuredBatch(inspector, batch, labels, names)))
+    except UnsupportedModel as refused:
+        with pytest.raises(UnsupportedModel, match=re.escape(str(refused))):
+            measure.of(MeasuredImage(inspector, batch[0], 0))
+        return
+    with pretended():
+        elsewhere = MeasuredBatch(inspector.on("cuda:0"), on_device(batch), labels, names)
+        elsewhere = on_host(measure.of(elsewhere))
+    assert here.keys() == elsewhere.keys()
+    for image, trace in enumerate(batch):
+        alone = on_host(measure.of(MeasuredImage(inspector, trace, labels[image])))
+        assert alone.keys() == {key for key in here if labels[image] is not None or key not in LABELLED}
+        for key, value in alone.items():
+            near = {"rtol": 1e-6, "atol": 1e-6 * max(1, np.abs(value).max()), "err_msg": key}
+            np.testing.assert_allclose(here[key][image], value, **near)
+            np.testing.assert_allclose(elsewhere[key][image], value, **near)
+
+
+LABELLED = {what.name for name in BATCHED for what in MEASURES[name].quantities if what.labelled}
+
+
 class Mass:
     """A measure of a user's own, written for one image."""
 
@@ -164,15 +198,19 @@ def gpu():
         return vitviz.load("vitviz-tiny", device="cuda:0")
 
 
+FIVE = ["distance", "prefix_mass", "entropy", "ledger", "lens"]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("measures", "bound"), [(["distance"], 3), (["distance", "prefix_mass", "entropy"], 3.5)], ids=str
+    ("measures", "bound"), [(["distance"], 3), (FIVE[:3], 3), (FIVE, 4), (["skip", "accuracy"], 4)], ids=str
 )
 def test_a_survey_makes_few_launches_and_seldom_waits(gpu, measures, bound):
     """Counted with attention in one fused kernel, as on CUDA; views and empty tensors are no launch."""
     images = parts_of_samples()[:16]
+    given = [(image, number) for number, image in enumerate(images)] if "accuracy" in measures else images
     with pretended():
-        vitviz.survey(images[:2], gpu, measures)  # the first pass proves what it captures
+        vitviz.survey(given[:2], gpu, measures)  # the first pass proves what it captures
         prepared = [gpu.forward.prepare(image, None)[0] for image in images]
         launches.clear()
         with torch.no_grad():
@@ -180,10 +218,11 @@ def test_a_survey_makes_few_launches_and_seldom_waits(gpu, measures, bound):
                 gpu.model(gpu.forward.pixels(prepared[first : first + 8]))
         plain = launches.total()
         launches.clear(), copies.clear()
-        found = vitviz.survey(images, gpu, measures)
+        found = vitviz.survey(given, gpu, measures)
         assert launches.total() <= bound * plain, launches
         assert copies.total() <= 0.5 * len(images), copies
-    wanted = vitviz.survey(images, gpu.on("cpu"), measures)
+    wanted = vitviz.survey(given, gpu.on("cpu"), measures)
+    assert found.sums.keys() == wanted.sums.keys()
     for name, moments in wanted.sums.items():
         np.testing.assert_allclose(found.sums[name].mean, moments.mean, rtol=1e-6, atol=1e-6)
 
@@ -192,7 +231,7 @@ def test_a_survey_makes_few_launches_and_seldom_waits(gpu, measures, bound):
 @pytest.mark.parametrize("batch", [1, 5])
 def test_a_survey_does_not_depend_on_the_size_of_batches(gpu, batch):
     images = parts_of_samples()[:5]
-    measures = ["distance", "prefix_mass", "entropy"]
+    measures = [*FIVE, "skip"]
     with pretended():
         found, wanted = (
             vitviz.survey(images, gpu, measures, batch=batch),

@@ -45,11 +45,15 @@ def pixel_distances(grid: Grid) -> Float[Tensor, "patch patch2"]:
 
 def token_distances(trace: Trace | TraceBatch) -> Float[Tensor, "token token2"]:
     """Return the distance in pixels between all tokens of a pass, in its precision; 0 for prefix tokens."""
+    return _on_tokens(trace).to(trace.layers[0].q)
+
+
+def _on_tokens(trace: Trace | TraceBatch) -> Float[Tensor, "token token2"]:
     lengths = pixel_distances(trace.grid)
     if trace.kept is not None:  # the mean is then over the remaining patches
         kept = list(trace.kept)
         lengths = lengths[kept][:, kept]
-    return F.pad(lengths, (trace.grid.prefix, 0, trace.grid.prefix, 0)).to(trace.layers[0].q)
+    return F.pad(lengths, (trace.grid.prefix, 0, trace.grid.prefix, 0))
 
 
 @dataclass(frozen=True)
@@ -92,14 +96,14 @@ def distances(trace: Trace | TraceBatch) -> Distances:
 
 def sums_of(trace: Trace | TraceBatch, entropy: bool = False) -> Float[Tensor, "value *image layer head"]:
     """Return the values of `Distances`, and then the entropy, on any device but a CPU."""
-    lengths, prefix = token_distances(trace), trace.grid.prefix
-    columns = sum_columns(prefix, lengths)
+    prefix, like = trace.grid.prefix, trace.layers[0].q
+    columns = sum_columns(prefix, _on_tokens(trace)).to(like)
     layers = [by_images(lambda one: row_sums(one, columns, entropy=entropy)[0], one) for one in trace.layers]
     sums = torch.stack(layers)
     found = totals_of(sums[..., prefix:, :3]) / (trace.length - prefix)
     if entropy:
         found = torch.cat([found, sums[..., 3].double().mean(dim=-1)[None]])
-    return found.movedim(1, -2).to(lengths)
+    return found.movedim(1, -2).to(like)
 
 
 def attention_distance(trace: Trace, renormalise: bool = False) -> Float[Tensor, "layer head"]:

@@ -35,22 +35,22 @@ output of its attention. It does not show that every term is assigned to the rig
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.logit_attribution import LayerAccount, LogitTerms, handed_values, ledger_of
-from vitviz.analyses.readout_stage import AttentionPooling, Projection, ReadoutStage
+from vitviz.analyses.logit_attribution import LogitTerms, handed_values, ledger_of
+from vitviz.analyses.readout_stage import AttentionPooling, ReadoutStage
 from vitviz.analyses.target import Target, TargetLike, target_of, target_of_classes
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.traces.display import NotebookChart, NotebookTable
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.traces.trace import Attention, Trace
+from vitviz.traces.trace import Trace
 
 Value = float | Float[Tensor, "image"]  # a number, or the number of each image of a batch
 
@@ -249,18 +249,21 @@ def lines_of(ledger: LogitTerms, asked: Target) -> Attribution:
     """Return the attribution of a resolved target."""
     trace, readout, carried = ledger.trace, ledger.readout, ledger.carried
     basis, norm_bias, pool = directions(ledger, asked.direction)
-    each = zip(carried.layers, readout.layers, trace.layers, strict=True)
-    lines = zip(*(_layer_lines(basis, *one) for one in each), strict=True)
-    sources, added, projected = (torch.stack(one, dim=-2) for one in lines)
-    sources = rearrange(sources, "... head layer token -> ... layer head token")
-    constants = (carried.added * added).double() + (carried.projected * projected).double()
+    along, *constants = zip(*(projection.back(basis) for projection in readout.layers), strict=True)
+    sources = _sources(ledger, along)
+    biases = sources.new_zeros(sources.shape[:-2], dtype=torch.float64)
+    for weights, parts in zip((carried.added, carried.projected), constants, strict=True):
+        if any(one is not None for one in parts):
+            none = basis.new_zeros(basis.shape[:-1])
+            parts = torch.stack([none if one is None else one for one in parts], dim=-2)
+            biases = biases + (weights * parts).sum(dim=-1, dtype=torch.float64)
     entered, readers = trace.tokens[trace.without.at or 0], readout.pooling.readers
     starts = sources.new_zeros(entered.shape[:-1])
     starts[..., readers] = (trace.written.weights * (entered[..., readers, :] @ basis.mT)).sum(dim=-1)
     found = dict(
-        logit=asked.logit, start=_dot(basis, carried.start),
+        logit=asked.logit, start=starts.sum(dim=-1, dtype=torch.float64),
         heads=sources.sum(dim=-1, dtype=torch.float64), sources=trace.on_tokens(sources),
-        projection_biases=constants.sum(dim=-1), mlps=_dot(basis.unsqueeze(-3), trace.written.mlps),
+        projection_biases=biases, mlps=_dot(basis.unsqueeze(-3), trace.written.mlps),
         norm_bias=norm_bias, head_bias=asked.bias,
         patches=trace.on_grid(sources.sum(dim=(-3, -2), dtype=torch.float64)),
         starts=trace.on_tokens(starts), attentions=_dot(basis.unsqueeze(-3), trace.written.attention),
@@ -317,14 +320,19 @@ def _pool_lines(
     read = shares.mT * torch.einsum("...hd,...hjd->...hj", by_head, trace.pooling.v)
     by_token = read.new_zeros(*read.shape[:-1], trace.length)
     by_token[..., pooling.readers] = read
-    parts = {
-        "value_bias": None if own.value_bias is None else along @ own.value_bias,
-        "projection_bias": None if own.projection_bias is None else direction @ own.projection_bias,
-        "positions": None if own.positions is None else
-        (shares * (own.positions @ basis.mT)).sum(dim=(-2, -1)),
-        "mlp": None if written.pool_mlp is None else (direction * written.pool_mlp).sum(dim=-1),
-    }  # fmt: skip
-    found = {name: 0.0 if part is None else _value(part.double()) for name, part in parts.items()}
+    products = {
+        "value_bias": (along, own.value_bias),
+        "projection_bias": (direction, own.projection_bias),
+        "positions": (
+            shares.flatten(-2),
+            None if own.positions is None else (own.positions @ basis.mT).flatten(-2),
+        ),
+        "mlp": (direction, written.pool_mlp),
+    }
+    found = {
+        name: 0.0 if two is None else _value((one * two).sum(dim=-1).double())
+        for name, (one, two) in products.items()
+    }
     return basis, PoolingContributions(**found, heads=trace.on_tokens(by_token))
 
 
@@ -339,19 +347,21 @@ def head_direction(
     return account.carried[head].mT @ along
 
 
-def _layer_lines(
-    basis: Float[Tensor, "*image slot width"],
-    account: LayerAccount,
-    projection: Projection,
-    attention: Attention,
-) -> tuple[Float[Tensor, "*image head token"], Float[Tensor, "*image slot"], Float[Tensor, "*image slot"]]:
-    """Return one layer's head contributions by source token, and its constants by slot."""
-    along, *constants = projection.back(basis)
-    by_head, values = along.unflatten(-1, (attention.heads, -1)), handed_values(attention)
-    if account.gated is not None:
-        found = torch.einsum("...hsjd,...hjd,...shd->...hj", account.gated, values, by_head)
-        return found, *constants
-    return (account.carried * (by_head.transpose(-3, -2) @ values.mT)).sum(dim=-2), *constants
+def _sources(
+    ledger: LogitTerms, along: Sequence[Float[Tensor, "*image slot inner"]]
+) -> Float[Tensor, "*image layer head token"]:
+    """Return all heads' contributions by source token, from each layer's directions at its heads."""
+    found, accounts = [], ledger.carried.layers
+    for account, attention, one in zip(accounts, ledger.trace.layers, along, strict=True):
+        by_head, values = one.unflatten(-1, (attention.heads, -1)), handed_values(attention)
+        if account.gated is None:
+            found.append(by_head.transpose(-3, -2) @ values.mT)
+        else:
+            found.append(torch.einsum("...hsjd,...hjd,...shd->...hj", account.gated, values, by_head))
+    sources = torch.stack(found, dim=found[0].ndim - (3 if accounts[0].gated is None else 2))
+    if accounts[0].gated is None:
+        sources = (torch.stack([one.carried for one in accounts], dim=-4) * sources).sum(dim=-2)
+    return sources
 
 
 def _dot(

@@ -43,7 +43,6 @@ class LayerTerms:
     # sum_i c_is where a branch is added, after a norm that may follow it
     added: Float[Tensor, "*image #layer slot"]
     projected: Float[Tensor, "*image #layer slot"]  # before that norm, where the projection's bias is added
-    start: Float[Tensor, "*image slot width"]  # input of the first block
     deviation: Float[Tensor, "*image row 1"] | None  # deviation of the norm after pooling; None without one
 
 
@@ -87,9 +86,8 @@ def ledger_of(trace: Trace | TraceBatch, readout: ReadoutStage) -> LogitTerms:
     at_heads = projected if written.inner is None else projected / written.inner.unsqueeze(-1)
     at_heads = at_heads.expand(*added.shape[:-3], len(trace.layers), -1, -1).unbind(-3)
     layers = tuple(_layer(trace, weights, layer, first) for layer, weights in enumerate(at_heads))
-    start = written.weights.mT @ trace.tokens[began][..., readout.pooling.readers, :]
     deviation = None if norm is None else norm.deviation(pooled(trace, readout)).unsqueeze(-1)
-    terms = LayerTerms(layers, added.sum(dim=-2), projected.sum(dim=-2), start, deviation)
+    terms = LayerTerms(layers, added.sum(dim=-2), projected.sum(dim=-2), deviation)
     return LogitTerms(trace, readout, terms)
 
 
@@ -116,6 +114,8 @@ def carried_rows(
     readers, slots = weights.shape[-2:]
     if readers <= _FEW or not attention.q.is_cpu:
         weights = weights.mT.unsqueeze(-3)
+        if readers == 1:
+            return weights * attention.weights(slice(first, first + 1))
         parts = [
             weights[..., rows.start - first : rows.stop - first] @ attention.weights(rows)
             for rows in row_blocks(attention, slice(first, first + readers))

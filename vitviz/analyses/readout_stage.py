@@ -142,14 +142,14 @@ class Projection:
 
     def back(
         self, directions: Float[Tensor, "*row width"]
-    ) -> tuple[Float[Tensor, "*row inner"], Float[Tensor, "*row"], Float[Tensor, "*row"]]:
+    ) -> tuple[Float[Tensor, "*row inner"], Float[Tensor, "*row"] | None, Float[Tensor, "*row"] | None]:
         """Carry directions in the residual stream back to the heads, without the norms' deviations.
 
         Returns:
             The directions at the heads, the constant along each direction where the branch is added, and the
-                constant before the outer norm.
+                constant before the outer norm; None without such a constant.
         """
-        added = projected = directions.new_zeros(directions.shape[:-1])
+        added = projected = None
         if self.post is not None:
             added, directions = self.post.constant(directions), self.post.back(directions)
         if self.scale is not None:
@@ -158,7 +158,8 @@ class Projection:
             projected = directions @ self.bias.to(directions)
         directions = directions @ self.weight.to(directions)
         if self.inner is not None:
-            projected, directions = projected + self.inner.constant(directions), self.inner.back(directions)
+            constant, directions = self.inner.constant(directions), self.inner.back(directions)
+            projected = constant if projected is None else projected + constant
         return directions, added, projected
 
     def forth(
