@@ -242,7 +242,9 @@ def account_of_predictions(ledger: LogitTerms, relative: bool = False) -> Attrib
     tensor(True)
     """
     trace, readout = ledger.trace, ledger.readout
-    return lines_of(ledger, target_of_classes(trace, readout, [trace.logits.argmax(dim=-1)], relative))
+    largest = trace.logits.argmax(dim=-1)
+    largest = int(largest) if largest.ndim == 0 else largest
+    return lines_of(ledger, target_of_classes(trace, readout, [largest], relative))
 
 
 def lines_of(ledger: LogitTerms, asked: Target) -> Attribution:
@@ -315,9 +317,9 @@ def _pool_lines(
     # at the values of its heads, concatenated
     along = direction if own.projection is None else direction @ own.projection
     by_head = along.unflatten(-1, (heads, -1))
-    basis = torch.einsum("...hd,hdw->...hw", by_head, own.value.unflatten(0, (heads, -1)))
+    basis = (by_head.unsqueeze(-2) @ own.value.unflatten(0, (heads, -1))).squeeze(-2)
     shares = pooling.shares(trace.length, trace.pooling)
-    read = shares.mT * torch.einsum("...hd,...hjd->...hj", by_head, trace.pooling.v)
+    read = shares.mT * (trace.pooling.v @ by_head.unsqueeze(-1)).squeeze(-1)
     by_token = read.new_zeros(*read.shape[:-1], trace.length)
     by_token[..., pooling.readers] = read
     products = {

@@ -68,13 +68,17 @@ def target_of_classes(
             " relative=False."
         )
     head, length = readout.head, None
-    numbers = [torch.as_tensor(one, device=trace.logits.device) for one in classes]
 
     def difference(rows: Tensor, pick=lambda rows, number: rows[number], over: int = 0) -> Tensor:
-        found = pick(rows, numbers[0])
-        if len(numbers) == 2:
-            return found - pick(rows, numbers[1])
+        found = pick(rows, classes[0])
+        if len(classes) == 2:
+            return found - pick(rows, classes[1])
         return found - rows.mean(dim=over) if relative else found
+
+    def own(logits: Tensor, number: int | Tensor) -> Tensor:
+        if isinstance(number, int):
+            return logits[..., number]
+        return logits.gather(-1, number.unsqueeze(-1)).squeeze(-1)
 
     direction = torch.stack([difference(weights) for weights in head.weights], dim=-2)
     direction, bias, added = direction * head.factor, difference(head.bias.double()), 0.0
@@ -82,9 +86,7 @@ def target_of_classes(
         length = head.length(features(trace, readout))
         added = difference(head.length.added.double())
         direction, bias = direction / length.unsqueeze(-1), bias / length.squeeze(-1) + added
-    logit = difference(
-        trace.logits.double(), lambda rows, number: rows.gather(-1, number[..., None]).squeeze(-1), -1
-    )
+    logit = difference(trace.logits.double(), own, -1)
     return Target(direction.to(trace.tokens[-1]), bias, logit, length, added)
 
 
