@@ -243,7 +243,7 @@ class AttentionPooling:
         """Return p, from what each head reads and the heads' weights."""
         read = read if self.positions is None else read + shares.mT @ self.positions
         value = self.value.unflatten(0, (read.shape[-2], -1))
-        values = torch.einsum("sdw,...sw->...sd", value, read).flatten(-2)
+        values = (value @ read.unsqueeze(-1)).squeeze(-1).flatten(-2)
         values = values if self.value_bias is None else values + self.value_bias
         values = values if self.projection is None else values @ self.projection.mT
         return values if self.projection_bias is None else values + self.projection_bias
