@@ -244,8 +244,8 @@ def parts(
             found, projected = wrote[:-1] @ weight.mT, (wrote[-1, 0] - added) @ weight.mT
             added = added @ weight.mT
         else:
-            at, *constants = projection.back(weight)
-            added, projected = (at.new_zeros(len(at)) if one is None else one for one in constants)
+            at, *biases = projection.back(weight)
+            added, projected = (at.new_zeros(len(at)) if one is None else one for one in biases)
             found = handed @ rearrange(at, "dim (head dim2) -> head dim2 dim", head=len(handed))
         through = rows(ones, down) if stream.post else every
         yield "bias", earlier, split((every * added + through * projected)[None])
