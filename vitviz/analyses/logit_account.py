@@ -315,7 +315,7 @@ def _pool_lines(
     trace, pooling = ledger.trace, ledger.readout.pooling
     heads, written = trace.pooling.heads, trace.written
     # at the values of its heads, concatenated
-    along = direction if own.projection is None else direction @ own.projection
+    along = direction if own.projection is None else (direction.unsqueeze(-2) @ own.projection).squeeze(-2)
     by_head = along.unflatten(-1, (heads, -1))
     basis = (by_head.unsqueeze(-2) @ own.value.unflatten(0, (heads, -1))).squeeze(-2)
     shares = pooling.shares(trace.length, trace.pooling)
