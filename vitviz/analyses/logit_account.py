@@ -236,6 +236,8 @@ def account_of(ledger: LogitTerms, target: TargetLike, relative: bool = False) -
 def account_of_predictions(ledger: LogitTerms, relative: bool = False) -> Attribution:
     """Return the attribution of the largest logit, of each image of a batch its own. See `account_of`.
 
+    Raises UnsupportedModel as `account_of` does.
+
     >>> from vitviz.analyses.example import example_account
     >>> ledger = ledger_of(*example_account(seed=1))
     >>> account_of_predictions(ledger).logit == ledger.trace.logits.max()

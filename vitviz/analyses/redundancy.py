@@ -48,6 +48,8 @@ class HeadStatistics(Distances):
 def head_statistics(trace: Trace | TraceBatch) -> HeadStatistics:
     """Return distances, prefix mass and entropy of every head; on a GPU each attention is made once.
 
+    Source: see the functions of the three. Raises nothing.
+
     >>> from vitviz.analyses.example import example_trace
     >>> head_statistics(example_trace()).entropy.shape
     torch.Size([2, 2])

@@ -159,8 +159,10 @@ def logit_lens(
     if form == "share":
         return analyses.lens_shares(balanced_ledger(inspector, trace))
     inspector.answered(trace).require_logits(UNREAD)
-    # on a CPU layer by layer, as the model reads the last one
-    count = 1 if trace.tokens[0].is_cpu else max(1, BLOCK_ELSEWHERE // trace.tokens[0].numel())
+    if isinstance(trace, Trace):
+        logits = [inspector.read_now(tokens, trace.grid.pixels) for tokens in trace.tokens]
+        return torch.stack(logits).cpu()
+    count = max(1, BLOCK_ELSEWHERE // trace.tokens[0].numel())
     parts = (torch.stack(trace.tokens[one : one + count]) for one in range(0, len(trace.tokens), count))
     return torch.cat([inspector.read_now(one, trace.grid.pixels) for one in parts]).movedim(0, -2)
 
