@@ -37,7 +37,7 @@ def form_value(
     from vitviz.engine.adapters.assumptions import NORMALISATIONS
     from vitviz.engine.formats.overrides import split
 
-    answers = answers or {}
+    known = answers or {}
     plain, given = split(inspector.checkpoint.name)
     keeps = keeps and inspector.checkpoint.source == "local"
     names = _KNOWN | {usual.text(): _KNOWN[name] for name, usual in NORMALISATIONS.items()}
@@ -46,7 +46,7 @@ def form_value(
             "name": assumption.name,
             "taken": assumption.taken,
             "choices": [
-                {"text": text, "known": names.get(text), "answer": answers.get((assumption.name, text))}
+                {"text": text, "known": names.get(text), "answer": known.get((assumption.name, text))}
                 for text in assumption.choices
             ],
         }
