@@ -60,6 +60,7 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
   let now = null; // the chart and its size
   let zoom = null; // ranges of x and y
   let kept = ''; // axes that the zoom belongs to
+  let settings = null; // of Plotly, which the chart keeps
   let last = 0; // ms, time of the last drawing
   let waiting = false;
   const under = follow(self, plot, {
@@ -94,7 +95,11 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
     const label = `${t(figure.title)}. ${t(figure.y_label)}, ${t(figure.x_label)}.`;
     plot.setAttribute('aria-label', `${label} ${t('Arrow keys move, Enter picks.')}`);
     const several = figure.series.filter(({ name }) => name).length > 1;
-    legend.replaceChildren(...legendOf(figure).map((one) => (one.x && several ? switched(one) : entry(one))));
+    const entries = legendOf(figure);
+    const names = JSON.stringify(entries.map(({ name, colour }) => [t(name), colour, several]));
+    if (names !== legend.dataset.names)
+      legend.replaceChildren(...entries.map((one) => (one.x && several ? switched(one) : entry(one))));
+    legend.dataset.names = names;
     say(notes, figure.notes.map((one) => t(one)).join(' '));
     soon();
   }
@@ -134,7 +139,8 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
     const first = !graph._fullLayout;
     last = performance.now();
     const { data, layout } = described();
-    await library.react(graph, data, layout, config(library));
+    settings ??= config(library); // with another object Plotly would build the whole chart anew
+    await library.react(graph, data, layout, settings);
     if (first) {
       graph.on('plotly_relayout', zoomed);
       graph.on('plotly_doubleclick', reset);

@@ -1,12 +1,12 @@
 // The panel beside the map: a chart (waterfall or logit lens) and a grid of all heads, layers from left to
 // right, heads from top to bottom, each cell coloured by its contribution in logits.
 
+import { chartBeside } from '../../frontend/chart.js'; // Plotly lays out the page 44 times a camera frame
 import { unpacked } from '../../frontend/data.js';
 import { el, stack } from '../../frontend/elements.js';
 import { headKey } from '../../frontend/highlight.js';
 import { t } from '../../frontend/i18n.js';
 import { matrix } from '../../frontend/matrix.js';
-import { chartBeside } from '../../frontend/plotly_chart.js';
 import { differs, still } from '../../frontend/shared_scale.js';
 import { asked, either, signed } from './lines.js';
 
