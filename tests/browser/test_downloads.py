@@ -8,7 +8,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import drawn_otherwise, export, give_a_set, middle, ready
+from tests.browser.conftest import export, drawn_otherwise, export, give_a_set, middle, ready
 from tests.browser.held import Held
 from tests.export.reading import texts
 
@@ -17,7 +17,7 @@ def test_the_downloaded_chart_opens_without_any_network(browser, server, open_pa
     page = open_page("?tab=distance", wait=False)
     ready(page, "distance")
     with page.expect_download() as download:
-        page.locator("#vitviz-distance").get_by_text("Figure (HTML)").click()
+        export(page, "distance", "[data-name='figure.html']")
     download.value.save_as(path := tmp_path / "figure.html")
     context = browser.new_context(offline=True)
     try:

@@ -121,13 +121,12 @@ def test_the_graph_of_paths_tells_its_edges_and_a_head_in_it_opens_its_page(open
     expect(view).to_contain_text("The 9 largest paths to the output")
     expect(view).to_contain_text("They are proven to be the largest: no other path exceeds")
     plot = view.locator(".vv-below .vv-chart:visible")
-    expect(plot.locator(".point").first).to_be_visible()
     plot.focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".vv-tip")).to_contain_text(
         re.compile(r"^[+−]\d\.\d\d.*from .* to Layer \d, head \d")
     )
-    head = view.locator(".vv-below .vv-chart .point:visible").last
+    head = view.locator(".vv-below circle.vv-dotted:visible").last
     box = head.bounding_box()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.wait_for_function("() => /show=writers/.test(location.search) && /trail=/.test(location.search)")

@@ -26,6 +26,7 @@ const LETTER = 7; // px, average width of a letter
 const MUTED = '#8e949f'; // of lines that are neither highlighted nor among the best
 const GRID = 'rgba(128, 128, 128, 0.24)'; // on light and on dark
 const PAUSE = 300; // ms between two drawings while frames of a camera or video pass
+const about = new WeakMap(); // trace -> its series or bars, and the indices of its points
 const TOUCHED = matchMedia('(pointer: coarse)').matches; // a drag scrolls the page
 
 /** A text in two lines of similar length, broken at a space. */
@@ -289,7 +290,7 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
   /** A grid line at an end of the axis, where Plotly draws none. */
   const edge = (at) => ({ ...level({ value: at }, 'below'), line: { color: GRID, width: 1 } });
 
-  /** Muted lines first, below the others. `meta` says which part of the chart a trace shows. */
+  /** Muted lines first, below the others. `about` holds what a trace shows: Plotly deletes empty objects. */
   function traces({ bars, series }, full) {
     const order = [...series].sort((a, b) => Number(Boolean(b.muted)) - Number(Boolean(a.muted)));
     const found = order
@@ -299,7 +300,9 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
     const height = bars.x.map((_, i) => bars.high[i] - bars.low[i]);
     const at = { x: bars.x, y: height, base: bars.low, width: bars.width };
     const marker = { color: bars.colours.map(ink), line: { width: 0 } };
-    return [{ type: 'bar', ...at, marker, showlegend: false, meta: { one: bars } }, ...found];
+    const trace = { type: 'bar', ...at, marker, showlegend: false };
+    about.set(trace, { one: bars });
+    return [trace, ...found];
   }
 
   function drawnOf(one, full) {
@@ -315,7 +318,7 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
         [...low, ...high.reverse()],
       ];
       const area = { fill: 'toself', fillcolor: color, opacity: 0.18, mode: 'lines', line: { width: 0 } };
-      found.push({ type: 'scatter', x, y, ...area, showlegend: false, meta: {} });
+      found.push({ type: 'scatter', x, y, ...area, showlegend: false });
     }
     const error_y = one.band &&
       !one.line && {
@@ -327,7 +330,7 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
         thickness: 1.4,
         color,
       };
-    found.push({
+    const trace = {
       type: 'scatter',
       x: of(one.x),
       y: of(one.y),
@@ -337,9 +340,9 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
       line: { color, width: 4.6 * one.thick, dash: DASHES[one.dash] ?? 'solid' },
       marker: { color, size: one.line ? 6.4 : 9, opacity: 0.78, line: { width: 0 } },
       ...(error_y ? { error_y } : {}),
-      meta: { one, known },
-    });
-    return found;
+    };
+    about.set(trace, { one, known });
+    return [...found, trace];
   }
 
   /** Marks what has been drawn for pointer, keys and highlighting, and names the lines at their ends. */
@@ -361,7 +364,7 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
     };
     const drawn = new Map();
     for (const part of graph.querySelectorAll('.trace')) drawn.set(part.__data__[0].trace.index, part);
-    const found = data.map(({ meta }, index) => ({ ...meta, part: drawn.get(index) }));
+    const found = data.map((trace, index) => ({ ...about.get(trace), part: drawn.get(index) }));
     const order = [figure.bars, ...figure.series].filter(Boolean);
     found.sort((a, b) => order.indexOf(a.one) - order.indexOf(b.one));
     for (const { one, known, part } of found) {
