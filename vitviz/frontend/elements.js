@@ -47,8 +47,9 @@ export function fold(text, turned = (_open) => {}) {
 }
 
 /**
- * A button and the menu that it opens (WAI-ARIA's menu button); `items` are buttons and links. Arrow keys, Home
- * and End move; Escape, Tab and a click elsewhere close. The browser's popover lies above all parts that clip.
+ * A button and the menu that it opens (WAI-ARIA's menu button); `items` are buttons and links. Arrow keys,
+ * Home and End move; Escape, Tab and a click elsewhere close. The browser's popover lies above all parts that
+ * clip.
  */
 export function menu(text, items, attributes) {
   const kind = { class: 'vv-menu', role: 'menu', popover: 'auto', 'data-export': 'no' };
