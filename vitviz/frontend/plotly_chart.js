@@ -363,6 +363,10 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
       return key;
     };
     const drawn = new Map();
+    for (const part of graph.querySelectorAll('[data-lit]')) {
+      delete part.dataset.lit; // Plotly reuses elements
+      part.classList.remove('vv-lit', 'vv-chosen');
+    }
     for (const part of graph.querySelectorAll('.trace')) drawn.set(part.__data__[0].trace.index, part);
     const found = data.map((trace, index) => ({ ...about.get(trace), part: drawn.get(index) }));
     const order = [figure.bars, ...figure.series].filter(Boolean);
