@@ -61,6 +61,7 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
   let now = null; // the chart and its size
   let zoom = null; // ranges of x and y
   let kept = ''; // axes that the zoom belongs to
+  let listed = ''; // what the legend shows
   let settings = null; // of Plotly, which the chart keeps
   let last = 0; // ms, time of the last drawing
   let waiting = false;
@@ -97,10 +98,11 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
     plot.setAttribute('aria-label', `${label} ${t('Arrow keys move, Enter picks.')}`);
     const several = figure.series.filter(({ name }) => name).length > 1;
     const entries = legendOf(figure);
-    const names = JSON.stringify(entries.map(({ name, colour }) => [t(name), colour, several]));
-    if (names !== legend.dataset.names)
+    const looks = entries.map(({ name, colour, line, dots, dash }) => [t(name), colour, line, dots, dash]);
+    const named = JSON.stringify([several, looks]);
+    if (named !== listed)
       legend.replaceChildren(...entries.map((one) => (one.x && several ? switched(one) : entry(one))));
-    legend.dataset.names = names;
+    listed = named;
     say(notes, figure.notes.map((one) => t(one)).join(' '));
     soon();
   }
