@@ -1,8 +1,10 @@
 """What axe-core, which most accessibility checkers stand on, finds in every view: contrast, names, roles."""
 
+import re
+
 from playwright.sync_api import expect
 
-from tests.browser.conftest import open_tab, ready
+from tests.browser.conftest import open_tab, ready, walked
 from tests.browser.helpers import violations
 from vitviz.views import VIEWS
 
@@ -26,6 +28,66 @@ def test_every_view_has_its_title_as_a_heading_of_24_px(open_page):
         heading = page.get_by_role("tabpanel").get_by_role("heading", name=view.title, exact=True, level=2)
         expect(heading).to_be_visible()
         expect(heading).to_have_css("font-size", "24px")
+
+
+def test_maps_and_charts_have_their_content_as_accessible_names_before_the_first_focus(open_page):
+    page = open_page()
+    shown = {
+        "attention": ("tab=explorer&layer=5&head=2", r"^Layer 5, head 2 · attention from: "),
+        "attribution": ("tab=evidence", r"^All heads, by source patch\. Logit attribution\. Why espresso\."),
+        "head": ("tab=evidence&chosen=5.2", r"^Layer 5, head 2\. Logit attribution\. Why espresso\."),
+        "similarity": ("tab=compared", r"^CKA between depths\. depth of vitviz-tiny, depth of vitviz-tiny"),
+        "representations": ("tab=tokens", r"^Similarity to Patch \d+ · depth 8, raw\. Cosine"),
+    }
+    for query, name in shown.values():
+        page.goto(page.url.split("?")[0] + f"?sample=coffee&{query}")
+        ready(page, query.split("&")[0].removeprefix("tab="))
+        expect(page.get_by_role("application", name=re.compile(name))).to_be_visible()
+
+
+def test_no_accessible_name_of_a_figure_is_missing_or_has_empty_parts(open_page):
+    page = open_page()
+    for _ in walked(page, VIEWS):
+        names = page.locator("[role=application]:visible").evaluate_all(
+            "(all) => all.map((node) => node.getAttribute('aria-label') ?? '')"
+        )
+        assert not [name for name in names if not re.search(r"\S\. Arrow keys move", name) or ", ." in name]
+
+
+CLIPPED = """(view) => {
+  const focusable = `:is(button, input, select, textarea, [tabindex="0"])`;
+  return [...document.querySelectorAll(`#vitviz-${view} ${focusable}`)].flatMap((node) => {
+    const { width } = node.getBoundingClientRect();
+    node.focus({ focusVisible: true });
+    const style = getComputedStyle(node);
+    if (!width || document.activeElement !== node || style.opacity === '0') return [];
+    const { left: x, top: y, width: w, height: h } = node.getBoundingClientRect();
+    const edge = parseFloat(style.outlineOffset) + parseFloat(style.outlineWidth) - 1; // rounding
+    for (let around = node.parentElement; around; around = around.parentElement) {
+      const kind = getComputedStyle(around);
+      const box = around.getBoundingClientRect();
+      const [left, top] = [x - edge - box.left, y - edge - box.top];
+      const cut = [kind.overflowX !== 'visible' && (left < -0.5 || left + w + 2 * edge > box.width + 0.5),
+        kind.overflowY !== 'visible' && (top < -0.5 || top + h + 2 * edge > box.height + 0.5)];
+      if (cut.some(Boolean)) return [`${view}: ${node.outerHTML.slice(0, 90)} in ${around.className}`];
+    }
+    return [];
+  });
+}"""
+
+
+def test_no_focus_ring_is_clipped(open_page):
+    page = open_page(width=1280, height=720)
+    found = [fault for view in walked(page, VIEWS) for fault in page.evaluate(CLIPPED, view.slug)]
+    assert not found, "\n".join(found)
+
+
+def test_tab_leaves_the_list_of_checkpoints_for_the_next_control(open_page):
+    page = open_page()
+    page.locator("#vitviz-picker input").focus()
+    expect(page.locator("#vitviz-picker .option-list")).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.locator(".vv-compare > button").first).to_be_focused()
 
 
 def test_an_export_menu_is_operated_by_keyboard(open_page):

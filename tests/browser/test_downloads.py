@@ -8,7 +8,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import export, drawn_otherwise, export, give_a_set, middle, ready
+from tests.browser.conftest import drawn_otherwise, export, give_a_set, middle, ready
 from tests.browser.held import Held
 from tests.export.reading import texts
 

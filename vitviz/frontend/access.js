@@ -63,6 +63,10 @@ export function access() {
     const field = origin(event);
     if (field.matches?.('#vitviz-left input[role=listbox], #vitviz-left .wrap input')) field.select?.();
   });
+  document.addEventListener('keydown', ({ key }) => {
+    // a browser gives the focus to the list, which scrolls and then closes
+    if (key === 'Tab') for (const list of seekAll('#vitviz-left .option-list')) list.tabIndex = -1;
+  });
   document.addEventListener('keydown', (event) => {
     // Gradio removes the focus from a field after Enter. Focus the next control instead of none, without
     // scrolling: an error message may just have appeared.

@@ -6,7 +6,7 @@ import { headKey, light, relit } from './highlight.js';
 import { t } from './i18n.js';
 import { besides, ends, letters } from './line_labels.js';
 import { number, ticks } from './numbers.js';
-import { follow, ringed } from './pointer.js';
+import { follow, operated, ringed } from './pointer.js';
 import { still } from './shared_scale.js';
 
 /** Colours with a light and a dark variant on the page; all others are legible on both. */
@@ -73,6 +73,9 @@ export function legendOf({ series, named, levels, keyed, x, y }) {
       .filter(({ name }) => name),
   ];
 }
+
+/** The names of both axes, for screen readers. */
+export const axesOf = ({ x_label, y_label }) => [t(y_label), t(x_label)].filter(Boolean).join(', ');
 
 /** Axis ticks: [position, label] with names, integers or round numbers. */
 export function places(names, range, { whole = false, percent = false, count }) {
@@ -218,8 +221,7 @@ export function chart(self, { pick = null } = {}) {
     mark(null);
     plot.setAttribute('width', width);
     plot.setAttribute('height', height);
-    const named = `${t(figure.title)}. ${t(figure.y_label)}, ${t(figure.x_label)}.`;
-    plot.setAttribute('aria-label', `${named} ${t('Arrow keys move, Enter picks.')}`);
+    plot.setAttribute('aria-label', operated(t(figure.title), axesOf(figure)));
     plot.replaceChildren(...parts, ring);
     relit(plot);
     title.textContent = [t(figure.title), upright ? '' : t(figure.y_label)].filter(Boolean).join(' · ');

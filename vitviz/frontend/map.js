@@ -73,7 +73,8 @@ export function ground(self) {
 /**
  * A map over the crop of the upload. `show({values, low, high, colours, label, title})` draws it; `values`
  * has one number per patch, row by row, and NaN leaves a patch uncovered. `pixels`, RGB per patch, replaces
- * the colour scale. `told(cell, value)` returns further tooltip lines, `said(cell)` of the figure the first.
+ * the colour scale. `about` extends the accessible name. `told(cell, value)` returns further tooltip lines,
+ * `said(cell)` of the figure the first.
  */
 export function map(self, { told = (_cell, _value) => [], pick = null, hover = null, leave = null } = {}) {
   const base = ground(self);
@@ -94,7 +95,7 @@ export function map(self, { told = (_cell, _value) => [], pick = null, hover = n
   const said = (cell) => now.said?.(cell) ?? number(now.values[cell]);
   const field = cells(self, heat, {
     place: () => now && place(),
-    label: () => title.textContent,
+    label: () => [title.textContent, now?.about, now?.label],
     name: (cell) => `${name(cell)}: ${said(cell)}`,
     start: () => 0,
     hover(cell, event) {

@@ -1,6 +1,7 @@
 // A matrix as described by `vitviz/charts/chart.py`: coloured numbers with pointer, touch and keyboard
 // support.
 
+import { axesOf } from './chart.js';
 import { colourbar, tinted } from './colours.js';
 import { div, el, fit, say } from './elements.js';
 import { light, whenLit } from './highlight.js';
@@ -38,7 +39,7 @@ export function matrix(self, { pick = null, key = null, said = null } = {}) {
   const lines = (cell) => said?.(...at(cell), values[cell]) ?? told(now, ...at(cell));
   cells(self, canvas, {
     place: () => place,
-    label: () => title.textContent,
+    label: () => (now ? [title.textContent, axesOf(now), t(now.scale.label)] : ''),
     name: (cell) => lines(cell).join(', '),
     hover(cell, event) {
       if (!lines(cell).length) return spot.hide();
@@ -79,7 +80,7 @@ export function matrix(self, { pick = null, key = null, said = null } = {}) {
     const left = Math.max(46 * size, Math.min(longest * size, 0.4 * width));
     const top = 8;
     const bottom = (along ? 36 : 20) * size;
-    const side = [Math.min(most, (width - left) / cols), Math.min(most, (height - top - bottom) / rows)];
+    const side = [Math.min(most, (width - left - 4) / cols), Math.min(most, (height - top - bottom) / rows)];
     const [w, h] = side.map((one) => Math.max(6, Math.min(one, 2.2 * Math.min(...side))));
     const context = fit(canvas, left + w * cols + 4, top + h * rows + bottom, self.density);
     const named = [figure.question, t(scale.label), along, down].join('/');

@@ -232,6 +232,7 @@ export function mount(element, props, watch, trigger, view) {
     if (!self.data || !self.width || self.value.message || !self.loaded.startsWith(`${self.key}/`)) return;
     if (!current()) return; // or numbers that belong to other settings
     fitting();
+    for (const { describe } of self.fields) describe();
     if (current()) root.dataset.ready = `${self.key}/${asText(self.settings)}`;
   }
 

@@ -2,6 +2,7 @@
 // legend that hides or isolates series. Tooltips, keys and linked highlighting are those of all figures.
 
 import {
+  axesOf,
   chartBeside as besideFigure,
   chart as drawnAsSvg,
   entry,
@@ -19,7 +20,7 @@ import { headKey, light, relit } from './highlight.js';
 import { t } from './i18n.js';
 import { besides, ends, letters } from './line_labels.js';
 import { available, plain, plotly } from './plotly.js';
-import { follow, ringed } from './pointer.js';
+import { follow, operated, ringed } from './pointer.js';
 
 const DASHES = { dashed: '6px,4px', dotted: '2px,3px', 'dash-dotted': '6px,3px,2px,3px' };
 const LETTER = 7; // px, average width of a letter
@@ -53,7 +54,7 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
   const graph = div('vv-graph');
   const over = svg('svg', { class: 'vv-graph-names', 'aria-hidden': 'true' }); // names of lines, and the ring
   const plot = el('div', { class: 'vv-chart', role: 'application', tabindex: 0 }, graph, over);
-  const node = stack(title, div('vv-plot', plot), legend, notes);
+  const node = stack(title, el('div', { class: 'vv-plot', hidden: true }, plot), legend, notes);
   const { ring, mark } = ringed();
   const hidden = new Set(); // names of series
   let points = [];
@@ -94,8 +95,7 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
     now = { figure, width, height, upright };
     title.textContent = [t(figure.title), upright ? '' : t(figure.y_label)].filter(Boolean).join(' · ');
     plot.parentElement.hidden = title.hidden = !figure.series.length && !figure.bars;
-    const label = `${t(figure.title)}. ${t(figure.y_label)}, ${t(figure.x_label)}.`;
-    plot.setAttribute('aria-label', `${label} ${t('Arrow keys move, Enter picks.')}`);
+    plot.setAttribute('aria-label', operated(t(figure.title), axesOf(figure)));
     const several = figure.series.filter(({ name }) => name).length > 1;
     const entries = legendOf(figure);
     const looks = entries.map(({ name, colour, line, dots, dash }) => [t(name), colour, line, dots, dash]);

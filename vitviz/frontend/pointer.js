@@ -31,11 +31,18 @@ export const tip = {
   },
 };
 
+/** The accessible name of a figure operated by keys: its non-empty parts as sentences. */
+export const operated = (...parts) =>
+  [...parts, t('Arrow keys move, Enter picks.')]
+    .filter(Boolean)
+    .map((part) => part.replace(/(?<![.。])$/, '.'))
+    .join(' ');
+
 /**
  * Makes `canvas` a field of rows x cols cells for pointer, touch and keyboard. `place()` returns the field's
  * {rows, cols, x, y, width, height} in CSS pixels of the canvas; `start()` is the first cell for the arrow
- * keys. `hover(cell, event)`, `pick(cell, event)` and `leave()` are callbacks; `name(cell)` is read to screen
- * readers. `hold(cell, other)` is called after a pick in the other checkpoint's figure, for selections that
+ * keys. `hover(cell, event)`, `pick(cell, event)` and `leave()` are callbacks. Screen readers read `label()`,
+ * the field's content as a text or several, after each drawing, and `name(cell)`. `hold(cell, other)` is called after a pick in the other checkpoint's figure, for selections that
  * are not settings.
  */
 export function cells(
@@ -49,8 +56,7 @@ export function cells(
   let seen = null; // pointer position with subpixel precision, which click events lack
   canvas.tabIndex = 0;
   canvas.setAttribute('role', 'application');
-  const describe = () =>
-    canvas.setAttribute('aria-label', `${label()} ${t('Arrow keys move, Enter picks.')}`);
+  const describe = () => canvas.setAttribute('aria-label', operated(...[label()].flat(2)));
   const at = (event) => {
     const p = place();
     if (!p) return -1;
@@ -139,7 +145,7 @@ export function cells(
     self.say(name(cell));
   });
   describe();
-  self.fields.push({ follow, out, hold: (from) => current >= 0 && hold?.(current, from) });
+  self.fields.push({ describe, follow, out, hold: (from) => current >= 0 && hold?.(current, from) });
   return { at };
 }
 

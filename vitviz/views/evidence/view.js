@@ -134,15 +134,16 @@ export default () => ({
     const deeper = shown(self) === 'writers';
     const painted = likeliest(self);
     if (painted) drawLegend(self, ui.legend);
-    ui.drawn.show(
-      forming(self)
-        ? ownAnswers(self, className(self, of))
-        : painted
-          ? likeliestMap(self, ui.legend)
-          : deeper
-            ? writtenMap(self)
-            : account,
-    );
+    const figure = forming(self)
+      ? ownAnswers(self, className(self, of))
+      : painted
+        ? likeliestMap(self, ui.legend)
+        : deeper
+          ? writtenMap(self)
+          : account;
+    const [explained, other] = names.map((name) => t(name));
+    const pair = other ? [t('Why'), explained, t('rather than'), other] : [t('Why'), explained];
+    ui.drawn.show({ ...figure, about: [figure === account && t(method), pair.join(' ')] });
     const picked = listed(settings.patches);
     ui.marks.forEach((mark, i) => ui.drawn.put(mark, picked[i] ?? -1));
     tell(self, picked, chosen);

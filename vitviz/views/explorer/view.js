@@ -108,7 +108,10 @@ export default () => ({
     cells(self, heat, {
       start: () => self.query - first(self),
       place: () => self.data && { rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...self.ui.size },
-      label: () => t('Attention over the image. Brackets change the head, page keys the layer.'),
+      label: () => [
+        title.textContent,
+        t('Attention over the image. Brackets change the head, page keys the layer.'),
+      ],
       name: () => `${nameOf(self, self.query)}. ${told(self)}`,
       hover: (cell, event) => {
         const token = cell + first(self);

@@ -123,7 +123,6 @@ export default () => ({
       this.tile(self, context, i, x, y, tw, th);
       if (!raw) context.fillText(rough(data.variance.values[i]), x + tw / 2, y + th + 4, pitch);
     }
-    ui.canvas.setAttribute('aria-label', t('Filters of the patch embedding.'));
     say(ui.note, t(self.summary.note || ''));
     ui.chart.node.hidden = raw;
     this.show(self, self.cur, true);

@@ -127,7 +127,7 @@ export default () => ({
     cells(self, canvas, {
       start: () => (/^\d+$/.test(self.settings.query) ? Number(self.settings.query) : middle()),
       place: () => self.ui.place,
-      label: () => t('Rollout map over the image.'),
+      label: () => [title.textContent, t('Rollout map over the image.')],
       name: (cell) => `${name(cell)}: ${number(self.ui.values[cell])}`,
       hover(cell, event) {
         const value = self.ui.values[cell];
