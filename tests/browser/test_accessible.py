@@ -118,6 +118,7 @@ def test_an_export_menu_is_operated_by_keyboard(open_page):
         expect(items).to_have_count(0)
         expect(export).to_be_focused()
     export.press("Enter")
+    expect(items.first).to_be_focused()  # the menu opens after the key
     page.keyboard.press("End")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
