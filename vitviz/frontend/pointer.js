@@ -42,8 +42,8 @@ export const operated = (...parts) =>
  * Makes `canvas` a field of rows x cols cells for pointer, touch and keyboard. `place()` returns the field's
  * {rows, cols, x, y, width, height} in CSS pixels of the canvas; `start()` is the first cell for the arrow
  * keys. `hover(cell, event)`, `pick(cell, event)` and `leave()` are callbacks. Screen readers read `label()`,
- * the field's content as a text or several, after each drawing, and `name(cell)`. `hold(cell, other)` is called after a pick in the other checkpoint's figure, for selections that
- * are not settings.
+ * the field's content as one text or several, updated by each drawing, and `name(cell)`. `hold(cell, other)`
+ * is called after a pick in the other checkpoint's figure, for selections that are not settings.
  */
 export function cells(
   self,
