@@ -282,6 +282,11 @@ def export(page, view: str, item: str):
     page.locator(f"#vitviz-{view} .vv-menu {item}").click()
 
 
+def unfold(page, view: str):
+    """Opens *More settings* of a view."""
+    page.locator(f"#vitviz-{view} .vv-advanced summary").click()
+
+
 def open_tab(page, name: str):
     """Opens a view's tab, where another question is open by way of its own; in one go, so that the browser's
     history has one entry of it.

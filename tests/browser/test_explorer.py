@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import open_tab, ready
+from tests.browser.conftest import open_tab, ready, unfold
 from tests.browser.helpers import cell
 
 VIEW = "[...window.vitviz.views].find((view) => view.name === 'explorer' && view.root.isConnected)"
@@ -57,6 +57,7 @@ def test_hover_shows_the_traces_own_row_without_any_request(page, trace):
 
 
 def test_row_and_column_differ_as_they_should(page, trace):
+    unfold(page, "explorer")
     page.get_by_text("is attended by").click()
     settled(page, direction="column")
     page.mouse.move(*cell(page, trace, 5))
@@ -137,6 +138,7 @@ def test_heads_in_order_of_distance_stand_nearest_first(page, trace):
     distances = vitviz.attention_distance(trace)
     order = [layer.argsort().tolist() for layer in distances]
     assert any(one != sorted(one) for one in order), "else the test could not fail"
+    unfold(page, "explorer")
     page.locator("#vitviz-explorer").get_by_text("distance", exact=True).click()
     settled(page, order="distance")
     assert page.evaluate(f"{VIEW}.ui.order") == order

@@ -46,11 +46,14 @@ def test_a_lecture_is_one_view_with_large_texts_and_keys(open_page, width, heigh
             if (box := page.locator(f"#vitviz-{view.slug} {part}").bounding_box())
         ]
         # with the wall of heads, where there is one
-        assert max(box["y"] + box["height"] for box in figure) <= height
-        assert (
-            sum(box["width"] * box["height"] for box in figure)
-            > (0.6 if height > 720 else 0.5) * width * height
-        )
+        low, high = (min(box[one] for box in figure) for one in "xy")
+        right = max(box["x"] + box["width"] for box in figure)
+        bottom = max(box["y"] + box["height"] for box in figure)
+        assert bottom <= height
+        assert (right - low) * (bottom - high) >= 0.65 * width * height, view.slug
+        for name in ("layer", "head"):
+            fields = page.locator(f"#vitviz-{view.slug} .vv-controls > [data-name={name}]")
+            expect(fields.and_(page.locator(":visible"))).to_have_count(int(view.slug == "explorer"))
         if view.slug == "evidence":
             assert page.locator("#vitviz-evidence .vv-plot").first.bounding_box()["width"] >= 420
         page.keyboard.press("ArrowRight")
@@ -71,6 +74,9 @@ def test_keys_go_through_layers_heads_and_the_film(open_page):
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Shift+ArrowUp")
     assert page.evaluate(settings) == [3, 2]
+    page.locator("#vitviz-explorer [data-name=head] input").fill("3")  # the fields are at hand, too
+    assert page.evaluate(settings) == [3, 3]
+    page.locator("#vitviz-explorer .vv-figure .vv-h").click()
     page.keyboard.press("?")
     expect(page.locator(".vv-keys")).to_be_visible()
     page.keyboard.press("Escape")

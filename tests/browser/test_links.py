@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import export, open_tab, ready, sample
+from tests.browser.conftest import export, open_tab, ready, sample, unfold
 from tests.browser.helpers import drawn, size, until_asked, write_picture
 from vitviz.server.page.handlers import FIRST_SAMPLE
 from vitviz.views.rollout import RolloutView
@@ -37,6 +37,7 @@ def test_a_link_restores_picture_tab_and_settings_in_a_fresh_browser(open_page):
     until_asked(page, tab="rollout")
     ready(page, "rollout")
     page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
+    unfold(page, "rollout")
     page.locator("#vitviz-rollout [data-name=overlay] input[value=paper]").check(force=True)
     page.locator("#vitviz-rollout").get_by_role("button", name="Layer 3", exact=True).click()
     until_asked(page, residual="0.8", overlay="paper", alone="3")

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import export, give_a_set, open_tab, ready, walked
+from tests.browser.conftest import export, give_a_set, open_tab, ready, sample, walked
 from tests.browser.helpers import painted, write_picture
 from vitviz.views import VIEWS, ViewContext
 from vitviz.views.controls import DIFFERENCE
@@ -75,6 +75,40 @@ def test_every_field_of_a_view_can_be_reset(open_page):
         expect(fields).to_have_count(len(always))
         page.locator(f"#vitviz-{view.slug} .vv-reset").click()
         ready(page, view.slug)
+
+
+SHOWN = """(slug) => [...document.querySelectorAll(
+    `#vitviz-${slug} :is(.vv-field, .vv-class, .vv-figure select)`)]
+  .filter((node) => node.checkVisibility() && !node.parentNode.closest('.vv-field'))
+  .map((node) => node.dataset.name ?? node.className)"""
+
+
+def test_a_view_shows_at_most_four_controls_and_folds_the_others(open_page):
+    page = open_page("?sample=coffee&tab=patches&strokes=brush.mean_90.250.100.100.40.-60.80", wait=False)
+    ready(page, "patches")
+    page.wait_for_selector("#vitviz-page[data-edited]", state="attached")  # so that a difference exists
+    for view in walked(page, VIEWS):
+        shown = page.evaluate(SHOWN, view.slug)
+        assert len(set(shown)) <= 4, (view.slug, shown)  # both classes of Attribution are one question
+        assert view.slug != "rollout" or shown == ["query", "fusion", "residual", "difference"]
+        folded = [control.name for control in view.controls if control.advanced]
+        assert page.locator(f"#vitviz-{view.slug} .vv-advanced > summary").count() == bool(folded), view.slug
+
+
+def test_a_link_to_an_advanced_setting_opens_its_fold_and_a_closed_fold_stays_closed(open_page):
+    page = open_page("?tab=rollout&discard=0.4&colormap=magma", wait=False)
+    ready(page, "rollout")
+    fold = page.locator("#vitviz-rollout .vv-advanced")
+    expect(fold.locator("summary")).to_have_text("More settings (2 changed)")
+    expect(fold.locator("[data-name=discard] input")).to_be_visible()
+    page.locator("#vitviz-rollout [data-name=overlay] input[value=paper]").check(force=True)
+    expect(fold.locator("[data-name=colormap]")).to_be_hidden()  # brightness has no colours
+    fold.locator("summary").click()
+    before = ready(page, "rollout")
+    sample(page, 3)
+    page.wait_for_selector(f"#vitviz-rollout [data-ready]:not([data-ready^='{before}'])")
+    expect(fold.locator("summary")).to_have_text("More settings (2 changed)")
+    expect(fold.locator("[data-name=discard] input")).to_be_hidden()
 
 
 def test_an_upload_replaces_the_picture(open_page, tmp_path):

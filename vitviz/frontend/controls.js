@@ -7,6 +7,12 @@ import { number } from './numbers.js';
 
 let fields = 0;
 
+/**
+ * View -> whether its advanced settings are unfolded, until the page is reloaded.
+ * @type {Map<string, boolean>}
+ */
+const unfolded = new Map();
+
 function radios(control, self, change) {
   const name = `vv-${self.name}-${control.name}-${++fields}`;
   const maps = control.options.every(([value]) => tables[value]);
@@ -104,19 +110,38 @@ function field(control, self, change) {
   return { control, show: part.show, node: el('div', kind, head, part.node, info) };
 }
 
-/** All fields of a view; `show()` updates them from the settings of `self`. */
+/**
+ * All fields of a view, the advanced ones in a fold; `show()` updates them from the settings of `self`. Fields
+ * without effect are hidden. The fold opens when an advanced setting leaves its default, by a link, say.
+ */
 export function toolbar(self, change) {
-  const parts = self.value.controls.map((control) => field(control, self, (value) => change(control, value)));
+  const every = self.value.controls.map((control) => field(control, self, (value) => change(control, value)));
+  const parts = every.filter((part) => part.node);
+  const nodes = (advanced) =>
+    parts.filter((part) => part.control.advanced === advanced).map(({ node }) => node);
+  const folded = nodes(true);
+  const title = el('summary');
+  const ontoggle = () => unfolded.set(self.name, more.open);
+  const kind = { class: 'vv-advanced', open: unfolded.get(self.name), ontoggle };
+  const more = el('details', kind, title, div('vv-folded', ...folded));
+  let before = 0; // number of changed settings in the fold
   return {
-    nodes: parts.map((part) => part.node).filter(Boolean),
+    nodes: [...nodes(false), ...(folded.length ? [more] : [])],
     show() {
       const idle = self.view.idle?.(self) ?? [];
+      let count = 0;
       for (const { control, node, show } of parts) {
-        show(self.settings[control.name]);
+        const value = self.settings[control.name];
+        show(value);
         const only = Object.entries(control.only);
         const applies = !only.length || only.some(([name, of]) => of.includes(self.settings[name]));
-        node?.classList.toggle('vv-idle', !applies || idle.includes(control.name));
+        node.hidden = !applies || idle.includes(control.name);
+        if (control.advanced && !node.hidden && String(value) !== String(control.default)) count += 1;
       }
+      more.hidden = folded.every((node) => node.hidden);
+      if (count > before) more.open = true;
+      before = count;
+      title.textContent = count ? t('More settings ({count} changed)', { count }) : t('More settings');
     },
   };
 }

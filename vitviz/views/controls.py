@@ -47,12 +47,14 @@ class Control:
         label: Label of the field; empty for a setting without a field.
         info: Sentence behind a question mark.
         only: Other settings with values; the setting has an effect if at least one of them matches.
+        advanced: True for a setting whose field is in the fold *More settings*.
     """
 
     name: str
     label: str = ""
     info: str = ""
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
+    advanced: bool = field(default=False, kw_only=True)
 
     kind: ClassVar[str]
     pattern: ClassVar[str] = "(?!)"  # syntax of the value in a link, before `parse`

@@ -124,7 +124,12 @@ class AttributionView(View):
     }
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
-        Choice("relative", "Logit", options=(("no", "Absolute"), ("yes", "Relative to the mean class"))),
+        Choice(
+            "relative",
+            "Logit",
+            options=(("no", "Absolute"), ("yes", "Relative to the mean class")),
+            advanced=True,
+        ),
         Choice("method", "Method", options=MAPS, only=_EXPLAINED),
         Choice("show", "Panel", options=SHOWN),
         Choice("patchwise", "Patch scores", options=PATCHWISE, default="naclip", only=_LIKELIEST),

@@ -75,6 +75,7 @@ class RolloutView(View):
             "fraction of the smallest attention weights that is set to zero",
             maximum=0.99,
             step=0.01,
+            advanced=True,
         ),
         Slider(
             "residual",
@@ -83,14 +84,27 @@ class RolloutView(View):
             step=0.05,
             default=0.5,
         ),
-        LayerRange("layers", "Layers"),
-        Choice("overlay", "Overlay", options=(("heat", "Heat map"), ("paper", "As in the paper"))),
-        Slider("opacity", "Opacity", step=0.05, default=0.65, only={**_HEAT, "difference": ("on",)}),
-        Choice("colormap", "Colours", options=MAPS, only=_HEAT),
+        LayerRange("layers", "Layers", advanced=True),
         Choice(
-            "scale", "Scale", options=(("data", "From lowest to highest"), ("zero", "From zero")), only=_HEAT
+            "overlay", "Overlay", options=(("heat", "Heat map"), ("paper", "As in the paper")), advanced=True
         ),
-        Choice("smooth", "Edges", options=(("on", "Smooth"), ("off", "Patches"))),
+        Slider(
+            "opacity",
+            "Opacity",
+            step=0.05,
+            default=0.65,
+            only={**_HEAT, "difference": ("on",)},
+            advanced=True,
+        ),
+        Choice("colormap", "Colours", options=MAPS, only=_HEAT, advanced=True),
+        Choice(
+            "scale",
+            "Scale",
+            options=(("data", "From lowest to highest"), ("zero", "From zero")),
+            only=_HEAT,
+            advanced=True,
+        ),
+        Choice("smooth", "Edges", options=(("on", "Smooth"), ("off", "Patches")), advanced=True),
         # the one layer in view instead of the rollout, from 1; 0 for none
         IntSetting("alone", maximum="layers"),
     )

@@ -74,7 +74,9 @@ class RepresentationsView(View):
             "depth", "Depth", "Depth 0 is the input of block 1, depth 1 its output",
             maximum="layers", default="layers",
         ),
-        Choice("norm", "Tokens", options=(("raw", "Raw"), ("final", "Through the final norm"))),
+        Choice(
+            "norm", "Tokens", options=(("raw", "Raw"), ("final", "Through the final norm")), advanced=True
+        ),
         Choice("mean", "Mean patch", options=(("out", "Subtracted"), ("in", "Kept"))),
         Choice(
             "basis", "Basis",
@@ -88,11 +90,13 @@ class RepresentationsView(View):
             options=(
                 ("steady", "Aligned across depths"), ("plain", "Components 1, 2, 3 as red, green, blue"),
             ),
+            advanced=True,
         ),
         Slider("k", "Limit: median + k · MAD", maximum=30, step=0.5, default=5),
         Choice(
             "mark", "Patches above the limit",
             options=(("off", "Not marked"), ("on", "Marked"), ("all", "Marked in every view")),
+            advanced=True,
         ),
         Choice(
             "measure", "Head measure",
@@ -101,7 +105,7 @@ class RepresentationsView(View):
         Choice(
             "alike", "Head similarity", options=(("cosine", "Cosine"), ("divergence", "Jensen-Shannon"))
         ),
-        Slider("opacity", "Opacity", step=0.05, default=0.8),
+        Slider("opacity", "Opacity", step=0.05, default=0.8, advanced=True),
         IntSetting("token", maximum="tokens", default="middle", tokens=True),
         IntListSetting("pins", maximum="tokens", tokens=True),
         Text("other", fits=r"[a-z]{0,20}|[0-9a-f]{40}"),  # the second image: name of a sample or key

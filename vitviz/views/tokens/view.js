@@ -43,6 +43,10 @@ export default () => ({
   side: true,
   walled: true,
   caption: (self) => (self.settings.show === 'similarity' ? nameOf(self, self.settings.token) : ''),
+  idle(self) {
+    const used = ['show', 'depth', ...APPLIES[self.settings.show], ...(marking(self) ? ['k'] : [])];
+    return self.value.controls.map((control) => control.name).filter((name) => !used.includes(name));
+  },
   reset: (self) => {
     self.held = false;
     self.facing = null;
@@ -115,12 +119,6 @@ export default () => ({
     const { ui } = self;
     const { show } = self.settings;
     const heads = show === 'heads';
-    for (const field of self.root.querySelectorAll('.vv-field')) {
-      // only the settings of this figure
-      const { name } = field.dataset;
-      const limit = name === 'k' && marking(self);
-      field.hidden = !['show', 'depth', ...APPLIES[show]].includes(name) && !limit;
-    }
     const shown = [
       [ui.drawn.node, !heads],
       [ui.heads.node, heads],

@@ -114,11 +114,13 @@ class FaithfulnessView(View):
             "scale", "Colours of the maps", options=(("ranks", "Removal order"), ("values", "Values")),
             info="Maps have different units. The removal order is one scale for all maps. Values in"
             " logits share a scale; every other map has its own.",
+            advanced=True,
         ),
         Choice(
             "steps", "Steps of integrated gradients",
             options=(("auto", "until the map is stable"), ("32", "32"), ("128", "128"), ("512", "512")),
             info="Each step computes a gradient at one point between the mean colour and the image.",
+            advanced=True,
         ),
         Text("method", fits=r"[a-z0-9_]{0,40}"),  # selected or requested method
     )  # fmt: skip
