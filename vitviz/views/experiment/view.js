@@ -52,12 +52,11 @@ function sketching(self, { plot, at, up }) {
   plot.addEventListener('pointermove', draw);
 }
 
-/** The guess's error in words; before the experiment, instructions. */
+/** The guess's error in words; before the experiment, the question. */
 function guessed(self, run, { guess, names }) {
   const known = run.points.filter(Boolean).length;
-  const first = t('Draw your guess over the axes first. The measured curve then appears beside it.');
-  if (valued(self)) return known ? '' : t(guess); // the value axis is unknown beforehand
-  if (!known) return run.life ? t(guess) : `${t(guess)} ${first}`;
+  if (!known) return t(guess);
+  if (valued(self)) return '';
   const apart = run.points
     .map((point, step) => ({
       step,
@@ -159,6 +158,9 @@ export default () => ({
     const far = running(t('Experiment progress'), () => this_.toggle(self));
     const drawn = chart(self, { zooms: false });
     const guess = el('p', { class: 'vv-text vv-guess', role: 'status' });
+    const text = t('Draw your guess here. The measured curve then appears beside it.');
+    const invitation = el('p', { class: 'vv-invitation', 'data-export': 'no', text });
+    drawn.plot.parentNode.append(invitation);
     self.figure.append(stack(far.node, guess, drawn.node));
     drawn.plot.style.touchAction = 'pan-y';
     sketching(self, drawn);
@@ -167,7 +169,7 @@ export default () => ({
     const shown = el('p', { class: 'vv-h', role: 'status' });
     const cards = [card(self), card(self)];
     self.below.append(stack(step.node, draw.node, shown, ...cards.map((one) => one.node)));
-    return { far, drawn, guess, step, draw, shown, cards, run: null };
+    return { far, drawn, guess, invitation, step, draw, shown, cards, run: null };
   },
 
   draw(self) {
@@ -249,6 +251,8 @@ const this_ = {
         thick: 0.5,
       });
     self.ui.guess.textContent = guessed(self, run, plan);
+    // the value axis of a regression is unknown beforehand
+    self.ui.invitation.hidden = valued(self) || run.life || steps.length > 0 || run.points.length > 0;
     self.ui.drawn.draw(figure);
   },
 
