@@ -100,7 +100,14 @@ def survey(
     size: Annotated[
         int | None, Option(help="Side of the model's input in pixels. Default: as trained.", min=1)
     ] = None,
-    batch: Annotated[int, Option(help="Pictures that go through the model at once.", min=1)] = 8,
+    batch: Annotated[
+        int | None,
+        Option(
+            help="Most images per forward pass. Default: as many as fit into memory, up to 128 on a GPU and 8"
+            " on a CPU.",
+            min=1,
+        ),
+    ] = None,
     workers: Annotated[
         int, Option(help="Ray's actors that share the pictures; needs vitviz[cluster].", min=0)
     ] = 0,

@@ -57,7 +57,7 @@ def test_without_options_it_is_the_usual(asked, tmp_path):
     assert load == {"name": "vitviz-tiny", "device": "auto", "dtype": "float32", "folder": None}
     assert survey == {
         "source": "photos", "measures": ("distance", "prefix_mass"), "out": tmp_path, "size": None,
-        "batch": 8, "limit": None, "seed": None, "classes": None, "workers": 0,
+        "batch": None, "limit": None, "seed": None, "classes": None, "workers": 0,
     }  # fmt: skip
 
 

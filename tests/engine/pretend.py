@@ -124,6 +124,7 @@ class _Placing(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
+        kwargs.pop("pin_memory", None)  # which needs a runtime of CUDA
         if func is F.scaled_dot_product_attention:  # which a GPU computes in one kernel
             before = launches.copy()
             found = func(*args, **kwargs)

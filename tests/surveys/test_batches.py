@@ -210,7 +210,7 @@ def test_a_survey_makes_few_launches_and_seldom_waits(gpu, measures, bound):
     images = parts_of_samples()[:16]
     given = [(image, number) for number, image in enumerate(images)] if "accuracy" in measures else images
     with pretended():
-        vitviz.survey(given[:2], gpu, measures)  # the first pass proves what it captures
+        vitviz.survey(given[:2], gpu, measures, batch=8)  # the first pass proves what it captures
         prepared = [gpu.forward.prepare(image, None)[0] for image in images]
         launches.clear()
         with torch.no_grad():
@@ -218,7 +218,7 @@ def test_a_survey_makes_few_launches_and_seldom_waits(gpu, measures, bound):
                 gpu.model(gpu.forward.pixels(prepared[first : first + 8]))
         plain = launches.total()
         launches.clear(), copies.clear()
-        found = vitviz.survey(given, gpu, measures)
+        found = vitviz.survey(given, gpu, measures, batch=8)
         assert launches.total() <= bound * plain, launches
         assert copies.total() <= 0.5 * len(images), copies
     wanted = vitviz.survey(given, gpu.on("cpu"), measures)

@@ -6,6 +6,7 @@ attention is not the attention that the model used. `vitviz.engine.inspector` is
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -23,7 +24,7 @@ from vitviz.engine.forward.mean_ablation import MeanOutputCache
 from vitviz.engine.forward.own_model import OwnModel, require_known
 from vitviz.engine.forward.recording import TOLERANCE, check_plain, check_truth
 from vitviz.engine.images.opening import open_image
-from vitviz.engine.images.preprocess import Prepared, prepare
+from vitviz.engine.images.preprocess import Prepared, normalised, prepare
 from vitviz.engine.placement import PlacedModel
 from vitviz.errors import VitvizError
 from vitviz.traces.classes import Classes
@@ -148,8 +149,17 @@ class ForwardRunner:
         return readouts.readout_of(model, grid, self.placed.checkpoint.name)
 
     def pixels(self, prepared: list[Prepared]) -> Tensor:
-        pixels = torch.stack([image.tensor for image in prepared])
-        return pixels.to(self.placed.device, DTYPES[self.placed.dtype])
+        """Return the model's input on its device, which normalises images of bytes."""
+        device, kind = self.placed.device, DTYPES[self.placed.dtype]
+        images = [image.tensor for image in prepared]
+        if images[0].dtype != torch.uint8:
+            return torch.stack(images).to(device, kind)
+        # From pinned memory the copy runs while the host goes on. Bytes lie channels last, as decoded.
+        rows = [image.movedim(0, -1) for image in images]
+        shape, pinned = (len(rows), *rows[0].shape), device.type == "cuda"
+        stacked = torch.stack(rows, out=torch.empty(shape, dtype=torch.uint8, pin_memory=pinned))
+        there = stacked.to(device, non_blocking=pinned).movedim(-1, 1)
+        return normalised(there, self.placed.preprocessing).to(kind)
 
     @in_float32()
     def watched(
@@ -170,9 +180,11 @@ class ForwardRunner:
             memory_guard(torch.device("cpu"), f"Comparing {placed.checkpoint.name} with itself in float32"),
         ):
             if placed.exact is not None:
-                exact = copies.resized_copy(placed.exact, size)
+                exact, tensor = copies.resized_copy(placed.exact, size), prepared.tensor
+                if tensor.dtype == torch.uint8:
+                    tensor = normalised(tensor, placed.preprocessing)
                 self.deviation, placed.exact = (
-                    precision.deviation(batch[0], exact, prepared.tensor[None]),
+                    precision.deviation(batch[0], exact, tensor[None]),
                     None,
                 )
 
@@ -230,4 +242,5 @@ class ForwardRunner:
 
 def all_finite(*tensors: Tensor) -> bool:
     """Return True if no tensor has an infinity or NaN; the host waits once."""
-    return bool(torch.stack([tensor.isfinite().all() for tensor in tensors]).all())
+    ends = [end for tensor in tensors if tensor.numel() for end in torch.aminmax(tensor)]  # NaN is both ends
+    return all(map(math.isfinite, torch.stack(ends).tolist()))

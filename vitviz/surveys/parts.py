@@ -3,7 +3,7 @@
 Part k covers exactly the items k·n to (k + 1)·n - 1 of the source. A part is written to a temporary file and
 then renamed. Renaming is atomic: a part is either complete or computed again. No image is counted twice or
 lost, whenever the process is killed. Batches do not cross part boundaries, so the result of a resumed survey
-is bitwise identical.
+with batches of one size is bitwise identical.
 
 Quantiles over images are exact: the quantile q of n values is the ceil(q n)-th smallest value. They do not
 depend on interruptions or on the number of processes.

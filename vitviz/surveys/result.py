@@ -17,6 +17,7 @@ from torch import Tensor
 from vitviz import analyses
 from vitviz.analyses import Distances, Grams, HeadsInWords, Spread
 from vitviz.errors import VitvizError, quoted
+from vitviz.surveys.effort import Effort
 from vitviz.surveys.measure import Measure, Quantity
 from vitviz.surveys.moments import Moments, added
 from vitviz.surveys.rows import Refusal, Row, Skipped, SurveyPart, refused_in
@@ -95,6 +96,7 @@ class Survey(NotebookChart, NotebookTable):
     words: HeadsInWords | None = field(default=None, repr=False)  # for the inspector's own classes
     head_type: HeadType = "softmax"
     outputs: int = 0  # number of outputs of the classifier
+    effort: Effort = field(default=Effort(), repr=False)  # of the images that this run measured
 
     @classmethod
     def begun(
@@ -116,7 +118,7 @@ class Survey(NotebookChart, NotebookTable):
             sums=added(dict(self.sums), more.sums),
             skipped=(*self.skipped, *more.skipped)[:LISTED], left_out=self.left_out + len(more.skipped),
             grams=(*self.grams, *more.grams), refused=refused_in(more.rows, self.refused),
-            spreads=added(self.spreads, more.spreads),
+            spreads=added(self.spreads, more.spreads), effort=self.effort + more.effort,
         )  # fmt: skip
 
     def with_parts(self, parts: Iterable[SurveyPart]) -> Survey:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,9 +19,11 @@ import torch
 from vitviz.analyses import Grams, Spread
 from vitviz.analyses.cka import LEAST
 from vitviz.engine import Inspector
+from vitviz.engine.device import memory_guard
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import Prepared, prepare
-from vitviz.errors import ImageError, VitvizError
+from vitviz.errors import ImageError, OutOfMemory, VitvizError
+from vitviz.surveys.effort import BatchSize, Effort
 from vitviz.surveys.labels import Labels
 from vitviz.surveys.measure import Array, BatchMeasure, Measure, MeasuredBatch, MeasuredImage
 from vitviz.surveys.moments import Moments, added
@@ -31,14 +35,13 @@ from vitviz.traces.unicode import written_out
 T, U = TypeVar("T"), TypeVar("U")
 
 
-def ahead(things: Iterable[T], make: Callable[[T], U], depth: int) -> Iterator[U]:
+def ahead(things: Iterable[T], make: Callable[[T], U], depth: int, threads: int = 2) -> Iterator[U]:
     """Yield `make(thing)` in order, computing up to `depth` results ahead in threads; exceptions propagate.
 
     >>> list(ahead([1, 2, 3], lambda number: number * 10, depth=2))
     [10, 20, 30]
     """
-    # Decoding releases the GIL, but every thread competes with the model. Two threads suffice to stay ahead.
-    pool = ThreadPoolExecutor(min(2, os.cpu_count() or 1), thread_name_prefix="vitviz-reading")
+    pool = ThreadPoolExecutor(min(threads, os.cpu_count() or 1), thread_name_prefix="vitviz-reading")
     waiting: deque[Future[U]] = deque()
     try:
         for thing in things:
@@ -110,14 +113,15 @@ class SurveyPart:
     sums: Mapping[str, Moments] = field(default_factory=dict)
     grams: Sequence[Grams] = ()  # one per batch, if measured and the batch is large enough
     spreads: Mapping[str, Spread] = field(default_factory=dict)  # quantities with `across`
+    effort: Effort = Effort()  # not stored: of parts that this run has measured
 
     @classmethod
     def join(cls, batches: Iterable[SurveyPart]) -> SurveyPart:
-        rows, skipped, grams, spreads = [], [], [], {}
+        rows, skipped, grams, spreads, effort = [], [], [], {}, Effort()
         for one in batches:
             rows, skipped, grams = rows + one.rows, skipped + one.skipped, [*grams, *one.grams]
-            spreads = added(spreads, one.spreads)
-        return cls(rows, skipped, moments_of(rows), grams, spreads)
+            spreads, effort = added(spreads, one.spreads), effort + one.effort
+        return cls(rows, skipped, moments_of(rows), grams, spreads, effort)
 
     def __len__(self) -> int:
         """Return the number of images, including unreadable ones."""
@@ -143,55 +147,94 @@ def moments_of(rows: Sequence[Row]) -> dict[str, Moments]:
     return {name: Moments.from_values(np.stack(values)) for name, values in found.items()}
 
 
+Decoded = tuple[int, SourceImage, Prepared | str]  # index, item, and the reason if the image is unreadable
+
+
 @dataclass(frozen=True)
 class Measurement:
-    """Immutable, picklable configuration of the loop: checkpoint, measures, labels, input size and batch."""
+    """Picklable configuration of the loop: checkpoint, measures, labels, input size and batch size."""
 
     inspector: Inspector
     measures: tuple[Measure, ...]
     labels: Labels
     size: tuple[int, int]
-    batch: int = 8
+    batch: BatchSize
 
     def batches(self, items: Iterable[tuple[int, SourceImage]]) -> Iterator[SurveyPart]:
-        """Measure (index, item) pairs in batches of `batch` images and yield one part per batch."""
-        decoded = self.ahead(items)
-        while some := list(islice(decoded, self.batch)):
-            yield self.measure(some)
+        """Decode and measure (index, item) pairs; yield one part per batch."""
+        return self.measured(self.ahead(items))
 
-    def ahead(
-        self, items: Iterable[tuple[int, SourceImage]]
-    ) -> Iterator[tuple[int, SourceImage, Prepared | str]]:
+    def measured(self, decoded: Iterator[Decoded]) -> Iterator[SurveyPart]:
+        """Measure decoded images batch by batch."""
+        start = time.perf_counter()
+        while some := list(islice(decoded, self.batch.images)):
+            waited = Effort(decode=time.perf_counter() - start)
+            part = self.measure(some)
+            yield replace(part, effort=part.effort + waited)
+            start = time.perf_counter()
+
+    def ahead(self, items: Iterable[tuple[int, SourceImage]]) -> Iterator[Decoded]:
         """Decode images in threads, in order; an unreadable image is replaced by the reason."""
         preprocessing = self.inspector.preprocessing.with_size(self.size)
+        there = self.inspector.device.type == "cuda"  # bytes go to the device, which normalises them
 
-        def read(placed: tuple[int, SourceImage]) -> tuple[int, SourceImage, Prepared | str]:
+        def read(placed: tuple[int, SourceImage]) -> Decoded:
             index, item = placed
             try:
-                return index, item, prepare(open_image(item.picture), preprocessing)
+                return index, item, prepare(open_image(item.picture), preprocessing, normalise=not there)
             except (ImageError, OSError) as error:
                 unread = f"It could not be read ({type(error).__name__})."
                 return index, item, written_out(str(error)) if isinstance(error, ImageError) else unread
 
-        return ahead(items, read, 2 * self.batch)
+        # Decoding releases the GIL. On a CPU every thread competes with the model, and two stay ahead of it.
+        return ahead(items, read, 2 * self.batch.images, threads=16 if there else 2)
 
-    def measure(self, decoded: Sequence[tuple[int, SourceImage, Prepared | str]]) -> SurveyPart:
-        """Run one forward pass over the readable images of a batch and apply all measures."""
-        skipped = [Skipped(i, item.name, found) for i, item, found in decoded if isinstance(found, str)]
+    def measure(self, decoded: Sequence[Decoded]) -> SurveyPart:
+        """Run one forward pass over the readable images of a batch and apply all measures.
+
+        If memory runs out, the batch and all later ones are divided in half.
+        """
         sound = [(index, item, found) for index, item, found in decoded if not isinstance(found, str)]
+        names = [one.name for one in self.measures if isinstance(one, BatchMeasure)]
+        try:
+            part = self._measured(sound)
+            skipped = [Skipped(i, item.name, found) for i, item, found in decoded if isinstance(found, str)]
+            return replace(part, skipped=skipped)
+        except OutOfMemory as error:
+            if len(sound) == 1 or names:
+                advice = f" The size of a batch changes {names[0]}: choose a smaller one." if names else ""
+                raise OutOfMemory(f"{error}{advice}") from error
+        gc.collect()  # the tensors of the failed batch
+        if self.inspector.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.batch.halve(len(sound))
+        parts, rest = [SurveyPart([], [], effort=Effort(failed=len(sound)))], decoded
+        while rest:
+            step = self.batch.images  # smaller as soon as a half did not fit either
+            parts.append(self.measure(rest[:step]))
+            rest = rest[step:]
+        return SurveyPart.join(parts)
+
+    def _measured(self, sound: Sequence[tuple[int, SourceImage, Prepared]]) -> SurveyPart:
         if not sound:
-            return SurveyPart([], skipped)
-        stays = self.inspector.device.type != "mps"  # MPS has no float64
-        batch = self.inspector.batch([found for *_, found in sound], self.size, keep_on_device=stays)
-        rows = self._rows([(index, item) for index, item, _ in sound], batch)
-        marks = [hashlib.sha256(item.mark).hexdigest()[:16] for _, item, _ in sound]
-        asked = [one for one in self.measures if isinstance(one, BatchMeasure) and len(batch) >= LEAST]
-        grams = tuple(one.together(batch, marks) for one in asked)
+            return SurveyPart([], [])
+        device, start = self.inspector.device, time.perf_counter()
+        several = f"{len(sound)} images at once" if len(sound) > 1 else "one image"
+        with memory_guard(device, f"Measuring {several}"):
+            stays = device.type != "mps"  # MPS has no float64
+            batch = self.inspector.batch([found for *_, found in sound], self.size, keep_on_device=stays)
+            passed = time.perf_counter()
+            rows = self._rows([(index, item) for index, item, _ in sound], batch)
+            marks = [hashlib.sha256(item.mark).hexdigest()[:16] for _, item, _ in sound]
+            asked = [one for one in self.measures if isinstance(one, BatchMeasure) and len(batch) >= LEAST]
+            grams = tuple(one.together(batch, marks) for one in asked)
         spreads = {}
         for name in (f"{m.name}.{what.name}" for m in self.measures for what in m.quantities if what.across):
             if found := [row.values.pop(name) for row in rows if name in row.values]:
                 spreads[name] = Spread.from_values(np.stack(found))
-        return SurveyPart(rows, skipped, moments_of(rows), grams, spreads)
+        sums, ended = moments_of(rows), time.perf_counter()
+        effort = Effort(len(rows), 0.0, passed - start, ended - passed, self.batch.images)
+        return SurveyPart(rows, [], sums, grams, spreads, effort)
 
     def _rows(self, items: Sequence[tuple[int, SourceImage]], batch: TraceBatch) -> list[Row]:
         """Apply the measures: those that are `batched` to all images at once, the others to each image."""

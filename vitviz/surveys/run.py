@@ -7,19 +7,21 @@ import os
 import platform
 import random
 import sys
+import time
 from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from vitviz.engine import Inspector
 from vitviz.errors import ImageError, VitvizError, quoted, whole_number
+from vitviz.surveys.effort import SMALL, BatchSize, fitting
 from vitviz.surveys.labels import ClassNames, Labels
-from vitviz.surveys.measure import Measure
+from vitviz.surveys.measure import BatchMeasure, Measure
 from vitviz.surveys.measures import select_measures
 from vitviz.surveys.parts import SurveyFolder
 from vitviz.surveys.result import WRITTEN, Survey, heads_in_words
@@ -96,7 +98,7 @@ class Plan:
             "source": self.source.kind, "source_sha256": self.described.digest,
             "pictures_listed": self.described.count, "limit": self.limit, "seed": self.seed,
             "classes_sha256": hashlib.sha256(told).hexdigest() if meant else "",
-            "batch": measuring.batch, "part": self.part,
+            "batch": measuring.batch.asked, "part": self.part,
             "vitviz": __version__,  # works in a clone that is not installed, too
         }  # fmt: skip
 
@@ -139,9 +141,9 @@ USUAL = ("distance", "prefix_mass")
 
 def survey(
     source: Any, inspector: Inspector, measures: Iterable[str | Measure] = USUAL, *,
-    out: str | os.PathLike | None = None, size: int | tuple[int, int] | None = None, batch: int = 8,
-    limit: int | None = None, seed: int | None = None, classes: ClassNames = None, part: int = PART,
-    progress: OnImage | bool | None = None, workers: int = 0,
+    out: str | os.PathLike | None = None, size: int | tuple[int, int] | None = None,
+    batch: int | None = None, limit: int | None = None, seed: int | None = None, classes: ClassNames = None,
+    part: int = PART, progress: OnImage | bool | None = None, workers: int = 0,
 ) -> Survey:  # fmt: skip
     """Measure a set of images in one pass and return means and standard errors over images.
 
@@ -157,7 +159,8 @@ def survey(
             killed, the same call resumes.
         size: Input size in pixels, one number or (height, width): multiples of the patch. None for the
             checkpoint's own.
-        batch: Images per forward pass.
+        batch: Images per forward pass, at most. None for as many as fit into free memory, up to 128 on a GPU
+            and 8 on a CPU. Where memory runs out, batches are divided in half; `.about` reports the size.
         limit: Maximum number of images: the first ones, or a random sample if there is a `seed`.
         seed: Seed of the random sample of `limit` images.
         classes: Names of the source's labels in the order of the checkpoint's classes, or a mapping from
@@ -193,15 +196,17 @@ def survey(
             f"Given workers={quoted(workers)}; expected how many of Ray's actors, or 0 for none."
         )
     through = partial(_spread, workers) if workers else _through
+    start = time.perf_counter()
     with progress_bar(progress) as tell:
         result, finished = through(plan, measuring, begun, parts, tell)
+    speed = result.effort.facts(time.perf_counter() - start)
     if not result.images and not result.left_out:
         raise VitvizError("A survey needs at least one picture; none was given.")
     if not result.images:
         raise ImageError("None of the pictures could be read. " + str(result.skipped[0]))
     if WRITTEN in result.spreads and result.images > 1:
         result = replace(result, words=heads_in_words(inspector, result))
-    about = {**about, "ended": _now(), "finished": finished, **surroundings(str(inspector.device))}
+    about = {**about, "ended": _now(), "finished": finished, **surroundings(str(inspector.device)), **speed}
     if parts is None or not finished:
         return replace(result, about=about)
     from vitviz.surveys.report import finish
@@ -210,7 +215,7 @@ def survey(
 
 
 def surveying(
-    images: Iterable, inspector: Inspector, measures: Iterable[str | Measure] = USUAL, *, batch: int = 8,
+    images: Iterable, inspector: Inspector, measures: Iterable[str | Measure] = USUAL, *, batch: int = SMALL,
     size: int | tuple[int, int] | None = None,
 ) -> Iterator[Survey]:  # fmt: skip
     """Yield the running averages after each batch of images; nothing is written to disk.
@@ -242,9 +247,9 @@ def surveying(
         raise ImageError("None of the pictures could be read. " + str(result.skipped[0]))
 
 
-def measuring_of(inspector: Inspector, measures, size, batch: int, classes: ClassNames) -> Measurement:
+def measuring_of(inspector: Inspector, measures, size, batch: int | None, classes: ClassNames) -> Measurement:
     """Return the configuration of the measurement loop; raise VitvizError for an invalid argument."""
-    if whole_number(batch, least=1) is None:
+    if batch is not None and whole_number(batch, least=1) is None:
         raise VitvizError(
             f"Given batch={quoted(batch)}; expected how many pictures go through the model at once, 1"
             " or more."
@@ -260,7 +265,11 @@ def measuring_of(inspector: Inspector, measures, size, batch: int, classes: Clas
     labels = Labels(counted, names, classes, required)
     grid = inspector.grid(size if size is None or isinstance(size, tuple) else (size, size))
     own = inspector.preprocessing.size
-    return Measurement(inspector, measures, labels, own if size is None else grid.pixels, batch)
+    pixels = own if size is None else grid.pixels
+    if any(isinstance(one, BatchMeasure) for one in measures):
+        batch = batch or SMALL  # a minibatch, whose size changes the result
+    batches = BatchSize(batch, batch or fitting(inspector, pixels))
+    return Measurement(inspector, measures, labels, pixels, batches)
 
 
 def _through(
@@ -279,10 +288,12 @@ def _through(
             yield part
         for number, some in groupby(measuring.ahead(plan.items(done)), key=lambda one: one[0] // plan.part):
             batches = []
-            while goes_on and (one := list(islice(some, measuring.batch))):
-                batches.append(measuring.measure(one))
+            for one in measuring.measured(some):
+                batches.append(one)
                 at += len(one)
                 goes_on = progress is None or progress(at, plan.count) is not False
+                if not goes_on:
+                    break
             part = SurveyPart.join(batches)
             if parts is not None and goes_on:
                 parts.write(number, part)

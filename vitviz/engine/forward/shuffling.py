@@ -12,13 +12,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 from einops import rearrange
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
 from vitviz.analyses.perturbation import permutation
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.forward import copies, tracing
-from vitviz.engine.images.preprocess import Prepared, Preprocessing
+from vitviz.engine.images.preprocess import Prepared, Preprocessing, normalised
 from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
 from vitviz.traces.trace import ModelInput
@@ -30,15 +30,6 @@ def as_seen(view: ModelInput, preprocessing: Preprocessing) -> Prepared:
     values = view.picture.astype(np.float32) / 255 if view.exact is None else view.exact
     pixels = torch.from_numpy(values).movedim(-1, 0)
     return Prepared(normalised(pixels, preprocessing), view)
-
-
-@in_float32()
-def normalised(
-    pixels: Float[Tensor, "*draw 3 height width"], preprocessing: Preprocessing
-) -> Float[Tensor, "*draw 3 height width"]:
-    """Normalise pixels in [0, 1] for the model."""
-    mean, std = preprocessing.scale()
-    return (pixels - mean) / std
 
 
 def shuffled(prepared: Prepared, grid: Grid, seed: int) -> Prepared:

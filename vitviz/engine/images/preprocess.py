@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped, UInt8
 from PIL import Image
 from timm.data import create_transform, resolve_data_config
 from torch import Tensor
@@ -97,18 +97,20 @@ class Preprocessing:
 class Prepared:
     """An image ready for the model, and its view before normalisation."""
 
-    tensor: Float[Tensor, "3 height width"]  # normalised
+    # normalised; bytes for an image that the device normalises
+    tensor: Float[Tensor, "3 height width"] | UInt8[Tensor, "3 height width"]
     view: ModelInput
 
 
 @in_float32()  # torchvision makes tensors of the default dtype
-def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
+def prepare(image: Image.Image, preprocessing: Preprocessing, normalise: bool = True) -> Prepared:
     """Return the model's input for an upright RGB image, bit-identical to timm's evaluation transform.
 
     `view.picture` has exactly the pixels that are normalised. Where these are fractions of a grey level,
     `view.exact` has them and `view.picture` is rounded. `view.box` is the input's outline on the upload. The
     box extends beyond the upload if the input was padded: with the mean colour in border mode or by a
-    processor, with black by a crop. Raises ImageError for an image that is not RGB or too elongated.
+    processor, with black by a crop. Without `normalise` the tensor has the bytes of `view.picture`, unless
+    these are rounded. Raises ImageError for an image that is not RGB or too elongated.
 
     >>> picture = Image.new("RGB", (400, 200), "red")
     >>> half = (0.5, 0.5, 0.5)
@@ -125,13 +127,26 @@ def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
     names = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
     parameters = {name: getattr(preprocessing, name) for name in names}
     steps = create_transform(input_size=(3, *preprocessing.size), **parameters)
-    resize, crop, to_tensor, normalise = steps.transforms
+    resize, crop, to_tensor, scale = steps.transforms
     resized = resize(image)
     picture = crop(resized)
     left, right = _edges(image.width, resized.width, picture.width)
     top, bottom = _edges(image.height, resized.height, picture.height)
     view = ModelInput(np.array(picture), (left, top, right, bottom), image.size, strokes_on(image))
-    return Prepared(normalise(to_tensor(picture)), view)
+    tensor = scale(to_tensor(picture)) if normalise else torch.from_numpy(view.picture).movedim(-1, 0)
+    return Prepared(tensor, view)
+
+
+@in_float32()
+def normalised(
+    pixels: Shaped[Tensor, "*draw 3 height width"], preprocessing: Preprocessing
+) -> Float[Tensor, "*draw 3 height width"]:
+    """Normalise pixels in [0, 1], or bytes, for the model, on their device."""
+    mean, std = (one.to(pixels.device, non_blocking=True) for one in preprocessing.scale())
+    if pixels.dtype == torch.uint8:  # divided by a tensor: CUDA multiplies by the reciprocal of a number
+        values = torch.empty(pixels.shape, device=pixels.device)  # contiguous
+        pixels = torch.div(pixels, torch.full((), 255.0, device=pixels.device), out=values)
+    return (pixels - mean) / std
 
 
 def _processed(image: Image.Image, preprocessing: Preprocessing, processor: Processor) -> Prepared:

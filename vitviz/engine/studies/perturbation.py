@@ -20,7 +20,7 @@ from vitviz.analyses.protocol import DRAWS, SHARES
 from vitviz.engine.forward import shuffling
 from vitviz.engine.forward.patch_removal import AT_ONCE, PatchRemoval, answers_to
 from vitviz.engine.images.opening import open_image
-from vitviz.engine.images.preprocess import Prepared, prepare
+from vitviz.engine.images.preprocess import Prepared, normalised, prepare
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.traces.samples import sample_image, samples
@@ -62,7 +62,7 @@ class PerturbedLogits:
 
         Raises Stopped if the request was cancelled.
         """
-        view, seen = self._trace.view, shuffling.normalised(pictures.float(), self._preprocessing)
+        view, seen = self._trace.view, normalised(pictures.float(), self._preprocessing)
         pixels = self._inspector.forward.pixels([Prepared(one, view) for one in seen])
         return answers_to(self._model, pixels.split(self._at_once)).float()
 
