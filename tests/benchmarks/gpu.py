@@ -206,7 +206,7 @@ def main() -> int:
     print(f"{seconds:.0f} s")
     if seconds > SECONDS:
         missed.append(f"The run took {seconds:.0f} s, allowed {SECONDS}")
-    print(*missed, sep="\n")
+    print(*missed, sep="\n", end="\n" * bool(missed))
     return int(bool(missed))
 
 
