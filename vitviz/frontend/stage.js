@@ -53,7 +53,7 @@ export default () => ({
   draw(self) {
     const { upload, box, input } = self.photo;
     const [w, h] = upload;
-    const most = window.innerWidth < 768 ? 92 : 160; // a thumbnail on a phone
+    const most = window.innerWidth < 768 ? 76 : 160; // on a phone a thumbnail, above "Change"
     const { told } = self.value;
     // camera frames are as tall as the image, so that nothing moves
     const tall = (told && self.ui.height) || Math.min(self.tall, most);

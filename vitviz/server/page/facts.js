@@ -1,7 +1,7 @@
 // The model's prediction, and the cost of computing it.
 
 import { address } from '../../frontend/data.js';
-import { button, el, fold, marked, seek } from '../../frontend/elements.js';
+import { button, el, fold, marked, seek, origin as target } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { fixed, scored } from '../../frontend/numbers.js';
 import { awaiting } from '../../frontend/progress.js';
@@ -141,6 +141,11 @@ export default function part(element, props, watch, trigger) {
   const [details, summary] = [el('details', { class: 'vv-cost' }), el('summary')];
   const unfolded = (open) => marked(seek('#vitviz-page'), 'unfolded', open);
   const other = main ? [fold(t('Change'), unfolded)] : []; // image and checkpoint
+  document.addEventListener('click', (event) => {
+    const [change] = other;
+    if (!root.isConnected || change?.getAttribute('aria-expanded') !== 'true') return;
+    if (target(event).closest?.('#vitviz-tabs [role=tab], #vitviz-groups')) change.click();
+  });
   let wait = null;
   let pause = PAUSE;
 

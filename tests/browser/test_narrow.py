@@ -1,0 +1,46 @@
+"""Windows narrower than a desktop: a phone, a tablet, and a desktop window at 200 % zoom."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import ready
+from tests.browser.helpers import kept, write_picture
+
+
+@pytest.mark.parametrize(("width", "height"), [(720, 450), (768, 1024), (390, 844)])
+def test_the_timeline_is_in_view_and_its_slider_has_room(open_page, width, height):
+    page = open_page("?tab=explorer&sample=coffee", width, height, wait=False)
+    ready(page, "explorer")
+    film = page.locator("#vitviz-film")
+    slider, step = film.locator("input[type=range]").bounding_box(), film.locator("strong").bounding_box()
+    assert slider["width"] >= 80
+    assert slider["x"] >= step["x"] + step["width"]
+    assert slider["y"] + slider["height"] <= height
+
+
+def test_a_tablet_has_a_margin_at_both_sides(open_page):
+    page = open_page(width=768, height=1024)
+    for part in ("#vitviz-header", "#vitviz-page"):
+        box = page.locator(part).bounding_box()
+        assert box["x"] >= 12 and box["x"] + box["width"] <= 768 - 12
+
+
+def test_a_square_upload_leaves_the_button_that_changes_it_free_on_a_phone(open_page, tmp_path):
+    page = open_page(width=390, height=844)
+    change = page.locator("#vitviz-facts .vv-unfold")
+    picture = write_picture(tmp_path / "square.png", (240, 240))
+    page.set_input_files("#vitviz-upload input[type=file]", picture)
+    kept(page, "moment.picture && !moment.sample")
+    box = page.locator("#vitviz-stage canvas").bounding_box()
+    assert box["height"] > 40
+    assert box["y"] + box["height"] <= change.bounding_box()["y"]
+
+
+def test_opening_a_view_folds_the_pickers_on_a_phone(open_page):
+    page = open_page(width=390, height=844)
+    change = page.locator("#vitviz-facts .vv-unfold")
+    change.click()
+    expect(page.locator("#vitviz-samples")).to_be_visible()
+    page.get_by_role("button", name="Where it looks").click()
+    expect(page.locator("#vitviz-samples")).to_be_hidden()
+    expect(change).to_have_attribute("aria-expanded", "false")
