@@ -53,8 +53,8 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
   const notes = el('p', { class: 'vv-text', hidden: true });
   const graph = div('vv-graph');
   const over = svg('svg', { class: 'vv-graph-names', 'aria-hidden': 'true' }); // names of lines, and the ring
-  const plot = el('div', { class: 'vv-chart', role: 'application', tabindex: 0 }, graph, over);
-  const node = stack(title, el('div', { class: 'vv-plot', hidden: true }, plot), legend, notes);
+  const plot = el('div', { class: 'vv-chart', tabindex: 0 }, graph, over);
+  const node = stack(title, div('vv-plot', plot), legend, notes);
   const { ring, mark } = ringed();
   const hidden = new Set(); // names of series
   let points = [];
@@ -95,6 +95,7 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
     now = { figure, width, height, upright };
     title.textContent = [t(figure.title), upright ? '' : t(figure.y_label)].filter(Boolean).join(' · ');
     plot.parentElement.hidden = title.hidden = !figure.series.length && !figure.bars;
+    plot.role = 'application'; // from the first drawing on, which gives it its name
     plot.setAttribute('aria-label', operated(t(figure.title), axesOf(figure)));
     const several = figure.series.filter(({ name }) => name).length > 1;
     const entries = legendOf(figure);
