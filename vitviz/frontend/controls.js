@@ -111,8 +111,9 @@ function field(control, self, change) {
 }
 
 /**
- * All fields of a view, the advanced ones in a fold; `show()` updates them from the settings of `self`. Fields
- * without effect are hidden. The fold opens when an advanced setting leaves its default, by a link, say.
+ * All fields of a view, the advanced ones in a fold; `show()` updates them from the settings of `self`.
+ * Fields without effect are hidden. The fold opens when an advanced setting leaves its default, by a link,
+ * say.
  */
 export function toolbar(self, change) {
   const every = self.value.controls.map((control) => field(control, self, (value) => change(control, value)));
