@@ -16,6 +16,7 @@ instruction to mark it.
 
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -52,6 +53,18 @@ def pytest_configure(config) -> None:
     """Select the quick tier if the command line names neither a tier nor files or tests."""
     named = config.args_source is config.ArgsSource.ARGS
     config.option.markexpr = config.option.markexpr or ("not slow" if named else QUICK)
+
+
+OTHER_TIERS = re.compile(r"^pytestmark = .*pytest\.mark\.(browser|processes|sweep|long|slow)", re.M)
+
+
+def pytest_ignore_collect(collection_path, config) -> bool | None:
+    """Leave out, in the quick tier, files whose tests are all in other tiers: imports take time."""
+    if config.option.markexpr != QUICK or not collection_path.name.startswith("test_"):
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    in_browser = collection_path.parent.name == "browser" and "pytest.mark.visit" not in text
+    return True if in_browser or OTHER_TIERS.search(text) else None
 
 
 running: list[pytest.Item] = []  # the current test

@@ -1,28 +1,9 @@
 """A word of the glossary says what it is, where it first stands in a view's sentence or definition."""
 
-import json
-import re
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import expect
 
-import vitviz
 from tests.browser.conftest import ready
-
-HOME = Path(vitviz.__file__).parent
-
-
-def test_page_and_docs_have_one_glossary():
-    script = (HOME / "server/page/glossary.js").read_text(encoding="utf-8").partition("];")[0]
-    script = re.sub(r"' \+\s+'", "", script)
-    said = re.findall(r"\bt\(\s*'([^']+)'", script)
-    table = (HOME.parent / "docs/glossary.md").read_text(encoding="utf-8")
-    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
-    assert said == [f"{word}: {text}".replace("`", "").replace("'", "’") for word, text, *_ in rows]
-    for column, tag in ((2, "zh-CN"), (3, "ko")):
-        words = json.loads((HOME / f"server/i18n/{tag}.json").read_text(encoding="utf-8"))
-        assert [words[one] for one in said] == [row[column] for row in rows]
 
 
 @pytest.mark.browser

@@ -77,6 +77,7 @@ def entropy(traced):
     return np.array([(-(row * np.log(row)).sum(axis=-1)).mean(axis=-1) for row in rows])
 
 
+@pytest.mark.browser
 def test_they_are_small():
     for view in VIEWS:
         files = [file for file in (HERE / view.slug).iterdir() if file.is_file()]

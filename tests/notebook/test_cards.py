@@ -16,6 +16,7 @@ NOTHING = {"METHODS", "AssumedWarning", "VitvizError", "keep_freed_memory", "sam
 NOTHING |= {"patch_scores"}
 
 
+@pytest.mark.long
 def test_every_public_result_is_shown(results):
     """A new public name has to say what it looks like, or that it gives nothing to look at."""
     assert set(results) | NOTHING >= set(vitviz.__all__) - {"animation", "figure", "video"}

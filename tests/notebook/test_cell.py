@@ -30,6 +30,7 @@ def explorer(inspector, trace):
     return vitviz.show("explorer", inspector, trace, layer=3, seconds=1e9)
 
 
+@pytest.mark.long
 def test_it_holds_every_layer_and_every_token(explorer, trace):
     parts = held(explorer)["parts"]
     for layer in range(len(trace.layers)):

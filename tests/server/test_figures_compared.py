@@ -55,6 +55,7 @@ def test_a_set_of_ones_own_is_printed_and_named(service, key, tmp_path):
     assert "Based on 5 images." in texts(data)
 
 
+@pytest.mark.long
 def test_the_endpoint_takes_a_second_checkpoint(service, expected):
     ask = Endpoints(service).figure
     found = ask("coffee", "compared", settings="against=beside", second=EARLY)

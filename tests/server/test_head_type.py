@@ -124,6 +124,7 @@ def older(data):
     return held.getvalue()
 
 
+@pytest.mark.long
 def test_a_lesson_says_what_its_scores_are_and_an_old_one_that_they_are_wrong(service, zipped):
     about = json.loads(zipfile.ZipFile(io.BytesIO(zipped["value"])).read(lessons.TOLD))
     assert about["head_type"] == "value" and {*about["prediction"][0]} == {"label", "value"}

@@ -146,6 +146,7 @@ def test_strokes_that_are_none_are_a_sentence(service, key):
         ImageEdits.parse("nothing")
 
 
+@pytest.mark.long
 def test_a_piece_laid_onto_another_photograph(service, key):
     """It is that one from then on, with what was before; one's own leaves this server without its key."""
     run = service.runs.run(key)

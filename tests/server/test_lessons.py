@@ -52,6 +52,7 @@ def lesson(told: object, picture: bytes | None = b"") -> bytes:
     return held.getvalue()
 
 
+@pytest.mark.long
 def test_everything_that_was_seen_is_found_again(service, own, zipped):
     found = lessons.read(zipped)
     edits = "heads=2.3 patches=4"

@@ -50,6 +50,7 @@ def test_a_training_is_looked_at_step_by_step_with_what_was_taken_away(service):
         assert [i for i, value in enumerate(values) if value != value] == [0, 17]
 
 
+@pytest.mark.long
 def test_the_class_that_is_explained_stays_while_a_training_is_shown(service, inspector, photo):
     """It is the one in view as the film begins; by the untrained model it is the likeliest of nothing."""
     key = service.look(service.pictures.sample("coffee"), "vitviz-tiny")

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
+from pathlib import Path
 
 import pytest
 
+import vitviz
 from tests.translations import (
     CONFIG,
     LANGUAGES,
@@ -26,6 +29,8 @@ from tests.translations import (
 )
 from vitviz.server import i18n
 from vitviz.traces.localized_text import LocalizedText
+
+HOME = Path(vitviz.__file__).parent
 
 
 @pytest.mark.sweep
@@ -95,3 +100,15 @@ def test_a_sentence_with_values_is_said_in_another_language(tag):
     )
     assert i18n.translated(NOTE, tag) != NOTE and i18n.translated("nothing of ours", tag) == "nothing of ours"
     assert i18n.translated(LocalizedText("register {number}", number=3), tag).endswith(" 3")
+
+
+def test_page_and_docs_have_one_glossary():
+    script = (HOME / "server/page/glossary.js").read_text(encoding="utf-8").partition("];")[0]
+    script = re.sub(r"' \+\s+'", "", script)
+    said = re.findall(r"\bt\(\s*'([^']+)'", script)
+    table = (HOME.parent / "docs/glossary.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    assert said == [f"{word}: {text}".replace("`", "").replace("'", "’") for word, text, *_ in rows]
+    for column, tag in ((2, "zh-CN"), (3, "ko")):
+        words = json.loads((HOME / f"server/i18n/{tag}.json").read_text(encoding="utf-8"))
+        assert [words[one] for one in said] == [row[column] for row in rows]

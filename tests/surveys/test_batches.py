@@ -12,6 +12,7 @@ import vitviz
 from tests.engine.looking import inspect, noise
 from tests.engine.pretend import copies, launches, pretended
 from tests.engine.small import small
+from tests.tiers import sweep
 from vitviz import Ablation, analyses
 from vitviz.analyses import streaming
 from vitviz.analyses.distance import token_distances
@@ -34,6 +35,7 @@ FAMILIES = {
     "shared relative": ("beit_base_patch16_224", {}),
     "patches removed": ("vit_tiny_patch16_224", {}),
 }
+QUICK = ("class", "average", "relative", "patches removed")
 STATISTICS = ("distance", "renormalised", "prefix_mass", "entropy")
 
 
@@ -86,7 +88,7 @@ def there(batch) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("size", [1, 700, 2**25])
-@pytest.mark.parametrize("family", FAMILIES)
+@sweep("family", FAMILIES, quick=QUICK)
 def test_statistics_of_a_batch_equal_those_of_each_image(family, size, monkeypatch):
     monkeypatch.setattr(streaming, "BLOCK_ELSEWHERE", size)
     batch = recorded(family)
@@ -113,7 +115,7 @@ def test_scores_of_any_size_keep_their_statistics():
                 np.testing.assert_allclose(elsewhere[name][image], alone[name], rtol=near, atol=near)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@sweep("family", FAMILIES, quick=QUICK)
 def test_the_trace_of_an_image_is_that_of_a_batch_of_one_by_views(family):
     batch = recorded(family)
     trace = batch[1]
@@ -147,7 +149,7 @@ BATCHED = [name for name, measure in MEASURES.items() if getattr(measure, "batch
 
 
 @pytest.mark.parametrize("name", [name for name in BATCHED if name not in ("similarity", "words")])
-@pytest.mark.parametrize("family", FAMILIES)
+@sweep("family", FAMILIES, quick=QUICK)
 def test_a_measure_of_a_batch_equals_that_of_each_image(family, name):
     batch, inspector, labels = recorded(family), inspected(family), (0, 3, None)
     measure, names = MEASURES[name], ("a", "b", "c")

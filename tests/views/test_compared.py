@@ -80,6 +80,7 @@ def test_the_film_compares_each_depth_with_itself_at_every_step(service, keys, s
     assert found[1:, 0].max() < 0.999, "before its training it is another model"
 
 
+@pytest.mark.long
 def test_the_curves_are_means_of_a_survey(service, keys, surveys):
     found = dict(zip(CURVES, service.item(keys[0], "compared", "curves", {}), strict=True))
     survey = surveys[0]
@@ -149,6 +150,7 @@ def test_a_model_without_a_class_token(tmp_path):
                 VIEW.numbers(subject, {**settings, "tokens": "class"})
 
 
+@pytest.mark.long
 def test_what_is_taken_home_is_what_is_shown(service, keys, surveys):
     pair = service.runs.pair(*keys)
     with np.load(io.BytesIO(service.numbers(pair, "compared", {"against": "film"}))) as file:

@@ -226,16 +226,26 @@ _RESIZED = ("pos_embed", "patch_embed.proj.weight", "relative_position_bias_tabl
 
 
 class _Counted(TorchFunctionMode):
-    """Abort model construction once the model has more tensors than its file could fill."""
+    """Abort model construction once the model has more tensors than its file could fill.
+
+    Initial values are not drawn: tensors of torch's meta device have none, and its Python code for them takes
+    more time than the rest of the construction.
+    """
 
     _MAKING = {"empty", "zeros", "ones", "full", "rand", "randn", "tensor", "arange", "linspace"}
+    _DRAWING = {"uniform_", "normal_", "kaiming_uniform_", "erfinv_", "mul_", "add_", "clamp_", "fill_", "zero_"}
 
     def __init__(self, most: int, sentence: str):
         super().__init__()
         self.left, self.sentence = most, sentence
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if getattr(func, "__name__", "") in self._MAKING:
+        name = getattr(func, "__name__", "")
+        if name in self._DRAWING:
+            tensor = args[0] if args else kwargs["tensor"]
+            if tensor.is_meta:
+                return tensor
+        if name in self._MAKING:
             self.left -= 1
             if self.left < 0:
                 raise CheckpointError(self.sentence)
