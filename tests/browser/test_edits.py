@@ -132,6 +132,18 @@ def test_what_was_taken_away_is_seen_in_every_view_and_painting_brings_the_other
     assert spread_of(page, "explorer", 62) < 12 < spread_of(page, "explorer", 60), "painted in one colour"
 
 
+def test_a_view_that_needs_the_whole_model_offers_to_restore_it_and_keeps_the_painting(open_page):
+    painted = "brush.mean_90.250.100.100.40.-60.80"
+    page = open_page(f"?sample=coffee&tab=experiment&without=patches%3D62&strokes={painted}", wait=False)
+    for name in ("Tour", "Faithfulness", "Perturbations"):
+        open_tab(page, name)
+        expect(page.locator(".vv-note >> visible=true").get_by_role("button", name="Restore")).to_be_visible()
+    page.get_by_role("button", name="Restore", exact=True).locator("visible=true").click()
+    expect(page.locator("#vitviz-experiment .vv-chart")).to_be_visible()
+    expect(page.locator("#vitviz-edits .vv-edits")).to_contain_text("Edited image")
+    expect(page.locator("#vitviz-edits .vv-edits")).not_to_contain_text("Patch 63")
+
+
 @pytest.mark.parametrize(("language", "one", "two"), [
     ("en", "Patch 4", "2 patches"), ("zh-CN", "图像块 4", "2 个图像块"), ("ko", "패치 4", "패치 2개"),
 ])  # fmt: skip

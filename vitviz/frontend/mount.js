@@ -98,7 +98,10 @@ export function mount(element, props, watch, trigger, view) {
       const paint = button(t('Paint over them instead'), () =>
         document.dispatchEvent(new CustomEvent('vitviz:without', { detail: painted })),
       );
-      note.replaceChildren(t(value.message), ' ', self.awaiting?.node || (value.paintable && paint) || '');
+      const restore = button(t('Restore'), () => document.dispatchEvent(new Event('vitviz:restore')));
+      const ways = [value.restorable && restore, value.paintable && paint].filter(Boolean);
+      const buttons = ways.length ? [div('vv-buttons', ...ways)] : [];
+      note.replaceChildren(t(value.message), ' ', ...(self.awaiting ? [self.awaiting.node] : buttons));
       self.loaded = '';
       if (value.awaited) delete root.dataset.ready;
       else root.dataset.ready = `${value.key}/`;

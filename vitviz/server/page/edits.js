@@ -106,6 +106,10 @@ export default function part(element, props, watch, trigger) {
     ask({ ...base, ...all, patches_as: patches_as ?? base.patches_as });
   });
 
+  document.addEventListener('vitviz:restore', () => {
+    if (root.isConnected) ask({ ...coming(), heads: [], mlps: [], patches: [] });
+  });
+
   /** All ablated parts and the edits. */
   function putBack() {
     over.paint('');

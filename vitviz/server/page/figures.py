@@ -39,7 +39,8 @@ def value(service: AnalysisService, key: str, view: View, soon: bool = False) ->
         if subject.awaited and not view.needs_no_pass:
             return {**frame, "message": travelling(AWAITED), "awaited": True}
         if reason := view.refused(subject):
-            return {**frame, "message": travelling(reason), "paintable": view.misses_patches(subject)}
+            ways = {"paintable": view.misses_patches(subject), "restorable": _restorable(view, subject)}
+            return {**frame, "message": travelling(reason), **ways}
         found = scripts.declared(view, subject)
         if subject.awaited and view.needs is not Needs.WEIGHTS:
             found |= {"items": {}}  # before a pass only items computed from the weights exist
@@ -52,6 +53,12 @@ def value(service: AnalysisService, key: str, view: View, soon: bool = False) ->
         }
     except Exception as error:
         return {**frame, "message": told_of(error, f"The view {view.slug}")}
+
+
+def _restorable(view: View, subject: ViewContext) -> bool:
+    """Return True if the view is refused only because parts of the model or the sequence are removed."""
+    removed = subject.trace is not None and subject.trace.without
+    return bool(removed and subject.original) and view.refused(subject.original()) is None
 
 
 def framed(
