@@ -233,7 +233,8 @@ class _Counted(TorchFunctionMode):
     """
 
     _MAKING = {"empty", "zeros", "ones", "full", "rand", "randn", "tensor", "arange", "linspace"}
-    _DRAWING = {"uniform_", "normal_", "kaiming_uniform_", "erfinv_", "mul_", "add_", "clamp_", "fill_", "zero_"}
+    _DRAWING = {"uniform_", "normal_", "kaiming_uniform_", "erfinv_"}
+    _DRAWING |= {"mul_", "add_", "clamp_", "fill_", "zero_"}
 
     def __init__(self, most: int, sentence: str):
         super().__init__()
