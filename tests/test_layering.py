@@ -36,7 +36,17 @@ ALLOWED = {
         "surveys",
         "views",
     },  # fmt: skip
-    "server": {"analyses", "engine", "errors", "charts", "export", "traces", "surveys", "views"},
+    "server": {
+        "analyses",
+        "diagnostics",
+        "engine",
+        "errors",
+        "charts",
+        "export",
+        "traces",
+        "surveys",
+        "views",
+    },
     "cli": {"engine", "errors", "export", "traces", "surveys", "server"},
 }
 FLOORS = 8

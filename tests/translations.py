@@ -136,6 +136,26 @@ def python_texts(folder: Path, pattern: str = "*.py", sentences: bool = True) ->
     return found
 
 
+def findings_of_a_check() -> set[str]:
+    """The sentences of the model check, wherever they stand in it, but for docstrings."""
+    found = python_texts(HOME / "diagnostics", sentences=False)
+    for file in (HOME / "diagnostics").glob("*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        described = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and isinstance(node.body[0], ast.Expr)
+        }
+        found |= {
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described
+            and re.fullmatch("[A-Z{][^\n]* [^\n]*[.]", node.value)
+        }  # fmt: skip
+    return found
+
+
 @cache
 def said_in() -> dict[str, set[str]]:
     """Folder -> the English texts that are said there."""
@@ -153,6 +173,7 @@ def said_in() -> dict[str, set[str]]:
         | python_texts(HOME / "export")
         | python_texts(HOME / "analyses", sentences=False)
         | python_texts(HOME / "surveys", sentences=False)
+        | findings_of_a_check()
         | {"{checkpoint}: not applicable, because {reason}."}
         | written_in(HOME / "server/page")
         | {NOTE, "none", "{what}\n\n{how}"}

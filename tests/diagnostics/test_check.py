@@ -2,10 +2,12 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import ttest_rel
 
 import vitviz
 from tests.diagnostics import faults
@@ -131,6 +133,23 @@ def test_information_is_that_of_plain_loops(kind):
     mean = [sum(one) / 5 for one in zip(*shares, strict=True)]
     expected = entropy(mean) - sum(map(entropy, shares)) / 5
     assert inputs.information(logits, kind) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("hint, weak", [(True, "note"), (False, "number")])
+def test_a_gain_is_serious_only_if_a_t_test_over_images_says_so(hint, weak):
+    generator = torch.Generator().manual_seed(0)
+    own = 2 * torch.eye(6)[None] + 0.1 * torch.randn(1, 6, 6, generator=generator)
+    lucky = own.clone()
+    lucky[:, 2] *= 40  # one image alone
+    given = SimpleNamespace(inspector=SimpleNamespace(head_type="softmax"), own_outputs=own, images=range(6))
+    for better, expected in ((own + 3 * torch.eye(6), "serious"), (lucky, weak)):
+        alternatives = {"worse": lambda: 0.5 * own, "better": lambda better=better: better}
+        (found,) = inputs._best(given, "name", alternatives, "Setting", "Do {best}.", hint=hint)
+        terms = [inputs.divergences(logits, "softmax").double().numpy() for logits in (better, own)]
+        p = ttest_rel(*terms, alternative="greater").pvalue
+        assert (p < inputs.LEVEL / 2) == (expected == "serious")
+        assert found.severity == expected and found.number == pytest.approx(np.mean(terms[0] - terms[1]))
+        assert found.number > inputs.GAIN and "better" in found.sentence
 
 
 def test_position_structure_is_that_of_plain_loops():

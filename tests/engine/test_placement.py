@@ -195,7 +195,9 @@ def test_every_endpoint_answers_as_the_cpus(name, servers, monkeypatch):
         given = {"image": "chelsea", **given}
     with there():
         found = servers[1][name](**given)
+        found = found if isinstance(found, dict | list) else [*found][-1]  # of a stream, the whole result
     wanted = servers[0][name](**given)
+    wanted = wanted if isinstance(wanted, dict | list) else [*wanted][-1]
     if name in ("film", "figure"):  # encoded: what stands in them is compared above
         assert len(found.pop("data")) > 1000 < len(wanted.pop("data"))
     same(found, wanted, name)

@@ -17,8 +17,9 @@ import torch
 from vitviz.analyses.depth import token_norms, usual_norms
 from vitviz.analyses.one_token import attention_received
 from vitviz.analyses.redundancy import attention_entropy
-from vitviz.diagnostics.finding import Finding, judged, layers_named
+from vitviz.diagnostics.finding import Finding, judged, layers_named, stated
 from vitviz.diagnostics.subject import CheckSubject, each
+from vitviz.traces.localized_text import LocalizedText
 
 UNIFORM, MOST = 0.99, 0.9  # of ln N; share of the heads
 OUTLIERS = 10  # MADs above the median norm of a layer's patches
@@ -33,10 +34,11 @@ def uniform(subject: CheckSubject) -> Iterator[Finding]:
         by_layer = [attention_entropy(trace, layer) for layer in range(len(trace.layers))]
         entropies.append(torch.cat(by_layer) / log(trace.length))
     share = (torch.stack(entropies).mean(dim=0) > UNIFORM).double().mean().item()
-    sentence = f"{share:.0%} of the heads attend to all tokens alike."
+    sentence = "{share} of the heads attend to all tokens alike."
     yield judged(
         "uniform_attention", "attention", share, MOST, sentence, sentence,
         "Attention maps of this model show nothing. Check that its weights are trained.", "explorer",
+        share=f"{share:.0%}",
     )  # fmt: skip
 
 
@@ -48,13 +50,15 @@ def sinks(subject: CheckSubject) -> Iterator[Finding]:
     )
     received = received / received.sum(dim=1, keepdim=True)
     layer, token = divmod(int(received.argmax()), received.shape[1])
-    names = trace.grid.prefix_names
-    title = f"the {names[token]} token" if token < len(names) else f"patch {token - len(names)}"
-    share = received.max().item()
-    yield Finding(
+    names, share = trace.grid.prefix_names, received.max().item()
+    row, col = divmod(token - len(names), trace.grid.cols)
+    title = LocalizedText("the patch in row {row}, column {col}", row=row + 1, col=col + 1)
+    if token < len(names):
+        title = LocalizedText("the {name} token", name=names[token])
+    yield stated(
         "sink", "attention", "number",
-        f"The token that receives the most attention is {title}, in layer {layer + 1}: {share:.0%} of all.",
-        share, view="explorer",
+        "The token that receives the most attention is {token}, in {layer}: {share} of all.",
+        share, view="explorer", token=title, layer=layers_named([layer]), share=f"{share:.0%}",
     )  # fmt: skip
 
 
@@ -70,13 +74,13 @@ def outliers(subject: CheckSubject) -> Iterator[Finding]:
         counts.append(above[-1].sum().item())
         begins += [int(layers[0])] if len(layers) else []
     often = len(begins) / len(subject.traces)
-    where = f"from {layers_named([min(begins)])} on" if begins else ""
     yield judged(
         "outlier_tokens", "attention", often, 0.5,
-        f"Outlier tokens {where}: patches whose norm is {largest:.1f} times the median.",
-        f"No regular outlier tokens; the largest norm of a patch is {largest:.1f} times its layer's median.",
+        "Outlier tokens from {layer} on: patches whose norm is {norm} times the median.",
+        "No regular outlier tokens; the largest norm of a patch is {norm} times its layer's median.",
         "Maps may show speckles there instead of the object. Registers remove them (Darcet et al. 2024); read"
-        " maps from earlier layers, or by gradients.", "tokens", severity="note",
+        " maps from earlier layers, or by gradients.", "tokens", severity="note", norm=f"{largest:.1f}",
+        layer=layers_named([min(begins, default=0)]),
     )  # fmt: skip
 
 
@@ -90,7 +94,8 @@ def collapse(subject: CheckSubject) -> Iterator[Finding]:
     layers = (shares[1:] > COLLAPSED).nonzero().flatten().tolist()
     yield judged(
         "rank_collapse", "attention", shares[1:].max().item(), COLLAPSED,
-        f"The patches' tokens are nearly equal after {layers_named(layers)}.",
+        "The patches' tokens are nearly equal after {layers}.",
         "The patches' tokens differ in every layer; the number is the largest share of their common part.",
         "Maps of these layers are almost the same for all patches.", "tokens", severity="note",
+        layers=layers_named(layers),
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from vitviz.analyses.protocol import TITLES
@@ -10,12 +10,15 @@ from vitviz.diagnostics import attention, head, inputs, maps, numbers, weights
 from vitviz.diagnostics.finding import Finding, Report
 from vitviz.diagnostics.subject import LIMIT, CheckedImage, CheckSubject, images_of
 from vitviz.engine.inspector import Inspector
-from vitviz.errors import OutOfMemory, Stopped, TooMuch, VitvizError, quoted
+from vitviz.errors import ImageError, OutOfMemory, Stopped, TooMuch, VitvizError, quoted
 from vitviz.traces import cancellation
 from vitviz.traces.localized_text import message_of
 
+Check = Callable[[CheckSubject], Iterator[Finding]]
 CHECKS = {
-    "weights": (weights.initial, weights.positions, weights.stored_precision, weights.heads),
+    "weights": (
+        weights.finite, weights.initial, weights.positions, weights.stored_precision, weights.heads,
+    ),
     "input": (
         inputs.informed, inputs.normalisation, inputs.position_order, inputs.class_token, inputs.query_key,
         inputs.settings,
@@ -26,42 +29,50 @@ CHECKS = {
     "numbers": (numbers.determinism, numbers.range_of_values, numbers.balance, numbers.precision),
 }  # fmt: skip
 OF_CLASSES = {"input", "head", "maps"}  # groups of checks that need class scores
+QUICK = (*CHECKS["weights"][:4], *CHECKS["input"][:2])  # cheap checks that find the commonest faults
+FINAL = {"not_finite", "no_forward_pass"}  # after such a serious finding nothing else can be computed
+
+
+def all_checks() -> list[tuple[str, Check]]:
+    """Return every check with its group, in order."""
+    return [(group, check) for group, checks in CHECKS.items() for check in checks]
+
+
+def ends(findings: Iterable[Finding]) -> bool:
+    """True if no further check can be computed after these findings."""
+    return any(found.severity == "serious" and found.name in FINAL for found in findings)
+
+
+def results(subject: CheckSubject, group: str, check: Check) -> list[Finding]:
+    """Return the findings of one check; if the check does not apply, its reason as a finding.
+
+    Raises:
+        Stopped: The request was cancelled.
+        TooMuch, OutOfMemory: The limits of time or memory were reached.
+        ImageError: An image cannot be read.
+    """
+    cancellation.check()
+    try:
+        if group in OF_CLASSES:
+            subject.require_classes()
+        return list(check(subject))
+    except (Stopped, TooMuch, OutOfMemory, ImageError):
+        raise
+    except VitvizError as error:
+        failed = group != "weights" and "traces" not in vars(subject)  # no forward pass has succeeded
+        name, severity = ("no_forward_pass", "serious") if failed else ("not_checked", "number")
+        return [Finding(name, group, severity, message_of(error))]
 
 
 def findings(
     inspector: Inspector, images: Sequence[CheckedImage], method: str = "frozen"
 ) -> Iterator[Finding]:
-    """Yield the findings of all checks in order; a check that does not apply yields its reason.
-
-    The check can be ended after every finding, by closing the generator.
-
-    Raises:
-        Stopped: The request was cancelled.
-    """
+    """Yield the findings of all checks in order. Closing the generator ends the check."""
     subject = CheckSubject(inspector, tuple(images), method)
-    damaged = False
-    for finding in weights.finite(subject):
-        damaged = damaged or finding.severity == "serious"
-        yield finding
-    if damaged:
-        return  # nothing else can be computed
-    for group, checks in CHECKS.items():
-        for check in checks:
-            cancellation.check()
-            try:
-                if group in OF_CLASSES:
-                    subject.require_classes()
-                yield from check(subject)
-            except (Stopped, TooMuch, OutOfMemory):
-                raise
-            except VitvizError as error:
-                failed = "traces" not in vars(subject)  # no forward pass has succeeded
-                yield Finding(
-                    "no_forward_pass" if failed else "not_checked", group, "serious" if failed else "number",
-                    message_of(error),
-                )  # fmt: skip
-                if failed:
-                    return
+    for group, check in all_checks():
+        yield from (found := results(subject, group, check))
+        if ends(found):
+            return
 
 
 def check(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import isfinite
 from os import PathLike
 from pathlib import Path
@@ -13,11 +15,14 @@ from typing import Any, Literal
 
 from vitviz.surveys.report import HEAD, STYLE
 from vitviz.traces.display import NotebookTable
+from vitviz.traces.localized_text import LocalizedText
 
 Severity = Literal["serious", "note", "number"]
 SEVERITIES: tuple[Severity, ...] = ("serious", "note", "number")
 GROUPS = ("weights", "input", "head", "attention", "maps", "numbers")
-MEASURED = "measured, docs/check.md"
+MEASURED = LocalizedText("measured, docs/check.md")
+BY_DEFINITION = LocalizedText("by definition")
+ROUNDING = LocalizedText("float32 rounding")
 
 
 @dataclass(frozen=True)
@@ -43,18 +48,26 @@ class Finding:
         return f"{self.severity.upper()} ({self.group}) {self.sentence}{number}{advice}{view}"
 
 
+def stated(
+    name: str, group: str, severity: Severity, sentence: str, number: float | None = None,
+    threshold: float | None = None, source: str = "", advice: str = "", view: str = "", **values: Any,
+) -> Finding:  # fmt: skip
+    """Return a finding whose sentence and advice are patterns, filled with `values` in every language."""
+    sentence, advice = (LocalizedText(text, **values) if text else "" for text in (sentence, advice))
+    return Finding(name, group, severity, sentence, number, threshold, source, advice, view)
+
+
 def judged(
     name: str, group: str, number: float, threshold: float, bad: str, good: str, advice: str, view: str = "",
-    severity: Severity = "serious", below: bool = False, source: str = MEASURED,
+    severity: Severity = "serious", below: bool = False, source: str = MEASURED, **values: Any,
 ) -> Finding:  # fmt: skip
     """Return a verdict if a number exceeds its threshold (with `below`: falls short), else the number alone.
 
-    A number that is not finite is reported without a verdict.
+    A number that is not finite is reported without a verdict. `bad`, `good` and `advice` are patterns.
     """
-    exceeds = isfinite(number) and (number < threshold if below else number > threshold)
-    if exceeds:
-        return Finding(name, group, severity, bad, number, threshold, source, advice, view)
-    return Finding(name, group, "number", good, number, threshold, source, view=view)
+    if isfinite(number) and (number < threshold if below else number > threshold):
+        return stated(name, group, severity, bad, number, threshold, source, advice, view, **values)
+    return stated(name, group, "number", good, number, threshold, source, "", view, **values)
 
 
 @dataclass(frozen=True)
@@ -89,18 +102,30 @@ class Report(NotebookTable):
     def __str__(self) -> str:
         return "\n".join([self.verdict, *map(str, self.ranked)])
 
-    def save(self, path: str | PathLike) -> Path:
-        """Write the report as one HTML file without scripts and requests, and return its path."""
+    def html(self) -> str:
+        """Return the report as one HTML page without scripts and requests."""
         title = f"<title>Model check: {html.escape(self.checkpoint)}</title>"
-        page = f"<!doctype html>{HEAD}{title}<style>{STYLE}</style>{self._repr_html_()}"
-        Path(path).write_text(page, encoding="utf-8")
+        return f"<!doctype html>{HEAD}{title}<style>{STYLE}</style>{self._repr_html_()}"
+
+    def csv(self) -> str:
+        """Return the table of `frame()` as CSV."""
+        file = io.StringIO()
+        writer = csv.DictWriter(file, [field.name for field in fields(Finding)])
+        writer.writeheader()
+        writer.writerows(self.rows())
+        return file.getvalue()
+
+    def save(self, path: str | PathLike) -> Path:
+        """Write the report as one HTML file and return its path."""
+        Path(path).write_text(self.html(), encoding="utf-8")
         return Path(path)
 
 
-def layers_named(layers: Sequence[int]) -> str:
+def layers_named(layers: Sequence[int]) -> LocalizedText:
     """Return layers, given from 0, as text that counts from 1.
 
     >>> layers_named([0, 4]), layers_named([2])
     ('layers 1, 5', 'layer 3')
     """
-    return f"layer{'s' * (len(layers) > 1)} {', '.join(str(layer + 1) for layer in layers)}"
+    numbers = ", ".join(str(layer + 1) for layer in layers)
+    return LocalizedText("layers {numbers}" if len(layers) > 1 else "layer {numbers}", numbers=numbers)

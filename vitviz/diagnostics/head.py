@@ -18,9 +18,10 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from vitviz.diagnostics.finding import Finding, judged
+from vitviz.diagnostics.finding import BY_DEFINITION, MEASURED, Finding, judged, stated
 from vitviz.diagnostics.subject import CheckSubject
 from vitviz.traces.head_type import scores_of
+from vitviz.traces.localized_text import LocalizedText
 
 CONTRAST = 0.3  # deviations above the contrast of unrelated logits
 SPARSE = 0.03  # mean sigmoid of a softmax head's logits
@@ -33,11 +34,11 @@ def outputs(subject: CheckSubject) -> Iterator[Finding]:
     count, labels = subject.own_outputs.shape[-1], len(subject.inspector.labels)
     yield judged(
         "labels_missing", "head", abs(count - labels), 0,
-        f"The classifier has {count} outputs and {labels} labels." if labels
-        else f"The classifier's {count} outputs have no labels.",
-        f"The classifier has {count} outputs with a label each.",
+        "The classifier has {count} outputs and {labels} labels." if labels
+        else "The classifier's {count} outputs have no labels.",
+        "The classifier has {count} outputs with a label each.",
         "Give the labels in the order of the outputs: vitviz.load(..., labels=[...]).", severity="note",
-        source="by definition",
+        source=BY_DEFINITION, count=count, labels=labels,
     )  # fmt: skip
 
 
@@ -50,19 +51,21 @@ def head_type(subject: CheckSubject) -> Iterator[Finding]:
     if kind == "sigmoid":
         yes = (scores_of(logits, kind) > 0.5).double().mean().item()
         yield judged(
-            "head_type", "head", yes, YES, f"The sigmoids affirm {yes:.0%} of all classes for an image.",
-            f"The sigmoids affirm {yes:.1%} of all classes for an image.",
+            "head_type", "head", yes, YES, "The sigmoids affirm {share} of all classes for an image.",
+            "The sigmoids affirm {share} of all classes for an image.",
             "The head was probably trained with a softmax: head_type='softmax'.", "patches",
+            share=f"{yes:.1%}",
         )  # fmt: skip
         return
     total = scores_of(logits, "sigmoid").sum(dim=-1).mean().item() / count
     yield judged(
         "head_type", "head", total, SPARSE,
-        f"Read as sigmoids, the logits affirm {total * count:.2g} of {count} classes for an image, as those"
-        " of a head for several labels do.",
-        f"The logits' level is that of a softmax: as sigmoids they affirm {total:.0%} of the classes.",
+        "Read as sigmoids, the logits affirm {yes} of {count} classes for an image, as those of a head for"
+        " several labels do.",
+        "The logits' level is that of a softmax: as sigmoids they affirm {share} of the classes.",
         "If an image may have several labels, say head_type='sigmoid'. Some models with one label are trained"
-        " so, and then this is no fault.", "patches", severity="note", below=True,
+        " so, and then this is no fault.", "patches", severity="note", below=True, yes=f"{total * count:.2g}",
+        count=count, share=f"{total:.0%}",
     )  # fmt: skip
 
 
@@ -117,18 +120,19 @@ def labels(subject: CheckSubject) -> Iterator[Finding]:
     shifts = Counter(int(top[i]) - next(iter(subject.images[i].truth)) for i in known)
     shift, times = max(((k, n) for k, n in shifts.items() if k), key=lambda pair: pair[1], default=(0, 0))
     if len(known) >= 3 and times >= max(2, len(known) // 3) and times > hits:
-        yield Finding(
+        yield stated(
             "shifted_labels", "head", "serious",
-            f"{times} of {len(known)} predictions are the true class's number {shift:+d}: labels shifted.",
-            times / len(known), 1 / 3, "docs/check.md",
+            "{times} of {count} predictions are the true class's number {shift}: labels shifted.",
+            times / len(known), 1 / 3, MEASURED,
             "Correct the numbers of the labels (counted from 0; a background class at the front?).",
+            times=times, count=len(known), shift=f"{shift:+d}",
         )  # fmt: skip
         return
     yield judged(
         "shuffled_labels", "head", as_few, CHANCE,
-        f"Only {hits} of {len(known)} predictions are right, which their confidence makes improbable: the"
-        " labels are in another order, or the images are of another kind.",
-        f"{hits} of {len(known)} predictions are right; the number is the probability of as few hits.",
+        "Only {hits} of {count} predictions are right, which their confidence makes improbable: the labels"
+        " are in another order, or the images are of another kind.",
+        "{hits} of {count} predictions are right; the number is the probability of as few hits.",
         "Check the order of labels, and whether the images fit the model.", below=True,
-        source="binomial probability, if the model's confidence is right",
+        source=LocalizedText("probability, if the model's confidence is right"), hits=hits, count=len(known),
     )  # fmt: skip

@@ -4,9 +4,12 @@
 
 I is the mutual information of image and prediction in nats, from 0 to ln(number of images). No labels are
 needed. It falls if predictions become uncertain, if they are the same for every image, and if they change
-when an image is mirrored. The gain of an alternative is its I minus the I of the present setting. A gain
-above the limit is evidence that the present setting is wrong; a gain below shows nothing, because some wrong
-settings (a mirrored position table; BGR for a model that hardly uses colour) change I little.
+when an image is mirrored. The gain of an alternative is its I minus the I of the present setting. I is a mean
+over images of the relative entropy to the mean prediction, so a gain has a standard error over images. A few
+images favour some alternative of many by chance: a gain is serious only if a paired t test over images,
+corrected for the number of alternatives, rejects that the present setting is as good. A gain below shows
+nothing, because some wrong settings (a mirrored position table; BGR for a model that hardly uses colour)
+change I little.
 """
 
 from __future__ import annotations
@@ -15,25 +18,38 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from math import isnan, log
+from math import isfinite, log
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitviz.diagnostics.finding import Finding, judged
+from vitviz.analyses.faithfulness.curves import beyond
+from vitviz.diagnostics.finding import Finding, judged, layers_named
 from vitviz.diagnostics.subject import CheckSubject
 from vitviz.engine.adapters.assumptions import NORMALISATIONS
 from vitviz.engine.formats.inference import likely_heads
 from vitviz.engine.formats.overrides import Overrides, pools_of
 from vitviz.errors import VitvizError
 from vitviz.traces.head_type import HeadType, scores_of
+from vitviz.traces.localized_text import LocalizedText
 
 GAIN = 0.05  # nats
+LEVEL = 0.05  # of the t test of a gain over images, divided by the number of alternatives
 MANY = 0.08  # nats, the best of an alternative for every layer
 UNINFORMED = 0.05  # of ln(number of images)
 
 Alternatives = Mapping[str, Callable[[], Tensor]]  # outputs with one setting changed, by the change's name
+
+
+def divergences(logits: Float[Tensor, "view image class"], head_type: HeadType) -> Float[Tensor, " image"]:
+    """Return the relative entropy of every image's prediction to the mean prediction, in nats."""
+    shares = scores_of(logits, head_type).mean(dim=0)
+
+    def divergence(p: Tensor) -> Tensor:
+        return (torch.xlogy(p, p) - torch.xlogy(p, p.mean(dim=0))).sum(dim=-1)
+
+    return divergence(shares) + (divergence(1 - shares) if head_type == "sigmoid" else 0)
 
 
 def information(logits: Float[Tensor, "view image class"], head_type: HeadType) -> float:
@@ -42,41 +58,42 @@ def information(logits: Float[Tensor, "view image class"], head_type: HeadType) 
     >>> round(information(100 * torch.eye(4)[None], "softmax"), 3)  # ln 4
     1.386
     """
-    shares = scores_of(logits, head_type).mean(dim=0)
-
-    def entropy(p: Tensor) -> Tensor:
-        both = torch.special.entr(p) + (torch.special.entr(1 - p) if head_type == "sigmoid" else 0)
-        return both.sum(dim=-1)
-
-    return (entropy(shares.mean(dim=0)) - entropy(shares).mean()).item()
+    return divergences(logits, head_type).mean().item()
 
 
-def _gains(subject: CheckSubject, alternatives: Alternatives) -> dict[str, float]:
-    """Return the gain of every alternative, by name."""
+def _gains(subject: CheckSubject, alternatives: Alternatives) -> dict[str, tuple[float, float]]:
+    """Return the gain of every alternative and the gain's standard error over images, by name."""
     kind, gains = subject.inspector.head_type, {}
-    present = information(subject.own_outputs, kind)
+    present, root = divergences(subject.own_outputs, kind), len(subject.images) ** 0.5
     for name, outputs in alternatives.items():
         with suppress(VitvizError):  # an alternative that this model does not have
-            gains[name] = information(outputs(), kind) - present
-    return {name: gain for name, gain in gains.items() if not isnan(gain)}
+            difference = divergences(outputs(), kind) - present
+            gains[name] = difference.mean().item(), difference.std().item() / root
+    return {name: gain for name, gain in gains.items() if isfinite(gain[0])}
 
 
 def _best(
     subject: CheckSubject, name: str, alternatives: Alternatives, what: str, advice: str, view: str = "",
-    limit: float | None = GAIN,
+    limit: float = GAIN, hint: bool = True,
 ) -> Iterator[Finding]:  # fmt: skip
+    """Judge the best alternative: serious if its gain is significant; else a note, or with no `hint` none."""
     if not (gains := _gains(subject, alternatives)):
         return
     best = max(gains, key=gains.get)
-    if limit is None:  # healthy and faulty models overlap
-        sentence = f"{what}: the best alternative is {best}, with {gains[best]:+.2f} nats."
-        yield Finding(name, "input", "number", sentence, gains[best], view=view)
-        return
+    gain, error = gains[best]
+    significant = gain > error * beyond(LEVEL / len(gains), len(subject.images) - 1)
+    source = LocalizedText(
+        "measured; t test over images, 5 % level, corrected for {count} alternatives", count=len(gains)
+    )
     yield judged(
-        name, "input", gains[best], limit,
-        f"{what}: the predictions carry {gains[best]:.2f} nats more with {best}.",
-        f"{what}: none of {len(gains)} alternatives is better; the best is {best}.",
-        advice.format(best=best), view,
+        name, "input", gain, limit,
+        "{setting}: the predictions carry {gain} nats more with {best}."
+        if significant else "{setting}: the predictions carry {gain} nats more with {best}, which is not"
+        " significant on these images.",
+        "{setting}: no alternative is better ({count} tried); the best is {best}.",
+        advice if significant else "Check the model with more images.", view,
+        severity="serious" if significant else "note" if hint else "number", source=source,
+        setting=what, best=best, gain=f"{gain:.2f}", count=len(gains),
     )  # fmt: skip
 
 
@@ -86,9 +103,9 @@ def informed(subject: CheckSubject) -> Iterator[Finding]:
     yield judged(
         "uninformed", "input", carried / most, UNINFORMED,
         "The predictions are the same for all images.",
-        f"The predictions carry {carried:.2f} of {most:.2f} nats about which image it is.",
+        "The predictions carry {carried} of {most} nats about which image it is.",
         "Check weights and preprocessing: the model is untrained, damaged, or sees no image.", "patches",
-        below=True,
+        below=True, carried=f"{carried:.2f}", most=f"{most:.2f}",
     )  # fmt: skip
 
 
@@ -96,25 +113,26 @@ def normalisation(subject: CheckSubject) -> Iterator[Finding]:
     """Compare the normalisation with ImageNet's, 0.5, none, other ranges and reversed channels."""
     own = subject.inspector.preprocessing
     statistics = {
-        f"the normalisation {name} (mean {usual.mean[0]:.3g}, std {usual.std[0]:.3g})": (
-            usual.mean,
-            usual.std,
-        )
+        LocalizedText(
+            "the normalisation {name} (mean {mean}, std {std})",
+            name=name, mean=f"{usual.mean[0]:.3g}", std=f"{usual.std[0]:.3g}",
+        ): (usual.mean, usual.std)
         for name in ("ImageNet", "one half", "none")
         if (usual := NORMALISATIONS[name]).mean != own.mean
-    }
+    }  # fmt: skip
     for factor, name in (
-        (255.0, "values from 0 to 1 (mean and std 255 times larger)"),
-        (1 / 255, "values from 0 to 255 (mean and std 255 times smaller)"),
+        (255.0, LocalizedText("values from 0 to 1 (mean and std 255 times larger)")),
+        (1 / 255, LocalizedText("values from 0 to 255 (mean and std 255 times smaller)")),
     ):
         statistics[name] = tuple(tuple(factor * value for value in values) for values in (own.mean, own.std))
     alternatives = {
         name: partial(subject.outputs, preprocessing=replace(own, mean=mean, std=std))
         for name, (mean, std) in statistics.items()
     }
-    alternatives["channels in the order BGR"] = partial(subject.outputs, reverse=True)
+    alternatives[LocalizedText("channels in the order BGR")] = partial(subject.outputs, reverse=True)
     advice = "Give the normalisation that the model was trained with: {best}."
-    yield from _best(subject, "normalisation", alternatives, "Normalisation", advice, "patches")
+    what = LocalizedText("Normalisation")
+    yield from _best(subject, "normalisation", alternatives, what, advice, "patches")
 
 
 def position_order(subject: CheckSubject) -> Iterator[Finding]:
@@ -129,16 +147,17 @@ def position_order(subject: CheckSubject) -> Iterator[Finding]:
         model.pos_embed = nn.Parameter(torch.cat([table[:, :prefix], cells], dim=1), requires_grad=False)
 
     changes = {
-        "rows in reverse order": lambda cells: cells.flip(1),
-        "rows and columns in reverse order": lambda cells: cells.flip(1, 2),
+        LocalizedText("rows in reverse order"): lambda cells: cells.flip(1),
+        LocalizedText("rows and columns in reverse order"): lambda cells: cells.flip(1, 2),
     }
     if grid.rows == grid.cols:
-        changes["rows and columns exchanged"] = lambda cells: cells.transpose(1, 2)
+        changes[LocalizedText("rows and columns exchanged")] = lambda cells: cells.transpose(1, 2)
     variants = {
         name: partial(subject.outputs, partial(rearrange, change)) for name, change in changes.items()
     }
     advice = "Load the position table again; its patches are stored in another order ({best})."
-    yield from _best(subject, "position_order", variants, "Position table", advice, "positions")
+    what = LocalizedText("Position table")
+    yield from _best(subject, "position_order", variants, what, advice, "positions")
 
 
 def class_token(subject: CheckSubject) -> Iterator[Finding]:
@@ -151,8 +170,8 @@ def class_token(subject: CheckSubject) -> Iterator[Finding]:
         model.cls_token = nn.Parameter(torch.zeros_like(token), requires_grad=False)
 
     advice = "Load the class token again; the present one belongs to another model or was not loaded."
-    variants = {"zeros in its place": partial(subject.outputs, clear)}
-    yield from _best(subject, "class_token", variants, "Class token", advice)
+    variants = {LocalizedText("zeros in its place"): partial(subject.outputs, clear)}
+    yield from _best(subject, "class_token", variants, LocalizedText("Class token"), advice)
 
 
 def query_key(subject: CheckSubject) -> Iterator[Finding]:
@@ -174,14 +193,17 @@ def query_key(subject: CheckSubject) -> Iterator[Finding]:
     ):
         return
     count = len(attentions)
-    spans = {"all layers": range(count)}
-    spans |= {f"layer {layer + 1}": range(layer, layer + 1) for layer in range(count)}
+    spans = [range(count), *(range(layer, layer + 1) for layer in range(count))]
     variants = {
-        f"queries and keys exchanged in {name}": partial(subject.outputs, partial(exchange, layers))
-        for name, layers in spans.items()
+        LocalizedText(
+            "queries and keys exchanged in {layers}",
+            layers=layers_named(layers) if len(layers) == 1 else LocalizedText("all layers"),
+        ): partial(subject.outputs, partial(exchange, layers))
+        for layers in spans
     }
     advice = "Check the conversion of the attention weights: {best} fits better."
-    yield from _best(subject, "query_key", variants, "Query and key", advice, "explorer", MANY)
+    what = LocalizedText("Query and key")
+    yield from _best(subject, "query_key", variants, what, advice, "explorer", MANY)
 
 
 def settings(subject: CheckSubject) -> Iterator[Finding]:
@@ -194,4 +216,8 @@ def settings(subject: CheckSubject) -> Iterator[Finding]:
         change.text(): partial(subject.outputs, partial(change.applied, name=subject.name))
         for change in changes
     }
-    yield from _best(subject, "settings", variants, "Number of heads, pooling", "", limit=None)
+    what, advice = (
+        LocalizedText("Number of heads, pooling"),
+        "Load the model with the right settings: {best}.",
+    )
+    yield from _best(subject, "settings", variants, what, advice, hint=False)

@@ -17,10 +17,11 @@ import torch
 from vitviz.analyses.faithfulness.curves import beyond
 from vitviz.analyses.faithfulness.evaluation import trial_of
 from vitviz.analyses.protocol import TITLES
-from vitviz.diagnostics.finding import Finding, judged
+from vitviz.diagnostics.finding import BY_DEFINITION, Finding, judged
 from vitviz.diagnostics.subject import CheckSubject, each
 from vitviz.engine.saliency_inputs import SaliencyInputs
 from vitviz.engine.studies.saliency import class_sensitivity, parameter_randomisation
+from vitviz.traces.localized_text import LocalizedText
 
 SHARES = (0, 0.25, 0.5, 0.75, 1)
 DRAWS, IMAGES = 2, 2
@@ -40,19 +41,18 @@ def faithful(subject: CheckSubject) -> Iterator[Finding]:
         own = dict(trial.ranking())
         for other, values in gaps.items():
             values.append(own[subject.method] - own[other])
-    title = TITLES[subject.method]
+    baselines = {"random": LocalizedText("random maps"), "centre": LocalizedText("a blob in the centre")}
     for other, values in gaps.items():
         differences = torch.tensor(values, dtype=torch.float64)
         count, mean = len(values), differences.mean().item()
         error = differences.std().item() / count**0.5
-        baseline = "random maps" if other == "random" else "a blob in the centre"
-        difference = f"{100 * mean:.1f} ± {100 * error:.1f} points over {count} images"
         yield judged(
             f"faithful_{other}", "maps", mean - beyond(0.05, count - 1) * error, 0.0,
-            f"{title} is not significantly better than {baseline}: {difference}.",
-            f"{title} is better than {baseline}: {difference}.",
+            "{title} is not significantly better than {baseline}: {mean} ± {error} points, {count} images.",
+            "{title} is better than {baseline}: {mean} ± {error} points, {count} images.",
             "Choose a method that ranks first in Faithfulness, or use more images.", "trial", severity="note",
-            below=True, source="one-sided t test, 5 % level",
+            below=True, source=LocalizedText("one-sided t test, 5 % level"), title=TITLES[subject.method],
+            baseline=baselines[other], mean=f"{100 * mean:.1f}", error=f"{100 * error:.1f}", count=count,
         )  # fmt: skip
 
 
@@ -65,12 +65,12 @@ def specific(subject: CheckSubject) -> Iterator[Finding]:
             alike = class_sensitivity(subject.inspector, trace, first, second, [subject.method])
             correlations += [value for value in alike.values() if value is not None]
     if correlations:
-        title, mean = TITLES[subject.method], sum(correlations) / len(correlations)
+        mean = sum(correlations) / len(correlations)
         yield judged(
-            "same_for_classes", "maps", mean, SAME_CLASS, f"{title} gives the same map for every class.",
-            f"{title} changes with the class: correlation {mean:.2f} for the two likeliest.",
+            "same_for_classes", "maps", mean, SAME_CLASS, "{title} gives the same map for every class.",
+            "{title} changes with the class: correlation {correlation} for the two likeliest.",
             "Choose a method that uses gradients or logit attribution to explain a class.", "evidence",
-            severity="note", source="by definition",
+            severity="note", source=BY_DEFINITION, title=TITLES[subject.method], correlation=f"{mean:.2f}",
         )  # fmt: skip
 
 
@@ -82,11 +82,11 @@ def randomised(subject: CheckSubject) -> Iterator[Finding]:
         subject.inspector, trace.view, trace.prediction, [subject.method], steps, (subject.seed,)
     )[subject.method]
     values = [float("nan") if value is None else value for (value,) in by_step]
-    title, correlations = TITLES[subject.method], ", ".join(f"{value:.2f}" for value in values)
     yield judged(
         "same_for_weights", "maps", values[-1], SAME_WEIGHTS,
-        f"{title} hardly changes when all blocks are randomised: it shows the image, not the model.",
-        f"{title} changes when weights are randomised: correlation {correlations} for the head, half of the"
+        "{title} hardly changes when all blocks are randomised: it shows the image, not the model.",
+        "{title} changes when weights are randomised: correlation {correlations} for the head, half of the"
         " blocks, all.",
-        "Choose another method.", "trial", severity="note",
+        "Choose another method.", "trial", severity="note", title=TITLES[subject.method],
+        correlations=", ".join(f"{value:.2f}" for value in values),
     )  # fmt: skip

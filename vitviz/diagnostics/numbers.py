@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import torch
 
-from vitviz.diagnostics.finding import Finding, judged
+from vitviz.diagnostics.finding import ROUNDING, Finding, judged, stated
 from vitviz.diagnostics.subject import CheckSubject
 from vitviz.engine.studies.attribution import logit_attribution
+from vitviz.traces.localized_text import LocalizedText
 
 OVERFLOW = 65504.0  # largest float16
 GAP = 1e-4  # of the largest logit
@@ -23,7 +24,7 @@ def determinism(subject: CheckSubject) -> Iterator[Finding]:
     yield judged(
         "not_deterministic", "numbers", change, CHANGE, "Two passes on one image give different results.",
         "Two passes on one image agree.", "Switch off dropout and sampling: model.eval().",
-        source="float32 rounding",
+        source=ROUNDING,
     )  # fmt: skip
 
 
@@ -33,7 +34,7 @@ def range_of_values(subject: CheckSubject) -> Iterator[Finding]:
     yield judged(
         "float16_overflow", "numbers", largest, OVERFLOW, "Activations are too large for float16.",
         "Activations fit into float16.", "Compute in float32 or bfloat16.", "tokens", severity="note",
-        source="largest float16 number",
+        source=LocalizedText("largest float16 number"),
     )  # fmt: skip
 
 
@@ -46,7 +47,7 @@ def balance(subject: CheckSubject) -> Iterator[Finding]:
         "unbalanced", "numbers", gap / max(trace.size, torch.finfo(torch.float32).tiny), GAP,
         "The contributions of heads and MLPs do not add up to the logit.",
         "The contributions of heads and MLPs add up to the logit.", "Report this model: its form is not"
-        " understood.", "evidence", source="float32 rounding",
+        " understood.", "evidence", source=ROUNDING,
     )  # fmt: skip
 
 
@@ -54,8 +55,8 @@ def precision(subject: CheckSubject) -> Iterator[Finding]:
     """Report the deviation of the model's precision from float32."""
     deviation = subject.traces[0].deviation
     if deviation is not None and deviation.classes is not None:
-        yield Finding(
-            "deviation", "numbers", "number",
-            f"{subject.inspector.dtype} changes a probability by up to {deviation.classes:.2g}.",
-            deviation.classes, view="patches",
+        yield stated(
+            "deviation", "numbers", "number", "{dtype} changes a probability by up to {change}.",
+            deviation.classes, view="patches", dtype=subject.inspector.dtype,
+            change=f"{deviation.classes:.2g}",
         )  # fmt: skip

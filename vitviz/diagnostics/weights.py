@@ -24,10 +24,11 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from vitviz.analyses.similarity import position_similarity
-from vitviz.diagnostics.finding import Finding, judged
+from vitviz.diagnostics.finding import BY_DEFINITION, Finding, judged, stated
 from vitviz.diagnostics.subject import CheckSubject
 from vitviz.traces import cancellation
 from vitviz.traces.grid import Grid
+from vitviz.traces.localized_text import LocalizedText
 
 DRAWS, TIMES = 6, 1.7  # random matrices by shape; the limit is so many times their largest distance
 UNTRAINED = 0.5  # share of the weight matrices
@@ -44,8 +45,9 @@ def finite(subject: CheckSubject) -> Iterator[Finding]:
     }
     wrong, total = [name for name, count in counts.items() if count], sum(counts.values())
     yield judged(
-        "not_finite", "weights", total, 0, f"{total} weights are NaN or infinite, in {', '.join(wrong[:3])}.",
-        "All weights are finite.", "Export the weights again, in float32.", source="by definition",
+        "not_finite", "weights", total, 0, "{count} weights are NaN or infinite, in {names}.",
+        "All weights are finite.", "Export the weights again, in float32.", source=BY_DEFINITION,
+        count=total, names=", ".join(wrong[:3]),
     )  # fmt: skip
 
 
@@ -102,31 +104,33 @@ def initial(subject: CheckSubject) -> Iterator[Finding]:
         nearest = min(nearest, ratio)
         if ratio < TIMES:
             untrained.append(name)
-    source = f"{DRAWS} random matrices of each shape"
+    source = LocalizedText("{count} random matrices of each shape", count=DRAWS)
+    counts = {"count": len(untrained), "tested": tested, "names": ", ".join(untrained[:6])}
     if constant:
-        yield Finding(
-            "constant_weights", "weights", "serious", f"All values are equal in {', '.join(constant[:3])}.",
-            len(constant), 0, "by definition", "Load the weights again: these were not filled.",
+        yield stated(
+            "constant_weights", "weights", "serious", "All values are equal in {names}.", len(constant), 0,
+            BY_DEFINITION, "Load the weights again: these were not filled.", names=", ".join(constant[:3]),
         )  # fmt: skip
     if tested and len(untrained) > UNTRAINED * tested:
-        yield Finding(
+        yield stated(
             "untrained", "weights", "serious",
-            f"The model is untrained: {len(untrained)} of {tested} weight matrices are random.",
-            len(untrained) / tested, UNTRAINED, source, "Load trained weights.", "filters",
+            "The model is untrained: {count} of {tested} weight matrices are random.",
+            len(untrained) / tested, UNTRAINED, source, "Load trained weights.", "filters", **counts,
         )  # fmt: skip
     elif untrained:
         patches = all(name.startswith("patch_embed") for name in untrained)
-        yield Finding(
+        yield stated(
             "initial_weights", "weights", "note" if patches else "serious",
-            f"{len(untrained)} of {tested} weight matrices have random values: {', '.join(untrained[:6])}.",
+            "{count} of {tested} weight matrices have random values: {names}.",
             nearest, TIMES, source,
             "MoCo v3 keeps a random patch embedding; otherwise load the missing weights." if patches
             else "Load the missing weights, or train these layers.", "filters" if patches else "",
+            **counts,
         )  # fmt: skip
     elif tested:
-        yield Finding(
-            "initial_weights", "weights", "number", f"All {tested} weight matrices are trained.", nearest,
-            TIMES, source,
+        yield stated(
+            "initial_weights", "weights", "number", "All {tested} weight matrices are trained.", nearest,
+            TIMES, source, **counts,
         )  # fmt: skip
 
 
@@ -145,16 +149,18 @@ def heads(subject: CheckSubject) -> Iterator[Finding]:
         cosines = (units @ units.mT).fill_diagonal_(-1)
         nearest = max(nearest, cosines.max().item())
         pairs = (cosines.triu() > EQUAL).nonzero().tolist()
-        equal += [f"{number + 1}.{head + 1} and {number + 1}.{other + 1}" for head, other in pairs]
+        equal += [f"{number + 1}.{head + 1} = {number + 1}.{other + 1}" for head, other in pairs]
     yield judged(
-        "dead_heads", "weights", smallest, DEAD, f"Heads that write nothing: {', '.join(dead[:6])}.",
+        "dead_heads", "weights", smallest, DEAD, "Heads that write nothing: {heads}.",
         "Every head writes to the residual stream; the number is the weakest head's part of its layer's"
         " median.", "Compare with the original weights. A pruned head is no fault.", "evidence", below=True,
+        heads=", ".join(dead[:6]),
     )  # fmt: skip
     yield judged(
-        "equal_heads", "weights", nearest, EQUAL, f"Heads that write the same: {', '.join(equal[:6])}.",
+        "equal_heads", "weights", nearest, EQUAL, "Heads that write the same: {heads}.",
         "No two heads of a layer write the same; the number is the largest cosine.",
         "Compare with the original weights: a slice was copied twice.", "explorer",
+        heads=", ".join(equal[:6]),
     )  # fmt: skip
 
 
@@ -167,13 +173,14 @@ def stored_precision(subject: CheckSubject) -> Iterator[Finding]:
         (rounded if half else whole).append(name)
     few = min(rounded, whole, key=len)
     mixed = len(few) / max(1, len(rounded) + len(whole))
-    kind = "rounded to half precision" if few is rounded else "in float32, unlike the others"
+    kind = LocalizedText("half precision") if rounded else "float32"
     yield judged(
         "mixed_precision", "weights", mixed, 0.0,
-        f"{len(few)} weight matrices are {kind}: {', '.join(few[:3])}.",
-        f"All weight matrices are stored in {'half precision' if rounded else 'float32'}.",
+        "{count} weight matrices are rounded to half precision, unlike the others: {names}."
+        if few is rounded else "{count} weight matrices are in float32, unlike the others: {names}.",
+        "All weight matrices are stored in {kind}.",
         "Export all weights in one precision, unless that was intended.", severity="note",
-        source="by definition",
+        source=BY_DEFINITION, count=len(few), names=", ".join(few[:3]), kind=kind,
     )  # fmt: skip
 
 
@@ -198,9 +205,9 @@ def positions(subject: CheckSubject) -> Iterator[Finding]:
     if table is None or grid.patches < 9:
         return
     if table.std(dim=0).max() == 0:
-        yield Finding(
+        yield stated(
             "no_positions", "weights", "serious", "The position table is the same for every patch.", 0.0, 0.0,
-            "by definition", "Load the position embedding.", "positions",
+            BY_DEFINITION, "Load the position embedding.", "positions",
         )  # fmt: skip
         return
     yield judged(

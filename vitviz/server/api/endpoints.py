@@ -21,7 +21,7 @@ import gradio as gr
 from vitviz import analyses
 from vitviz.engine.studies import attribution
 from vitviz.errors import VitvizError, WrongSetting, quoted
-from vitviz.server.api import figures, videos
+from vitviz.server.api import checks, figures, videos
 from vitviz.server.api.serialization import cells, in_english, plain, truth, whole
 from vitviz.server.security import request_context
 from vitviz.server.security.scheduler import one_answer
@@ -373,6 +373,27 @@ class Endpoints:
             "grid": cells(subject.grid),
         }
 
+    def check(self, checkpoint: str = "", images: list | None = None) -> dict:  # of each streamed result
+        """Check a model for faults that make maps and predictions wrong. Every result holds all findings so
+        far; the last one is complete.
+
+        Args:
+            images: files (handle_file), of which up to 8 are used; none for the samples
+
+        Returns:
+            {checkpoint, images: their number, share: of the checks that are done, findings: [{name, group,
+            severity: serious, note or number, sentence, number, threshold, source, advice, view}]}
+        """
+        service, name = self._service, self._name(checkpoint)
+        key = service.runs.known(service.pictures.sample(samples()[0].name), name)
+        given = service.sets.give([_path(image) for image in images]) if images else ""
+        findings, place = [], 0
+        while place is not None:
+            step = service.checks.step(key, given, place)
+            findings += map(checks.finding_json, checks.public(step.findings))
+            place = step.next
+            yield {"checkpoint": name, "images": step.images, "share": step.share, "findings": [*findings]}
+
     def checkpoints(self) -> list:
         """Return the available checkpoints, those on this server first.
 
@@ -416,8 +437,12 @@ class Endpoints:
         """Return the key of a sample or an upload. A bare path would be one on this server."""
         if isinstance(image, str):
             return self._service.pictures.sample(image)
-        path = image.get("path") if isinstance(image, dict) else getattr(image, "path", None)
-        return self._service.pictures.keep(path)
+        return self._service.pictures.keep(_path(image))
+
+
+def _path(image: Any) -> Any:
+    """Return the path of an upload, unchecked."""
+    return image.get("path") if isinstance(image, dict) else getattr(image, "path", None)
 
 
 PUBLIC = tuple(name for name in vars(Endpoints) if not name.startswith("_"))
@@ -528,8 +553,18 @@ def publish(service: AnalysisService) -> None:
 def _as_gradio_error(fn: Callable, turn: Callable[[], AbstractContextManager] = nullcontext) -> Callable:
     """Wrap an endpoint to run within a scheduler turn and to raise `gr.Error` for the caller.
 
-    VitvizError's text reaches the caller; any other exception is logged.
+    VitvizError's text reaches the caller; any other exception is logged. Every result of a stream is computed
+    like a request of its own.
     """
+    if inspect.isgeneratorfunction(fn):
+
+        @wraps(fn)
+        def stream(*given, **named):
+            steps = fn(*given, **named)
+            following = _as_gradio_error(lambda: next(steps, None), turn)
+            yield from iter(following, None)
+
+        return stream
 
     @wraps(fn)
     def answer(*given, **named):

@@ -6,6 +6,7 @@ import { t } from '../../frontend/i18n.js';
 import { fixed, scored } from '../../frontend/numbers.js';
 import { awaiting } from '../../frontend/progress.js';
 import { open as openView } from '../../frontend/view_state.js';
+import { modelCheck } from './check.js';
 
 const PAUSE = 2000; // ms before an unanswered request is repeated
 const LONGEST = 30000;
@@ -137,6 +138,7 @@ export default function part(element, props, watch, trigger) {
   }
 
   const classes = classList();
+  const check = main ? modelCheck() : null;
   // reused, so that they stay open or closed
   const [details, summary] = [el('details', { class: 'vv-cost' }), el('summary')];
   const unfolded = (open) => marked(seek('#vitviz-page'), 'unfolded', open);
@@ -173,10 +175,11 @@ export default function part(element, props, watch, trigger) {
     if (!folded.isEqualNode(details.lastChild)) details.replaceChildren(summary, folded);
     const why = value.truth ? [truth(value.truth)] : [];
     // left in place: inserted again, all their contents would be restyled at every frame
-    if (!root.contains(details)) root.replaceChildren(classes.node, details);
+    if (!root.contains(details)) root.replaceChildren(classes.node, details, check?.node ?? '');
     while (root.firstChild !== classes.node) root.firstChild.remove();
     classes.node.before(el('h2', { text: title }), ...answer, ...other, ...why);
     classes.update();
+    check?.update(props.value);
     root.dataset.checkpoint = value.checkpoint;
   }
 

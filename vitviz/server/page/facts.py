@@ -68,6 +68,7 @@ def answer(subject: ViewContext, key: str = "", sample: str | None = None) -> di
     }
     return {
         "checkpoint": checkpoint.name,
+        "shipped": checkpoint.source == "shipped",
         "notes": _notes(checkpoint, trace),
         "count": len(trace.labels),
         "top": [[label, float(f"{score:.9g}")] for label, score in trace.top(KNOWN)],

@@ -29,7 +29,7 @@ from fastapi.routing import APIRoute
 
 from vitviz.errors import ImageError, Unknown, VitvizError, WrongSetting, quoted
 from vitviz.export.video import flicker, map_of
-from vitviz.server.api import figures, lessons, modules, videos
+from vitviz.server.api import checks, figures, lessons, modules, videos
 from vitviz.server.api.serialization import in_english, told_of
 from vitviz.server.i18n import mark
 from vitviz.server.page import facts
@@ -75,6 +75,11 @@ def routes(service: AnalysisService) -> list[APIRoute]:
     def everything(given: dict, key: str) -> Response:
         data = lessons.everything(service, key, given)
         return download(data, lessons.file_name(service.subject(key).checkpoint))
+
+    def check(given: dict, key: str, name: str) -> Response:
+        if name.startswith("report"):
+            return download(*checks.file(service, key, name, given))
+        return JSONResponse(checks.step_json(service, key, name, given), headers=PASSING)
 
     def film_progress(given: dict, key: str, view: str) -> Response:
         service.view(view)
@@ -137,6 +142,7 @@ def routes(service: AnalysisService) -> list[APIRoute]:
         _route("{key}/{view}/film.progress", film_progress, STATIC),
         _route("{key}/picture/{which}", picture, turn),
         _route("{key}/everything.zip", everything, turn),
+        _route("{key}/check/{name}", check, turn),
         _route("{key}/{view}/{name}", item, turn, at_hand),
         _route("{key}/live", live, turn, method="POST"),
         _route("{key}/video", video, turn, method="POST"),

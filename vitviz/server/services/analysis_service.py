@@ -22,6 +22,7 @@ from vitviz.server.services.checkpoints import CheckpointStore
 from vitviz.server.services.frames import FrameStore, Video, VideoStore
 from vitviz.server.services.image_sets import ImageSets
 from vitviz.server.services.images import ImageStore
+from vitviz.server.services.model_checks import ModelChecks
 from vitviz.server.services.runs import GONE, RunStore
 from vitviz.server.services.sessions import Sessions
 from vitviz.server.services.work import BATCH, WorkQueue
@@ -45,6 +46,7 @@ class AnalysisService:
         self.pictures = ImageStore(self._keys, settings.picture_cache)
         self.runs = RunStore(self._keys, self.checkpoints, settings.limits)
         self.sets = ImageSets(self._keys, self.runs, self.checkpoints, self.work)
+        self.checks = ModelChecks(self.runs, self.sets, self.work, settings.trace_cache)
         self.sessions = Sessions()
         self.frames = FrameStore(self.pictures, self.runs, self.forget)
         self.videos = VideoStore(self._keys, self.work, settings.picture_cache)

@@ -1,0 +1,57 @@
+"""Findings of the model check as JSON and as files, without paths on the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from vitviz.errors import Unknown, quoted
+from vitviz.server.api.serialization import plain, without_paths
+from vitviz.server.services.analysis_service import AnalysisService
+from vitviz.traces.localized_text import LocalizedText, travelling
+
+if TYPE_CHECKING:
+    from vitviz.diagnostics.finding import Finding
+
+TEXTS = ("sentence", "source", "advice")
+
+
+def public(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings whose sentences, such as those of errors, contain no path on the server."""
+    return tuple(
+        finding
+        if isinstance(finding.sentence, LocalizedText)
+        else replace(finding, sentence=without_paths(finding.sentence))
+        for finding in findings
+    )
+
+
+def finding_json(finding: Finding, say: Callable[[str], Any] = str) -> dict[str, Any]:
+    """Return a finding as JSON; `say` converts its texts."""
+    numbers = {name: plain(getattr(finding, name)) for name in ("number", "threshold")}
+    return {**vars(finding), **numbers, **{name: say(getattr(finding, name)) for name in TEXTS}}
+
+
+def step_json(service: AnalysisService, key: str, number: str, given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the findings of one check for the page, with the number of the next check.
+
+    With `quick`, cheap checks alone follow, on half of the cores.
+    """
+    quick, place = bool(given.get("quick")), int(number) if number.isdecimal() and len(number) < 4 else number
+    with service.work.sparing() if quick else nullcontext():
+        step = service.checks.step(key, given.get("set", ""), place, quick)
+    told = [finding_json(finding, travelling) for finding in public(step.findings)]
+    return {"findings": told, "next": step.next, "images": step.images, "share": step.share}
+
+
+def file(service: AnalysisService, key: str, name: str, given: Mapping[str, str]) -> tuple[bytes, str]:
+    """Return the findings so far as a file and its name: report.html or report.csv."""
+    report = service.checks.report(key, given.get("set", ""))
+    report = replace(report, findings=public(report.findings))
+    made = {"report.html": report.html, "report.csv": report.csv}
+    if name not in made:
+        raise Unknown(f"There is no file {quoted(name)}; there are {' and '.join(made)}.")
+    ending = name.partition(".")[2]
+    return made[name]().encode(), f"vitviz-check.{ending}"

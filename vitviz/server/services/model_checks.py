@@ -1,0 +1,108 @@
+"""Model checks of the page and the endpoint: each check is one request in its own turn, with cached findings.
+
+A check reads the model at its own input size, on a set of images or on the samples. Findings depend on the
+weights and the set alone, so visitors share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vitviz.errors import WrongSetting, quoted, whole_number
+from vitviz.server.security import uploads
+from vitviz.server.services.cache import Cache
+from vitviz.server.services.image_sets import ImageSets
+from vitviz.server.services.runs import RunStore
+from vitviz.server.services.work import WorkQueue
+
+if TYPE_CHECKING:
+    from vitviz.diagnostics.finding import Finding, Report
+    from vitviz.diagnostics.subject import CheckSubject
+
+PASSES = 100  # approximate cost of one check, in passes over one image
+
+
+@dataclass(frozen=True)
+class CheckStep:
+    """Findings of one check, and the number of the next: None after the last, or if none can be computed."""
+
+    findings: tuple[Finding, ...]
+    images: int
+    next: int | None = None
+    of: int = 1  # number of all checks
+
+    @property
+    def share(self) -> float:
+        """The share of the checks that are done."""
+        return 1.0 if self.next is None else self.next / self.of
+
+
+class ModelChecks:
+    """Findings by model, image set and check; the traces that checks read fit into `limit` bytes."""
+
+    def __init__(self, runs: RunStore, sets: ImageSets, work: WorkQueue, limit: int):
+        self._runs, self._sets, self._work, self._limit = runs, sets, work, limit
+        self._subjects: Cache[CheckSubject] = Cache(limit, self._nbytes)
+        self._steps: Cache[CheckStep] = Cache(20_000, lambda step: 1)
+
+    def step(self, key: str, given: str, number: object, quick: bool = False) -> CheckStep:
+        """Run one check on the checkpoint of a run, with the images of a set or, without one, the samples.
+
+        With `quick`, the next check is one of the cheap ones. Raises Unknown for an unknown key or set,
+        WrongSetting for an unknown number, and the errors of `vitviz.check`.
+        """
+        from vitviz.diagnostics import check
+
+        checks = check.all_checks()
+        if (place := whole_number(number, 0, len(checks))) is None:
+            raise WrongSetting(f"There is no check {quoted(number)}; expected 0 to {len(checks) - 1}.")
+        step = self._steps.within(
+            self._work.hold_place, (*self._model(key), given, place), lambda: self._run(key, given, place)
+        )
+        rest = range(place + 1, 0 if check.ends(step.findings) else len(checks))
+        following = next((i for i in rest if not quick or checks[i][1] in check.QUICK), None)
+        return replace(step, next=following, of=len(checks))
+
+    def report(self, key: str, given: str) -> Report:
+        """Return the findings that have been computed so far."""
+        from vitviz.diagnostics.check import all_checks
+        from vitviz.diagnostics.finding import Report
+
+        model = self._model(key)
+        steps = [self._steps.peek((*model, given, place)) for place in range(len(all_checks()))]
+        known = [step for step in steps if step is not None]
+        found = tuple(one for step in known for one in step.findings)
+        return Report(model[0], max((step.images for step in known), default=0), found)
+
+    def _model(self, key: str) -> tuple[str, str]:
+        run = self._runs.run(key)
+        return run.checkpoint, run.weights
+
+    def _run(self, key: str, given: str, place: int) -> CheckStep:
+        from vitviz.diagnostics.check import all_checks, results
+
+        inspector = self._runs.inspector(self._runs.run(key))
+        images = self._sets.pictures(given) if given else None
+        images = images if self._sets.own(given) else None
+        paths = [image for image in images or () if isinstance(image, Path)]
+        with uploads.using(paths), self._work.computing(inspector, None, PASSES):
+            model = (*self._model(key), given)
+            subject = self._subjects.get(model, lambda: self._subject(inspector, images))
+            found = tuple(results(subject, *all_checks()[place]))
+            if place == len(all_checks()) - 1:
+                self._subjects.forget(lambda name, _: name == model)
+        return CheckStep(found, len(subject.images))
+
+    def _subject(self, inspector, images: Sequence | None) -> CheckSubject:
+        from vitviz.diagnostics.subject import LIMIT, CheckSubject, images_of
+
+        fitting = max(2, min(LIMIT, self._limit // inspector.demand().nbytes))
+        selected = images_of(inspector, images, fitting)[:fitting]
+        return CheckSubject(inspector, tuple(selected), "frozen")
+
+    @staticmethod
+    def _nbytes(subject: CheckSubject) -> int:
+        return len(subject.images) * subject.inspector.demand().nbytes
