@@ -71,7 +71,7 @@ def test_every_route_that_computes_waits_for_its_turn_and_what_is_static_for_nob
                 path, before = route.path, len(line.waiting)
                 if not path.startswith(routes.BASE):
                     continue
-        XX
+                path_given = path.replace("sample/{name}", "sample/coffee").replace("check/{name}", "check/0")
                 address = re.sub(r"\{([\w:]+)\}", lambda part: {"key": key, **GIVEN}[part[1]], path_given)
                 (method,) = route.methods
                 asked = threads.submit(page.request, method, f"{address}?discard=0.123")
