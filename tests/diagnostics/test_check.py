@@ -135,20 +135,22 @@ def test_information_is_that_of_plain_loops(kind):
     assert inputs.information(logits, kind) == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize("hint, weak", [(True, "note"), (False, "number")])
-def test_a_gain_is_serious_only_if_a_t_test_over_images_says_so(hint, weak):
+@pytest.mark.parametrize("verdict", [True, False])
+def test_a_gain_is_serious_only_if_a_t_test_over_images_says_so(verdict):
     generator = torch.Generator().manual_seed(0)
     own = 2 * torch.eye(6)[None] + 0.1 * torch.randn(1, 6, 6, generator=generator)
     lucky = own.clone()
     lucky[:, 2] *= 40  # one image alone
     given = SimpleNamespace(inspector=SimpleNamespace(head_type="softmax"), own_outputs=own, images=range(6))
-    for better, expected in ((own + 3 * torch.eye(6), "serious"), (lucky, weak)):
+    for better, expected in ((own + 3 * torch.eye(6), "serious"), (lucky, "note")):
         alternatives = {"worse": lambda: 0.5 * own, "better": lambda better=better: better}
-        (found,) = inputs._best(given, "name", alternatives, "Setting", "Do {best}.", hint=hint)
+        (found,) = inputs._best(given, "name", alternatives, "Setting", "Do {best}.", verdict=verdict)
         terms = [inputs.divergences(logits, "softmax").double().numpy() for logits in (better, own)]
         p = ttest_rel(*terms, alternative="greater").pvalue
         assert (p < inputs.LEVEL / 2) == (expected == "serious")
-        assert found.severity == expected and found.number == pytest.approx(np.mean(terms[0] - terms[1]))
+        assert found.severity == (expected if verdict else "number") and found.number == pytest.approx(
+            np.mean(terms[0] - terms[1])
+        )
         assert found.number > inputs.GAIN and "better" in found.sentence
 
 

@@ -74,9 +74,9 @@ def _gains(subject: CheckSubject, alternatives: Alternatives) -> dict[str, tuple
 
 def _best(
     subject: CheckSubject, name: str, alternatives: Alternatives, what: str, advice: str, view: str = "",
-    limit: float = GAIN, hint: bool = True,
+    limit: float = GAIN, verdict: bool = True,
 ) -> Iterator[Finding]:  # fmt: skip
-    """Judge the best alternative: serious if its gain is significant; else a note, or with no `hint` none."""
+    """Judge the best alternative: serious if its gain is significant, else a note (with `verdict`)."""
     if not (gains := _gains(subject, alternatives)):
         return
     best = max(gains, key=gains.get)
@@ -92,7 +92,7 @@ def _best(
         " significant on these images.",
         "{setting}: no alternative is better ({count} tried); the best is {best}.",
         advice if significant else "Check the model with more images.", view,
-        severity="serious" if significant else "note" if hint else "number", source=source,
+        severity="number" if not verdict else "serious" if significant else "note", source=source,
         setting=what, best=best, gain=f"{gain:.2f}", count=len(gains),
     )  # fmt: skip
 
@@ -216,8 +216,5 @@ def settings(subject: CheckSubject) -> Iterator[Finding]:
         change.text(): partial(subject.outputs, partial(change.applied, name=subject.name))
         for change in changes
     }
-    what, advice = (
-        LocalizedText("Number of heads, pooling"),
-        "Load the model with the right settings: {best}.",
-    )
-    yield from _best(subject, "settings", variants, what, advice, hint=False)
+    what = LocalizedText("Number of heads, pooling")  # DeiT-Tiny gains 0.09 nats with twice its heads
+    yield from _best(subject, "settings", variants, what, "", verdict=False)
